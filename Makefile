@@ -1,0 +1,60 @@
+# Two commands on a fresh machine with python3.11, pip, make and git: `make demo` and `make test`.
+# The first makes .venv from requirements/lock.txt; afterwards the stamp files say it is there.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Without byte code every process would compile torch anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Two test workers on two cores: one thread each, or the OpenMP pools fight.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+.PHONY: setup demo test lint format bench-smoke wheel clean
+
+setup: $(VENV)/.ready
+
+demo: $(VENV)/.ready
+	$(BIN)/assay demo
+
+test: $(VENV)/.ready
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Every benchmark takes --smoke: the same code on a toy size, to see that it still runs.
+bench-smoke: $(VENV)/.ready
+	@set -e; for script in benchmarks/*.py; do \
+		echo "== $$script --smoke"; $(ONE_THREAD) $(BIN)/python $$script --smoke; done
+
+wheel: $(VENV)/.ready
+	$(BIN)/hatchling build -t wheel
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian ships venv without ensurepip; the machine's own pip can fill a bare venv just as well.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV) 2>/dev/null || ( \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip )
+
+$(VENV)/.locked: requirements/lock.txt requirements/bare.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements/lock.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps -r requirements/bare.txt
+	@touch $@
+
+$(VENV)/.ready: pyproject.toml $(VENV)/.locked
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c "import torch, pandas, numba, pyarrow.parquet, scipy.stats, sklearn.ensemble, typer, rich.progress"
+	@touch $@
