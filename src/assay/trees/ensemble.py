@@ -1,0 +1,155 @@
+"""One representation for every tree ensemble: flat arrays, and thresholds that mean what they say.
+
+Libraries disagree on the smallest thing: scikit-learn tests ``float32(x) <= t``, XGBoost ``float32(x) < t``,
+LightGBM ``float64(x) <= t``. Rounding to float32 moves the border by half a unit in the last place, and the
+answer moves with it when the noise is of that size. `effective` turns each test into the one
+``x <= threshold`` on float64 that is true for exactly the same float64 numbers; nothing after it needs to
+know which library a tree came from.
+
+Two things a reader would get wrong. The label is read from *summed leaf values* in the library's own order
+and precision (`single`: float32), never from a box's centre. And one output is not two classes: with one
+output the label is 1 where the sum exceeds `cut`, with several it is the first largest.
+"""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from assay.errors import AssayError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LARGEST = float(np.finfo(np.float32).max)
+OVERFLOW = 2.0**128 - 2.0**103  # the first float64 that rounds to float32 infinity
+
+
+def effective(threshold: ArrayLike, operator: str, precision: str) -> Floats:
+    """The float64 border b with: ``x <= b`` exactly when the library sends x left.
+
+    >>> float(effective(1000.0, "<", "float32"))  # XGBoost: 999.99997 and up already rounds to 1000
+    999.9999694824218
+    """
+    t = np.atleast_1d(np.asarray(threshold, dtype=np.float64)).copy()
+    if operator not in ("<=", "<"):
+        raise AssayError(f"comparison {operator!r}: expected '<=' or '<'")
+    if precision == "float64":
+        return t if operator == "<=" else np.nextafter(t, -np.inf)
+    if precision != "float32":
+        raise AssayError(f"precision {precision!r}: expected 'float32' or 'float64'")
+    with np.errstate(over="ignore"):
+        below = t.astype(np.float32)
+    too_high = below.astype(np.float64) > t if operator == "<=" else below.astype(np.float64) >= t
+    below = np.where(too_high, np.nextafter(below, np.float32(-np.inf)), below).astype(np.float32)
+    above = np.nextafter(below, np.float32(np.inf))
+    low, high = below.astype(np.float64), above.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        middle = low + (high - low) / 2  # exact in float64
+    middle = np.where(np.isposinf(high), OVERFLOW, np.where(np.isneginf(low), -OVERFLOW, middle))
+    even = (below.view(np.uint32) & 1) == 0  # a tie goes to the even neighbour
+    border = np.where(even, middle, np.nextafter(middle, -np.inf))
+    border = np.where(np.isneginf(low), -OVERFLOW, border)
+    return np.where(np.isposinf(low), np.inf, border)
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Trees as flat arrays; children may be shared, so categorical splits are chains of thresholds."""
+
+    feature: NDArray[np.int32]  # (nodes,) -1 at a leaf
+    threshold: Floats  # (nodes,) effective: x <= threshold goes left
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    missing_left: NDArray[np.bool_]
+    value: Floats  # (nodes, outputs)
+    roots: NDArray[np.int32]  # (trees,) in the library's summing order
+    base: Floats  # (outputs,)
+    n_features: int
+    classes: tuple[object, ...]
+    source: str  # "xgboost", ...: for messages
+    operator: str  # the library's own comparison, before `effective`
+    precision: str
+    cut: float = 0.0
+    single: bool = False  # scores are summed in float32
+    missing: bool = False  # NaN has a direction
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.roots)
+
+    @property
+    def outputs(self) -> int:
+        return int(self.value.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    def scores(self, x: ArrayLike) -> Floats:
+        """Summed leaf values plus base, (n, outputs)."""
+        return _scores(self.rows(x), *self._arrays(), self.base, self.single)
+
+    def predict(self, x: ArrayLike) -> Ints:
+        """Class indices (positions in `classes`), (n,)."""
+        s = self.scores(x)
+        if self.outputs == 1:
+            return (s[:, 0] > self.cut).astype(np.int64)
+        return np.asarray(np.argmax(s, axis=1), dtype=np.int64)
+
+    def rows(self, x: ArrayLike) -> Floats:
+        """x as checked float64 rows."""
+        a = np.ascontiguousarray(np.asarray(x, dtype=np.float64))
+        if a.ndim != 2 or a.shape[1] != self.n_features:
+            raise AssayError(f"rows of shape {a.shape}: the {self.source} model takes (n, {self.n_features})")
+        if not self.missing and np.isnan(a).any():
+            raise AssayError(
+                f"NaN in column {int(np.isnan(a).any(axis=0).argmax())}: this {self.source} model was not "
+                "trained with missing values; impute them or train with them"
+            )
+        return a
+
+    def slack(self) -> float:
+        """What rounding in the library's own summation may change a difference of two scores by."""
+        unit = 2.0**-24 if self.single else 2.0**-53
+        largest = np.abs(self.base).max(initial=0.0)
+        partial = largest
+        total = 0.0
+        for low, high in zip(*self._tree_ranges(), strict=True):
+            largest += max(abs(low), abs(high))
+            total += unit * largest
+        return float(2 * total + 4 * unit * (1 + partial))
+
+    def _tree_ranges(self) -> tuple[Floats, Floats]:
+        end = np.append(self.roots[1:], len(self.feature))
+        leaf = self.feature < 0
+        low, high = np.zeros(self.n_trees), np.zeros(self.n_trees)
+        for t, (a, b) in enumerate(zip(self.roots, end, strict=True)):
+            v = self.value[a:b][leaf[a:b]]
+            low[t], high[t] = v.min(), v.max()
+        return low, high
+
+    def _arrays(self) -> tuple[NDArray[np.generic], ...]:
+        return (self.feature, self.threshold, self.left, self.right, self.missing_left, self.value, self.roots)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _scores(x, feature, threshold, left, right, missing_left, value, roots, base, single):  # type: ignore[no-untyped-def]
+    n, outputs = x.shape[0], value.shape[1]
+    out = np.empty((n, outputs))
+    for i in range(n):
+        for k in range(outputs):
+            out[i, k] = base[k]
+        for t in range(roots.shape[0]):
+            node = roots[t]
+            while feature[node] >= 0:
+                v = x[i, feature[node]]
+                go_left = missing_left[node] if np.isnan(v) else v <= threshold[node]
+                node = left[node] if go_left else right[node]
+            for k in range(outputs):
+                if single:
+                    out[i, k] = np.float32(np.float32(out[i, k]) + np.float32(value[node, k]))
+                else:
+                    out[i, k] += value[node, k]
+    return out

@@ -1,0 +1,115 @@
+"""Growing an `Ensemble` node by node: what every reader uses, and the only place that lays out arrays.
+
+A root comes before its own tree's nodes in no fixed order, but trees never interleave: tree t owns the
+slice between two roots. A categorical test "code in S" becomes a chain of thresholds over the sorted codes
+with shared children, so nothing downstream knows about categories. Libraries truncate a code to an
+integer: category c is the half-open interval [c, c + 1).
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from assay.errors import Unsupported
+from assay.trees.ensemble import Ensemble, effective
+
+
+class Grower:
+    """Collects nodes of one ensemble. Children are made before parents; `close` ends a tree."""
+
+    def __init__(self, outputs: int, operator: str, precision: str) -> None:
+        self.outputs, self.operator, self.precision = outputs, operator, precision
+        self.feature: list[int] = []
+        self.threshold: list[float] = []
+        self.left: list[int] = []
+        self.right: list[int] = []
+        self.missing_left: list[bool] = []
+        self.value: list[Sequence[float]] = []
+        self.roots: list[int] = []
+        self._start = 0
+
+    def leaf(self, value: Sequence[float]) -> int:
+        return self._node(-1, 0.0, -1, -1, False, value)
+
+    def split(self, feature: int, threshold: float, left: int, right: int, missing_left: bool) -> int:
+        return self._node(feature, threshold, left, right, missing_left, [0.0] * self.outputs)
+
+    def member(
+        self, feature: int, codes: Collection[int], inside: int, outside: int, missing: int
+    ) -> int:
+        """A test "category in codes" as a chain of thresholds, read from the highest code down."""
+        if not codes or min(codes) < 0:
+            raise Unsupported(f"categorical split on feature {feature} with codes {sorted(codes)}")
+        marks = sorted({c for code in codes for c in (code, code + 1)})
+        state = node = outside  # everything below the first code
+        for mark in marks:
+            above = inside if mark in codes else outside
+            if above != state:  # below `mark` what was built so far, from it on `above`
+                border = _strict(mark, self.operator, self.precision)
+                node = self._node(feature, border, node, above, False, [0.0] * self.outputs)
+                state = above
+        return self._missing(feature, node, missing)
+
+    def _missing(self, feature: int, node: int, missing: int) -> int:
+        # one more test that only NaN tells apart: every number is <= inf
+        return self._node(feature, np.inf, node, missing, False, [0.0] * self.outputs)
+
+    def _node(self, feature: int, threshold: float, left: int, right: int, missing_left: bool,
+              value: Sequence[float]) -> int:
+        self.feature.append(feature)
+        self.threshold.append(threshold)
+        self.left.append(left)
+        self.right.append(right)
+        self.missing_left.append(missing_left)
+        self.value.append(value)
+        return len(self.feature) - 1
+
+    def close(self, root: int) -> None:
+        """End a tree: its root moves to the front of its slice."""
+        a = self._start
+        if root != a:
+            for column in (self.feature, self.threshold, self.left, self.right, self.missing_left, self.value):
+                column[a], column[root] = column[root], column[a]  # type: ignore[index]
+            for column in (self.left, self.right):
+                for i in range(a, len(column)):
+                    if column[i] == a:
+                        column[i] = root
+                    elif column[i] == root:
+                        column[i] = a
+        self.roots.append(a)
+        self._start = len(self.feature)
+
+    def ensemble(
+        self, *, base: Sequence[float], n_features: int, classes: Sequence[object], source: str,
+        cut: float = 0.0, single: bool = False, missing: bool = False,
+    ) -> Ensemble:
+        if not self.roots:
+            raise Unsupported(f"the {source} model has no trees; fit it first")
+        thresholds = effective(np.asarray(self.threshold), self.operator, self.precision)
+        feature = np.asarray(self.feature, dtype=np.int32)
+        return Ensemble(
+            feature=feature,
+            threshold=np.where(feature < 0, np.inf, thresholds),
+            left=np.asarray(self.left, dtype=np.int32),
+            right=np.asarray(self.right, dtype=np.int32),
+            missing_left=np.asarray(self.missing_left, dtype=np.bool_),
+            value=np.ascontiguousarray(np.asarray(self.value, dtype=np.float64).reshape(len(feature), -1)),
+            roots=np.asarray(self.roots, dtype=np.int32),
+            base=np.asarray(base, dtype=np.float64),
+            n_features=n_features,
+            classes=tuple(classes),
+            source=source,
+            operator=self.operator,
+            precision=self.precision,
+            cut=cut,
+            single=single,
+            missing=missing,
+        )
+
+
+def _strict(mark: int, operator: str, precision: str) -> float:
+    """A raw threshold t for which the library's own comparison means x < mark."""
+    if operator == "<":
+        return float(mark)
+    one = np.float32(mark) if precision == "float32" else np.float64(mark)
+    return float(np.nextafter(one, type(one)(-np.inf)))

@@ -1,0 +1,59 @@
+"""`read(model)`: the flat form of any supported tree model, trusted only after it passed `check`.
+
+Libraries are recognised by module name, so none is imported that the user has not imported already.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from assay.errors import AssayError, Unsupported
+from assay.trees.check import check
+from assay.trees.ensemble import Ensemble
+
+SUPPORTED = (
+    "scikit-learn DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and "
+    "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters"
+)
+
+
+def reader(model: Any) -> str | None:
+    """The name of the reader for this model, None if it is no tree model we read."""
+    package = type(model).__module__.split(".")[0]
+    name = type(model).__name__
+    if package == "sklearn":
+        from assay.trees.readers.sklearn import NAMES
+
+        return "sklearn" if name in NAMES else None
+    known = {
+        "xgboost": ("XGBClassifier", "XGBRFClassifier", "Booster"),
+        "lightgbm": ("LGBMClassifier", "Booster"),
+        "catboost": ("CatBoostClassifier",),
+    }
+    return package if name in known.get(package, ()) else None
+
+
+def read(model: Any, *, checked: bool = True) -> Ensemble:
+    """Read a fitted model and compare the reading with the model's own predictions."""
+    if isinstance(model, Ensemble):
+        return model
+    name = reader(model)
+    if name is None:
+        raise Unsupported(f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}")
+    _require_fitted(model, name)
+    parse: Callable[[Any], Ensemble] = importlib.import_module(f"assay.trees.readers.{name}").read
+    ensemble = parse(model)
+    if checked:
+        check(ensemble, model)
+    return ensemble
+
+
+def _require_fitted(model: Any, name: str) -> None:
+    fitted = {
+        "sklearn": lambda m: hasattr(m, "classes_"),
+        "xgboost": lambda m: not hasattr(m, "get_booster") or m.__sklearn_is_fitted__(),
+        "lightgbm": lambda m: not hasattr(m, "fit") or m.__sklearn_is_fitted__(),
+        "catboost": lambda m: bool(m.is_fitted()),
+    }[name]
+    if not fitted(model):
+        raise AssayError(f"{type(model).__name__} is not fitted; call fit first")
