@@ -1,0 +1,103 @@
+"""Auto-PGD (Croce & Hein 2020): PGD with momentum whose step length adapts by itself, row by row.
+
+    z1 = P(z + eta * ascent),   z' = P(z + a (z1 - z) + (1 - a) (z - z_before)),   a = 0.75
+
+At the checkpoints p_0 = 0, p_1 = 0.22, p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06) (shares of the
+steps) eta is halved, and the search goes back to its best point, where in the window since the last
+checkpoint (1) fewer than rho of the steps raised the loss, or (2) neither eta nor the best loss has
+changed. What a reader would get wrong: best and window are per row, never per batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.attacks.base import compact
+from assay.errors import AssayError
+from assay.problem import Needs, Problem
+from assay.spaces.region import per_row
+
+
+@dataclass(frozen=True)
+class APGD:
+    """`steps` gradient steps per start; `step` is the first step's length in units of eps.
+
+    `start` is "random" or "clean"; `eot` averages that many gradients where the model is random.
+    """
+
+    steps: int = 100
+    loss: str | None = None
+    restarts: int = 1
+    rho: float = 0.75
+    step: float = 2.0
+    momentum: float = 0.75
+    start: str = "random"
+    eot: int = 1
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def checkpoints(self) -> list[int]:
+        """Steps after which the step length is reconsidered."""
+        share, width, marks = 0.22, 0.22, []
+        while share <= 1.0:
+            marks.append(max(1, int(share * self.steps)))
+            width = max(width - 0.03, 0.06)
+            share += width
+        return sorted(set(marks))
+
+    def __call__(self, problem: Problem) -> None:
+        if self.start not in ("random", "clean"):
+            raise AssayError(f"APGD(start={self.start!r}): expected 'random' or 'clean'")
+        for _ in range(self.restarts):
+            if len(problem.open):
+                self._run(problem)
+
+    def _gradient(self, problem: Problem, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = problem.value_and_grad(rows, z)
+        for _ in range(self.eot - 1):
+            v, g = problem.value_and_grad(rows, z)
+            value, grad = value + v, grad + g
+        return value / self.eot, grad / self.eot
+
+    def _run(self, problem: Problem) -> None:
+        rows = problem.open
+        region = problem.region(rows)
+        z = region.random(problem.random, rows) if self.start == "random" else region.origin.clone()
+        value, grad = self._gradient(problem, rows, z)
+        before, best, best_grad, best_value = z, z.clone(), grad.clone(), value.clone()
+        eta = torch.full_like(value, self.step * region.eps, dtype=z.dtype)
+        gains = torch.zeros_like(rows)
+        halved, last_best = torch.ones_like(rows, dtype=torch.bool), value.clone()
+        marks, mark = set(self.checkpoints()), 0
+        for k in range(self.steps):
+            alive = problem.alive(rows)
+            if not bool(alive.all()):
+                (rows, z, value, grad, before, best, best_grad, best_value, eta, gains, halved,
+                 last_best) = compact(alive, rows, z, value, grad, before, best, best_grad,
+                                      best_value, eta, gains, halved, last_best)  # fmt: skip
+                region = problem.region(rows)
+            if not len(rows):
+                return
+            a = self.momentum if k else 1.0
+            z1 = region.project(region.ascend(z, grad, eta))
+            z, before = region.project(z + a * (z1 - z) + (1 - a) * (z - before)), z
+            was = value
+            value, grad = self._gradient(problem, rows, z)
+            gains = gains + (value > was)
+            up = value > best_value
+            best_value = torch.where(up, value, best_value)
+            best[up], best_grad[up] = z[up], grad[up]
+            if k + 1 in marks:
+                stuck = gains < self.rho * (k + 1 - mark)
+                stuck |= ~halved & (last_best >= best_value)
+                eta = torch.where(stuck, eta / 2, eta)
+                z = torch.where(per_row(stuck, z), best, z)
+                grad = torch.where(per_row(stuck, z), best_grad, grad)
+                value = torch.where(stuck, best_value, value)
+                halved, last_best = stuck, best_value.clone()
+                gains, mark = torch.zeros_like(gains), k + 1

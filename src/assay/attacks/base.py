@@ -1,0 +1,164 @@
+"""What every attack is, and how attacks combine: Then, Worst, Restarts, Guess.
+
+An attack is a frozen dataclass with `needs` and `__call__(problem)`; it returns nothing, because
+what it found is what the referee kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.problem import Needs, Problem
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """Anything that hands in candidates."""
+
+    @property
+    def needs(self) -> Needs: ...
+
+    def __call__(self, problem: Problem) -> None: ...
+
+
+def label(attack: Attack) -> str:
+    """A short name for records: the class, and the loss where it was chosen."""
+    name = getattr(attack, "name", None) or type(attack).__name__
+    loss = getattr(attack, "loss", None)
+    return f"{name}-{loss}" if isinstance(loss, str) else str(name)
+
+
+def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
+    """Run an attack on what is open, under its own name and with its own loss."""
+    if len(problem.open):
+        attack(problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack)))
+
+
+def compact(mask: Tensor, *tensors: Tensor) -> Iterator[Tensor]:
+    """Every tensor, with only the rows of the mask: solved rows cost nothing more."""
+    return (t[mask] for t in tensors)
+
+
+def _merged(attacks: tuple[Attack, ...]) -> Needs:
+    if not attacks:
+        raise AssayError("a combination of attacks needs at least one attack")
+    needs = attacks[0].needs
+    for attack in attacks[1:]:
+        needs = needs | attack.needs
+    return needs
+
+
+@dataclass(frozen=True, init=False)
+class Then:
+    """One attack after the other, each only on what the ones before it left open."""
+
+    attacks: tuple[Attack, ...]
+
+    def __init__(self, *attacks: Attack) -> None:
+        object.__setattr__(self, "attacks", attacks)
+
+    @property
+    def needs(self) -> Needs:
+        return _merged(self.attacks)
+
+    def __call__(self, problem: Problem) -> None:
+        for attack in self.attacks:
+            run(attack, problem)
+
+
+@dataclass(frozen=True, init=False)
+class Worst:
+    """Every attack on every row, and of each row's solutions the one nearest to the clean input."""
+
+    attacks: tuple[Attack, ...]
+
+    def __init__(self, *attacks: Attack) -> None:
+        object.__setattr__(self, "attacks", attacks)
+
+    @property
+    def needs(self) -> Needs:
+        return _merged(self.attacks)
+
+    def __call__(self, problem: Problem) -> None:
+        trials = [problem.fork() for _ in self.attacks]
+        for attack, trial in zip(self.attacks, trials, strict=True):
+            run(attack, trial)
+            problem.absorb(trial)
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """The same attack `times` over, with fresh random numbers, on what is still open."""
+
+    attack: Attack
+    times: int = 5
+
+    @property
+    def needs(self) -> Needs:
+        return self.attack.needs
+
+    @property
+    def name(self) -> str:
+        return label(self.attack)
+
+    def __call__(self, problem: Problem) -> None:
+        for _ in range(self.times):
+            run(self.attack, problem)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One run per single target class instead of one run at the whole goal.
+
+    mode "until_success" stops at a row's first success, "best" tries every target (same success,
+    full price), "average" aims at one uniformly drawn target per row: its success rate estimates the
+    average guess of Lin et al. Targets are tried from the likeliest on the clean input downwards;
+    `most` limits how many. Landing in any class of the goal counts.
+    """
+
+    attack: Attack
+    mode: str = "until_success"
+    most: int | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return self.attack.needs
+
+    @property
+    def name(self) -> str:
+        return f"{label(self.attack)}-T"
+
+    def __call__(self, problem: Problem) -> None:
+        if self.mode not in ("best", "average", "until_success"):
+            raise AssayError(
+                f"Guess(mode={self.mode!r}): expected 'best', 'average' or 'until_success'"
+            )
+        goal = problem.targets
+        allowed = goal.sum(1)
+        order = problem.clean.masked_fill(~goal, -torch.inf).argsort(
+            dim=1, descending=True, stable=True
+        )
+        if self.mode == "average":
+            rows = problem.open
+            pick = torch.zeros_like(allowed)
+            pick[rows] = problem.random.integers(rows, 1, allowed[rows][:, None])[:, 0]
+            run(self.attack, problem.aim(targets=_single(goal, order, pick)), self.name)
+            return
+        tries = min(int(allowed.max()), self.most or goal.shape[1])
+        views = [problem.fork() if self.mode == "best" else problem for _ in range(tries)]
+        for k, view in enumerate(views):
+            targets = _single(goal, order, torch.full_like(allowed, k)) & (allowed > k)[:, None]
+            run(self.attack, view.aim(targets=targets), self.name)
+            if self.mode == "best":
+                problem.absorb(view)
+
+
+def _single(goal: Tensor, order: Tensor, k: Tensor) -> Tensor:
+    """A mask with one target per row: the k-th of the order."""
+    return torch.zeros_like(goal).scatter_(1, order.gather(1, k[:, None]), True)

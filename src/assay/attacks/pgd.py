@@ -1,0 +1,68 @@
+"""FGSM and PGD: steps of fixed length along the gradient (Goodfellow et al. 2015; Madry et al. 2018).
+
+PGD here is one loop for every space: the region knows what a step and a projection are. The step is
+given relative to the region's size, as in the papers' scripts: alpha = step * eps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from assay.attacks.base import compact
+from assay.problem import Needs, Problem
+
+
+@dataclass(frozen=True)
+class PGD:
+    """`steps` steps of length `step * eps`, from a random start or from the clean input.
+
+    The default length is 2.5 / steps, Madry et al.'s rule: enough to cross the region and back.
+    """
+
+    steps: int = 40
+    step: float | None = None
+    loss: str | None = None
+    start: str = "random"
+    restarts: int = 1
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def __call__(self, problem: Problem) -> None:
+        for _ in range(self.restarts):
+            if len(problem.open):
+                self._run(problem)
+
+    def _run(self, problem: Problem) -> None:
+        rows = problem.open
+        region = problem.region(rows)
+        z = region.random(problem.random, rows) if self.start == "random" else region.origin.clone()
+        length = region.eps * (2.5 / self.steps if self.step is None else self.step)
+        for _ in range(self.steps):
+            _, grad = problem.value_and_grad(rows, z)
+            alive = problem.alive(rows)
+            if not bool(alive.all()):
+                rows, z, grad = compact(alive, rows, z, grad)
+                region = problem.region(rows)
+            if not len(rows):
+                return
+            step = torch.full((len(rows),), length, dtype=z.dtype, device=z.device)
+            z = region.project(region.ascend(z, grad, step))
+        problem.submit(rows, z)
+
+
+@dataclass(frozen=True)
+class FGSM:
+    """One step of the full size from the clean input."""
+
+    loss: str | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def __call__(self, problem: Problem) -> None:
+        PGD(steps=1, step=1.0, loss=self.loss, start="clean")(problem)

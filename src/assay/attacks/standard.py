@@ -1,0 +1,55 @@
+"""standard(): the AutoAttack ensemble (Croce & Hein 2020), for any class count and input shape.
+
+APGD-CE, then targeted APGD-DLR over the nine likeliest classes, then targeted FAB, then Square with
+5,000 queries; each only on what is still open. With fewer than four classes DLR does not exist, and
+the margin takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from assay.attacks.apgd import APGD
+from assay.attacks.base import Guess, Then, run
+from assay.attacks.fab import FAB
+from assay.attacks.square import Square
+from assay.errors import Unsupported
+from assay.problem import Needs, Problem
+
+
+@dataclass(frozen=True)
+class AutoAttack:
+    """The published ensemble; made by `standard(space)`."""
+
+    steps: int = 100
+    targets: int = 9
+    queries: int = 5000
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True) | FAB().needs | Square().needs
+
+    def __call__(self, problem: Problem) -> None:
+        loss = "dlr" if problem.clean.shape[1] >= 4 else "margin"
+        run(
+            Then(
+                APGD(self.steps, loss="ce"),
+                Guess(APGD(self.steps, loss=loss), most=self.targets),
+                FAB(self.steps, targets=self.targets),
+                Square(self.queries),
+            ),
+            problem,
+        )
+
+
+def standard(space: Any) -> AutoAttack | Then:
+    """The strongest published ensemble for a space, with its published parameters.
+
+    >>> from assay.spaces.lp import Linf
+    >>> standard(Linf(0.3))
+    AutoAttack(steps=100, targets=9, queries=5000)
+    """
+    if getattr(space, "p", None) in (1.0, 2.0, float("inf")) and hasattr(space, "low"):
+        return AutoAttack()
+    raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

@@ -1,0 +1,30 @@
+"""The two ways assay says no: a bad value (`AssayError`), a combination that cannot work (`Unsupported`).
+
+Every message names the value that was wrong, what was expected and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AssayError(Exception):
+    """Something the user gave is wrong; the message names it and the fix."""
+
+
+class Unsupported(AssayError):
+    """Each part is fine by itself, but together they cannot work; the message names what would."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: "; did you mean 'x'?", or the list of what is known.
+
+    >>> nearest("APDG", ["PGD", "APGD"])
+    "; did you mean 'APGD'?"
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return "; known: " + ", ".join(names) if names else ""

@@ -1,0 +1,110 @@
+"""evaluate(): the one verb. Who is attacked (target, data), how (space, goal, attack) -> Report."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+from assay.attacks.standard import standard
+from assay.data import Dataset
+from assay.errors import AssayError
+from assay.games.game import Game
+from assay.games.static import Static
+from assay.goals import untargeted
+from assay.problem import Budget, Referee
+from assay.run.progress import Progress
+from assay.records import Records
+from assay.report import checks
+from assay.report.report import Report
+
+
+def evaluate(target: Any, data: Dataset, *, space: Any = None, goal: Any = None, attack: Any = None,
+             seed: int = 0, batch: int = 256, budget: Budget | None = None,
+             progress: bool | None = None) -> Report:  # fmt: skip
+    """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
+
+    `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
+    `attack` is the standard ensemble for the space unless given. The records depend on the seed and
+    on the examples' ids, not on `batch`. Ctrl-C ends the run and reports the finished batches.
+
+    >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
+    """
+    if not isinstance(data, Dataset):
+        raise AssayError(f"data is a {type(data).__name__}; expected ay.Dataset(x, y)")
+    if batch < 1:
+        raise AssayError(f"batch={batch}: expected at least 1")
+    _check_finite(data)
+    game: Game = target if isinstance(target, Game) else Static(target)
+    goal = untargeted() if goal is None else goal
+    if attack is None and isinstance(game, Static) and space is not None:
+        attack = standard(space)
+    game, facts = game.prepare(data, space, goal, attack)
+    spec = describe(game, data, space, goal, attack, seed, budget)
+    facts |= {"gradients": 0, "flat": 0, "nonfinite": 0}
+
+    def observe(referee: Referee) -> None:
+        for name in ("gradients", "flat", "nonfinite"):
+            facts[name] += getattr(referee, name)
+
+    moves = game.play(data, space, goal, attack, seed, batch=batch, budget=budget or Budget(),
+                      observe=observe)  # fmt: skip
+    records = _collect(moves, data, facts, progress, spec)
+    flags = (*checks.of_model(facts), *checks.of_run(records, facts))
+    return Report(spec, records, flags)
+
+
+def _collect(moves: Iterator[Records], data: Dataset, facts: dict[str, Any], progress: bool | None,
+             spec: dict[str, Any]) -> Records:  # fmt: skip
+    """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
+    parts: list[Records] = []
+    with Progress(len(data), progress) as bar:
+        try:
+            for part in moves:
+                parts.append(part)
+                bar.advance(part)
+        except KeyboardInterrupt:
+            if not parts:
+                raise
+            facts["interrupted"] = len(data)
+        except Exception as error:
+            if parts:
+                error.partial = Report(spec, Records.concat(parts))  # type: ignore[attr-defined]
+                error.add_note(f"{sum(map(len, parts))} of {len(data)} rows were finished: see .partial")
+            raise
+    return Records.concat(parts)
+
+
+def describe(game: Game, data: Dataset, space: Any, goal: Any, attack: Any, seed: int,
+             budget: Budget | None) -> dict[str, Any]:  # fmt: skip
+    """What was asked, as plain values: the spec of a report."""
+    return {
+        **game.described,
+        "data": data.name or "data",
+        "data_hash": data.hash,
+        "rows": len(data),
+        "classes": list(data.classes) if data.classes else None,
+        "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
+        "space": repr(space) if space is not None else "",
+        "goal": repr(goal),
+        "attack": repr(attack) if attack is not None else "",
+        "budget": repr(budget) if budget else "",
+        "seed": seed,
+        "versions": {"assay": version("assay"), "torch": torch.__version__,
+                     "python": platform.python_version()},
+    }  # fmt: skip
+
+
+def _check_finite(data: Dataset) -> None:
+    bad = ~data.x.reshape(len(data), -1).isfinite()
+    if bool(bad.any()):
+        row, column = (int(v) for v in bad.nonzero()[0])
+        raise AssayError(
+            f"{int(bad.any(1).sum())} of {len(data)} inputs hold NaN or infinite values, the first "
+            f"in row {row} (id {data.ids[row]}), feature {column}: "
+            f"{float(data.x.reshape(len(data), -1)[row, column])}; drop or fill such rows first"
+        )

@@ -1,0 +1,1 @@
+"""Games: who moves when. One file each."""

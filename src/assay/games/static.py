@@ -1,0 +1,121 @@
+"""Static: the model is fixed, the attacker moves once. The game of most papers.
+
+A row is played only if there is something to play for: rows whose goal is met by the clean input are
+successes without an attack (winner "clean"), rows without any target and rows that break their own
+space are left out, each said in `skipped`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from assay import losses
+from assay.attacks.base import Attack, run
+from assay.data import Dataset
+from assay.goals import Goal
+from assay.errors import AssayError
+from assay.model import Classifier, examine, settle, wrap
+from assay.problem import Budget, Problem, Referee, check_needs
+from assay.records import Records
+from assay.spaces.region import Space
+from assay.streams import Stream, keys
+
+
+@dataclass(frozen=True, eq=False)
+class Static:
+    """A fixed classifier."""
+
+    model: Any
+
+    @property
+    def described(self) -> dict[str, Any]:
+        model = wrap(self.model)
+        return {"game": "Static", "model": model.kind, "model_hash": model.hash}
+
+    def prepare(self, data: Dataset, space: Any, goal: Any, attack: Any) -> tuple[Static, dict[str, Any]]:
+        """Everything that can be refused is refused here, before the first attack."""
+        if space is None:
+            raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
+        head = data.x[:32]
+        model = settle(wrap(self.model), head)
+        facts = examine(model, head, data.y)
+        classes = facts["classes"]
+        if data.classes is not None and len(data.classes) != classes:
+            raise AssayError(
+                f"the data names {len(data.classes)} classes, but the model has {classes}"
+            )
+        space.check(data.x)
+        check_needs(attack, model, space)
+        everything = torch.arange(len(data))
+        blank = torch.zeros(len(data), classes, dtype=data.x.dtype)
+        targets = goal.targets(data.y, blank, everything, data.classes or model.names)
+        if not bool(targets.any()):
+            raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
+        losses.find(getattr(attack, "loss", None) or "ce")(blank[:1], targets[targets.any(1)][:1])
+        return Static(model), facts
+
+    def play(self, data: Dataset, space: Space, goal: Goal, attack: Attack, seed: int,
+             *, batch: int = 256, budget: Budget = Budget(), observe: Any = None,
+             ) -> Iterator[Records]:  # fmt: skip
+        """Records of one batch after the other; `observe(referee)` sees each batch's referee."""
+        with self.model.ready():
+            for start in range(0, len(data), batch):
+                rows = torch.arange(start, min(start + batch, len(data)))
+                yield self._play(data, rows, space, goal, attack, seed, budget, observe)
+
+    def _play(self, data: Dataset, index: torch.Tensor, space: Space, goal: Goal, attack: Attack,
+              seed: int, budget: Budget, observe: Any) -> Records:  # fmt: skip
+        began = time.perf_counter()
+        x, y = data.x[index], data.y[index]
+        with torch.no_grad():
+            clean = self.model.logits(x)
+        names = data.classes or self.model.names
+        targets = goal.targets(y, clean, index, names)
+        region = space.around(x)
+        referee = Referee(targets, x.clone(), "first", self.model.slack)
+        sane, some = region.contains(x), targets.any(1)
+        reached = targets.gather(1, clean.argmax(1, keepdim=True))[:, 0] & sane
+        referee.solved = reached | ~sane | ~some  # nothing to play for
+        referee.final = clean.argmax(1)
+        referee.forwards += 1
+        problem = Problem(
+            self.model, region, referee, Stream(seed, keys(data.ids[index.numpy()]), x.device),
+            y, clean, targets, losses.find(losses.default(targets[some])), budget,
+        )  # fmt: skip
+        played = problem.open
+        referee.margin[:] = losses.margin(clean, targets).double()
+        run(attack, problem)
+        if observe is not None:
+            observe(referee)
+        success = reached | (referee.solved & sane & some)
+        best = referee.best
+        seconds = (time.perf_counter() - began) / max(1, len(played))
+        winner = ["clean" if r else w for r, w in zip(reached.tolist(), referee.winner, strict=True)]
+        skipped = ["invalid" if not v else "" if s else "no target"
+                   for v, s in zip(sane.tolist(), some.tolist(), strict=True)]  # fmt: skip
+        in_play = torch.zeros(len(index), dtype=torch.bool)
+        in_play[played] = True
+        return Records.of(
+            len(index),
+            best.cpu().numpy(),
+            id=data.ids[index.numpy()],
+            y=y.cpu().numpy(),
+            clean=clean.argmax(1).cpu().numpy(),
+            final=referee.final.cpu().numpy(),
+            success=success.cpu().numpy(),
+            valid=region.contains(best).cpu().numpy(),
+            winner=winner,
+            distance=torch.where(success.cpu(), region.distance(best).cpu(), torch.nan).numpy(),
+            violation=region.penalty(region.encode(best)).cpu().numpy(),
+            margin=referee.margin.cpu().numpy(),
+            blocked=(referee.blocked & ~success).cpu().numpy(),
+            forwards=referee.forwards.cpu().numpy(),
+            backwards=referee.backwards.cpu().numpy(),
+            seconds=(in_play * seconds).numpy(),
+            skipped=skipped,
+        )

@@ -1,0 +1,144 @@
+"""Goals: what counts as success, as a relation between the true class and the predicted class.
+
+A goal says, for each row, which classes the attacker may land in: `targets(y, clean, index)` is a
+mask (n, C). Everything else follows from the mask: success is an arg-max inside it, every loss is a
+function of (logits, mask), and a row with an empty mask has nothing to fear and is left out.
+
+A reject option is one more class: name it with `reject=`, and landing there is never a success.
+What a reader would get wrong: a goal other than untargeted is *not* reached by "any wrong class".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError, nearest
+
+Names = Sequence[str] | None
+
+
+@runtime_checkable
+class Goal(Protocol):
+    """Which classes the attacker may land in, row by row."""
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        """(n, C) bool. `clean`: clean logits; `index`: the rows' places in the data set."""
+        ...
+
+
+def reached(logits: Tensor, targets: Tensor, slack: float = 0.0) -> Tensor:
+    """Rows whose arg-max lies inside `targets`, by more than rounding (`slack`, relative)."""
+    inside = targets.gather(1, logits.argmax(1, keepdim=True))[:, 0]
+    if slack == 0.0:
+        return inside
+    return inside & (gap(logits, targets) > slack * logits.abs().amax(1))
+
+
+def gap(logits: Tensor, targets: Tensor) -> Tensor:
+    """Best logit inside `targets` minus best outside: positive exactly where the goal is reached."""
+    low = torch.finfo(logits.dtype).min
+    best = logits.masked_fill(~targets, low).amax(1)
+    return best - logits.masked_fill(targets, low).amax(1)
+
+
+def _class(c: int | str, count: int, names: Names) -> int:
+    if isinstance(c, str):
+        if names is None:
+            raise AssayError(f"goal names class '{c}', but the data has no class names")
+        if c not in names:
+            raise AssayError(f"goal names class '{c}'{nearest(c, names)}")
+        return list(names).index(c)
+    if not 0 <= int(c) < count:
+        raise AssayError(f"goal names class {c}, but the model has classes 0..{count - 1}")
+    return int(c)
+
+
+@dataclass(frozen=True)
+class untargeted:  # noqa: N801 - reads as a word: goal=ay.untargeted()
+    """Any class but the true one (and but `reject`, where the model has such a class)."""
+
+    reject: int | str | None = None
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        mask = torch.ones_like(clean, dtype=torch.bool).scatter_(1, y[:, None], False)
+        if self.reject is not None:
+            mask[:, _class(self.reject, clean.shape[1], names)] = False
+        return mask
+
+
+@dataclass(frozen=True)
+class targeted:  # noqa: N801
+    """One class for all rows, or one per row of the data set (indices or names).
+
+    A row whose true class is its target has nothing to reach and is left out.
+    """
+
+    target: int | str | Sequence[int | str]
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        count = clean.shape[1]
+        if isinstance(self.target, int | str):
+            t = torch.full_like(y, _class(self.target, count, names))
+        else:
+            if int(index.max()) >= len(self.target):
+                raise AssayError(
+                    f"targeted() got {len(self.target)} targets, but the data has a row "
+                    f"{int(index.max())}; give one target per row, or a single one"
+                )
+            wanted = np.asarray(self.target).tolist()
+            t = torch.tensor([_class(wanted[i], count, names) for i in index.tolist()])
+            t = t.to(y.device)
+        mask = torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t[:, None], True)
+        return mask.scatter_(1, y[:, None], False)
+
+
+@dataclass(frozen=True)
+class least_likely:  # noqa: N801
+    """The class the model finds least likely on the clean input."""
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        t = clean.scatter(1, y[:, None], torch.finfo(clean.dtype).max).argmin(1, keepdim=True)
+        return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
+
+
+@dataclass(frozen=True)
+class group:  # noqa: N801
+    """A relation S -> T_s: `{source: [targets]}`, by class index or name.
+
+    Sources that are not named have nothing to fear and their rows are left out.
+
+    >>> slow = group({"120": ["stop", "20"], "20": ["stop"]})
+    """
+
+    relation: Mapping[Any, Sequence[Any]]
+
+    def allowed(self, count: int, names: Names = None) -> Tensor:
+        """The relation as a matrix (C, C): may class s be pushed to class t?"""
+        if not self.relation:
+            raise AssayError("group() got an empty relation; name at least one source class")
+        matrix = torch.zeros(count, count, dtype=torch.bool)
+        for source, wanted in self.relation.items():
+            if isinstance(wanted, str | int):
+                raise AssayError(f"group(): targets of {source!r} must be a list, got {wanted!r}")
+            s = self._source(source, count, names)
+            for t in wanted:
+                if _class(t, count, names) == s:
+                    raise AssayError(f"group(): class {source!r} is named as its own target")
+                matrix[s, _class(t, count, names)] = True
+        return matrix
+
+    @staticmethod
+    def _source(source: int | str, count: int, names: Names) -> int:
+        """TOML and JSON keys are text: '3' is class 3 unless a class has that name."""
+        if isinstance(source, str) and source.isdigit() and source not in (names or ()):
+            source = int(source)
+        return _class(source, count, names)
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        return self.allowed(clean.shape[1], names).to(y.device)[y]

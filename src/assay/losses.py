@@ -1,0 +1,109 @@
+"""Losses: how near a row is to success, from (logits, targets); higher is nearer.
+
+`targets` is the goal's mask (n, C), so one definition serves untargeted, targeted and group goals:
+with t inside the mask T and i outside,
+
+    ce      -log P(outside)                     Goodfellow et al.; Croce & Hein
+    margin  max_t z_t - max_i z_i               Carlini & Wagner
+    dlr     margin / (z_1 - z_3), or / (z_1 - (z_3 + z_4)/2) for a single target    Croce & Hein
+    md      -sum_j relu(z_j - z_t)              Lin et al.; one target
+    mdmax   -sum_i relu(z_i - max_t z_t)
+    mdmul   -sum_t log sum_i relu(z_i - z_t)
+    odds    log P(T) - log P(outside)
+
+Two things a reader would get wrong. `ce` is computed from the log odds, not from 1 - p: at p = 1
+the usual form has a gradient of exactly 0 in float32, this one has not. And for one target `dlr`
+compares with the best class *outside* the mask; the published z_y is the same thing for as long as
+the row is still classified correctly, and wrong afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from assay.errors import AssayError, Unsupported, nearest
+from assay.goals import gap
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def odds(logits: Tensor, targets: Tensor) -> Tensor:
+    """log P(targets) - log P(rest): never vanishes, however sure the model is."""
+    inside = logits.masked_fill(~targets, -torch.inf).logsumexp(1)
+    return inside - logits.masked_fill(targets, -torch.inf).logsumexp(1)
+
+
+def ce(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross entropy of the classes outside the targets: -log p_y when untargeted."""
+    return softplus(odds(logits, targets))
+
+
+def margin(logits: Tensor, targets: Tensor) -> Tensor:
+    """Carlini-Wagner margin: positive exactly where the goal is reached."""
+    return gap(logits, targets)
+
+
+def dlr(logits: Tensor, targets: Tensor) -> Tensor:
+    """Difference of logits ratio: the margin, made free of the logits' scale. Needs >= 4 classes."""
+    top = logits.topk(min(4, logits.shape[1]), dim=1).values
+    if top.shape[1] < 4:
+        raise Unsupported(
+            f"loss 'dlr' with {top.shape[1]} classes: its denominator is the numerator there, so "
+            "the gradient is 0; use 'ce' or 'margin'"
+        )
+    single = targets.sum(1) == 1
+    third = torch.where(single, (top[:, 2] + top[:, 3]) / 2, top[:, 2])
+    return gap(logits, targets) / (top[:, 0] - third + 1e-12)
+
+
+def md(logits: Tensor, targets: Tensor) -> Tensor:
+    """Minimal difference to one target: 0 exactly where the target is on top."""
+    if bool((targets.sum(1) > 1).any()):
+        raise Unsupported("loss 'md' takes one target per row; use 'mdmax' or 'mdmul' for groups")
+    t = (logits * targets).sum(1, keepdim=True)
+    return -(logits - t).relu().sum(1)
+
+
+def mdmax(logits: Tensor, targets: Tensor) -> Tensor:
+    """Minimal difference to the currently best target."""
+    best = logits.masked_fill(~targets, torch.finfo(logits.dtype).min).amax(1, keepdim=True)
+    return -((logits - best).relu() * ~targets).sum(1)
+
+
+def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
+    """Product (as a sum of logs) of the minimal differences to every target."""
+    short = (logits[:, None, :] - logits[:, :, None]).relu()  # (n, t, i): how far t is below i
+    short = (short * ~targets[:, None, :]).sum(2)
+    # The paper lets log(0) be -inf; the clamp keeps values and gradients finite there.
+    return -(short.clamp_min(1e-12).log() * targets).sum(1)
+
+
+LOSSES: dict[str, Loss] = {
+    "ce": ce,
+    "margin": margin,
+    "dlr": dlr,
+    "md": md,
+    "mdmax": mdmax,
+    "mdmul": mdmul,
+    "odds": odds,
+}
+
+
+def find(name: str | Loss) -> Loss:
+    """The loss of that name; a callable is taken as it is."""
+    if callable(name):
+        return name
+    if name not in LOSSES:
+        raise AssayError(f"no loss '{name}'{nearest(name, LOSSES)}")
+    return LOSSES[name]
+
+
+def default(targets: Tensor) -> str:
+    """The loss a goal implies: ce where all or one of the wrong classes count, mdmax for groups."""
+    allowed = targets.sum(1)
+    plain = (allowed >= targets.shape[1] - 1) | (allowed <= 1)
+    return "ce" if bool(plain.all()) else "mdmax"

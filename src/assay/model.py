@@ -1,0 +1,274 @@
+"""wrap(): every kind of classifier behind one face: inputs in the problem's units -> logits (n, C).
+
+Torch modules are differentiable; everything else (scikit-learn, XGBoost, LightGBM, CatBoost, ONNX,
+numpy callables) is a black box. Black boxes that give probabilities are turned into logits by the
+logarithm, so that losses mean the same thing everywhere and the arg-max is the model's own.
+
+What a reader would get wrong: a module is put into eval mode and its weights stop collecting
+gradients only *inside* `with model.ready():`; afterwards both are as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError, Unsupported
+
+_TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A model as the library sees it; made by `wrap`, not by hand."""
+
+    call: Callable[[Tensor], Any]
+    kind: str
+    differentiable: bool
+    outputs: str = "logits"  # what `call` returns: "logits" or "probabilities"
+    names: tuple[str, ...] | None = None  # class labels, where the model knows them
+    module: Any = field(default=None, repr=False)  # the torch module, where there is one
+    source: Any = field(default=None, repr=False)  # what was wrapped
+    slack: float = 0.0  # relative margin below which a success may be mere rounding
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(n, C) logits on the device and in the precision of `x`."""
+        out = self.call(x)
+        out = out if isinstance(out, Tensor) else torch.as_tensor(np.asarray(out))
+        if out.ndim == 1 or (out.ndim == 2 and out.shape[1] == 1):
+            out = _two_columns(out.reshape(-1), self.outputs)
+        if out.ndim != 2 or len(out) != len(x):
+            raise AssayError(
+                f"the model gave an output of shape {tuple(out.shape)} for {len(x)} inputs; "
+                f"expected ({len(x)}, classes)"
+            )
+        if not out.is_floating_point():
+            out = out.double()
+        if self.outputs == "probabilities":
+            out = out.clamp_min(_TINY).log()
+        return out.to(x.device)
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Eval mode, and no gradients to weights, for as long as the block lasts."""
+        if self.module is None:
+            yield
+            return
+        modes = [(m, m.training) for m in self.module.modules()]
+        wanted = [(p, p.requires_grad) for p in self.module.parameters()]
+        self.module.eval()
+        for p, _ in wanted:
+            p.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for m, mode in modes:
+                m.training = mode
+            for p, want in wanted:
+                p.requires_grad_(want)
+
+    @property
+    def hash(self) -> str:
+        """A digest of the model's parameters, or "unknown" where they cannot be read."""
+        digest = hashlib.blake2b(digest_size=6)
+        if self.module is not None:
+            for name, value in self.module.state_dict().items():
+                digest.update(name.encode())
+                if isinstance(value, Tensor):
+                    digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+                                  if value.ndim else str(value.item()).encode())
+            return digest.hexdigest()
+        if isinstance(self.source, Path):
+            return hashlib.blake2b(self.source.read_bytes(), digest_size=6).hexdigest()
+        try:
+            digest.update(pickle.dumps(self.source))
+        except (pickle.PicklingError, TypeError, AttributeError):
+            return "unknown"
+        return digest.hexdigest()
+
+
+def _two_columns(out: Tensor, outputs: str) -> Tensor:
+    """One score for the positive class as two classes."""
+    if outputs == "probabilities":
+        return torch.stack([1 - out, out], dim=1)
+    return torch.stack([-out / 2, out / 2], dim=1)
+
+
+def wrap(model: Any, outputs: str | None = None) -> Classifier:
+    """A classifier of any kind as a `Classifier`.
+
+    `outputs` says what the model returns, "logits" or "probabilities"; by default torch modules and
+    callables are taken to give logits (`checks` flags it when they do not), others are known.
+
+    >>> wrap(torch.nn.Linear(4, 3)).differentiable
+    True
+    """
+    if outputs not in (None, "logits", "probabilities"):
+        raise AssayError(f"outputs={outputs!r}: expected 'logits' or 'probabilities'")
+    if isinstance(model, Classifier):
+        return model
+    if isinstance(model, torch.nn.Module):
+        return Classifier(
+            _torch_call(model), f"torch {type(model).__name__}", True, outputs or "logits",
+            module=model, source=model, slack=1e-5,
+        )  # fmt: skip
+    if isinstance(model, str | Path):
+        return _onnx(Path(model), outputs)
+    root = type(model).__module__.split(".")[0]
+    if root == "xgboost" and type(model).__name__ == "Booster":
+        return _booster_xgboost(model)
+    if root == "lightgbm" and type(model).__name__ == "Booster":
+        return Classifier(_numpy(model.predict), "LightGBM Booster", False, "probabilities", source=model)
+    if root == "catboost" and hasattr(model, "predict") and not hasattr(model, "predict_proba"):
+        raise Unsupported("a CatBoost model without classes: wrap a CatBoostClassifier")
+    if hasattr(model, "predict"):
+        return _estimator(model)
+    if callable(model):
+        return Classifier(
+            model, f"callable {getattr(model, '__name__', type(model).__name__)}",
+            True, outputs or "logits", source=model, slack=1e-5,
+        )  # fmt: skip
+    raise AssayError(
+        f"cannot wrap a {type(model).__name__}: expected a torch module, a fitted scikit-learn / "
+        "XGBoost / LightGBM / CatBoost classifier, a path to an ONNX file, or a callable"
+    )
+
+
+def _torch_call(module: torch.nn.Module) -> Callable[[Tensor], Tensor]:
+    first = next(module.parameters(), None)
+
+    def call(x: Tensor) -> Tensor:
+        out: Any = module(x if first is None else x.to(first.device, first.dtype))
+        return out[0] if isinstance(out, tuple) else out
+
+    return call
+
+
+def settle(model: Classifier, x: Tensor) -> Classifier:
+    """A callable's nature, found by trying it: does it take tensors, and do gradients come back?"""
+    if model.kind.split()[0] != "callable":
+        return model
+    probe = x.detach().clone().requires_grad_()
+    try:
+        out = model.call(probe)
+    except (TypeError, AttributeError, ValueError, RuntimeError):
+        # It may know only arrays; if it does not, this call raises the function's own error.
+        model = replace(model, call=_numpy(model.source, flat=False))
+        out = model.call(x)
+    return replace(model, differentiable=isinstance(out, Tensor) and out.requires_grad)
+
+
+def _numpy(function: Callable[[np.ndarray], Any], flat: bool = True) -> Callable[[Tensor], Any]:
+    def call(x: Tensor) -> Any:
+        rows = x.detach().cpu()
+        return function((rows.reshape(len(rows), -1) if flat else rows).numpy())
+
+    return call
+
+
+def _estimator(model: Any) -> Classifier:
+    """scikit-learn and whatever follows its manner: probabilities, else scores, else labels."""
+    kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
+    labels = _labels(model, kind)
+    names = tuple(str(c) for c in labels)
+    columns = getattr(model, "feature_names_in_", None)
+
+    def framed(x: np.ndarray) -> Any:
+        if columns is None:
+            return x
+        import pandas as pd
+
+        return pd.DataFrame(x, columns=list(columns))
+
+    def give(name: str, outputs: str) -> Classifier:
+        function = getattr(model, name)
+        call = _numpy(lambda x: function(framed(x)))
+        return Classifier(call, kind, False, outputs, names, source=model)
+
+    if hasattr(model, "predict_proba"):
+        return give("predict_proba", "probabilities")
+    if hasattr(model, "decision_function"):
+        return give("decision_function", "logits")
+
+    def votes(x: np.ndarray) -> np.ndarray:
+        return (np.asarray(model.predict(framed(x))).reshape(-1, 1) == labels[None]).astype(float)
+
+    return Classifier(_numpy(votes), kind, False, "probabilities", names, source=model)
+
+
+def _labels(model: Any, kind: str) -> np.ndarray:
+    try:
+        labels = model.classes_
+    except AttributeError:
+        raise AssayError(
+            f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first"
+        ) from None
+    return np.asarray(labels)
+
+
+def _booster_xgboost(model: Any) -> Classifier:
+    def predict(x: np.ndarray) -> Any:
+        return model.inplace_predict(x)
+
+    return Classifier(_numpy(predict), "XGBoost Booster", False, "probabilities", source=model)
+
+
+def _onnx(path: Path, outputs: str | None) -> Classifier:
+    if not path.exists():
+        raise AssayError(f"no model file at '{path}'")
+    if path.suffix != ".onnx":
+        raise AssayError(f"'{path}': only .onnx files can be wrapped by path; load others yourself")
+    try:
+        import onnxruntime
+    except ImportError:
+        raise Unsupported(f"'{path}' needs onnxruntime: pip install 'assay[onnx]'") from None
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    entry = session.get_inputs()[0]
+    dtype = np.float64 if "double" in entry.type else np.float32
+
+    def call(x: Tensor) -> Any:
+        out = session.run(None, {entry.name: x.detach().cpu().numpy().astype(dtype)})
+        return next(o for o in reversed(out) if isinstance(o, np.ndarray) and o.ndim == 2)
+
+    return Classifier(call, "ONNX", False, outputs or "logits", source=path, slack=1e-5)
+
+
+def examine(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
+    """Try the model on a few rows: errors for what cannot work, facts for what merely looks wrong."""
+    training = model.module is not None and any(m.training for m in model.module.modules())
+    with model.ready(), torch.no_grad():
+        first, again = model.logits(x), model.logits(x)
+        alone = model.logits(x[:1])
+    classes = first.shape[1]
+    if classes < 2:
+        raise AssayError(f"the model has {classes} class: robustness needs at least 2")
+    if not bool(first.isfinite().all()):
+        row = int((~first.isfinite().all(1)).nonzero()[0])
+        raise AssayError(f"the model answers {first[row].tolist()} for row {row}: not finite")
+    if int(y.max()) >= classes:
+        raise AssayError(
+            f"y holds class {int(y.max())}, but the model has classes 0..{classes - 1}; "
+            "map the labels to the model's order of classes"
+        )
+    scale = first.abs().amax().clamp_min(1e-12)
+    return {
+        "classes": classes,
+        "training": training,
+        "probabilities": model.outputs == "logits" and _like_probabilities(first),
+        "repeat_difference": float((first - again).abs().amax() / scale),
+        "batch_difference": float((first[:1] - alone).abs().amax() / scale),
+    }
+
+
+def _like_probabilities(out: Tensor) -> bool:
+    inside = bool(((out >= 0) & (out <= 1)).all())
+    return inside and bool(((out.sum(1) - 1).abs() < 1e-4).all())

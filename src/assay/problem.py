@@ -1,0 +1,298 @@
+"""Problem: all an attack sees of one batch. It hands in candidates; the referee in here decides.
+
+Every point that is ever queried is also a candidate: `region.decode` gives the very input that would
+be handed in, so the logits of a gradient query are the logits of a submission, and no attack needs a
+second forward pass to find out whether it has won. A row is `open` until a valid point reaches the
+goal (`keep="first"`, a fixed model); where the model will move afterwards, all rows stay open and
+the valid point of highest loss is kept (`keep="best"`).
+
+What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
+never another goal to be judged by.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay import losses
+from assay.errors import Unsupported
+from assay.goals import gap, reached
+from assay.model import Classifier
+from assay.spaces.region import Region
+from assay.streams import Stream
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an attack cannot do without; checked before any work."""
+
+    gradient: bool = False
+    norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space
+
+    def __or__(self, other: Needs) -> Needs:
+        norms = self.norms if other.norms is None else other.norms
+        if self.norms is not None and other.norms is not None:
+            norms = tuple(p for p in self.norms if p in other.norms)
+        return Needs(self.gradient or other.gradient, norms)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Model evaluations an attack may spend on one example; None: no limit."""
+
+    forwards: int | None = None
+    backwards: int | None = None
+
+
+@dataclass(eq=False)
+class Referee:
+    """What has been found and spent so far, row by row; shared by all views of a problem."""
+
+    targets: Tensor  # (n, C): the goal
+    best: Tensor  # (n, ...): the input handed in for each row
+    keep: str
+    slack: float
+    solved: Tensor = field(init=False)
+    final: Tensor = field(init=False)  # predicted class of `best`
+    value: Tensor = field(init=False)  # loss of `best`
+    margin: Tensor = field(init=False)
+    blocked: Tensor = field(init=False)
+    winner: list[str] = field(init=False)
+    forwards: Tensor = field(init=False)
+    backwards: Tensor = field(init=False)
+    nonfinite: int = field(init=False, default=0)
+    flat: int = field(init=False, default=0)  # gradients of exactly 0 on open rows
+    gradients: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        n, device = len(self.targets), self.targets.device
+        self.solved = torch.zeros(n, dtype=torch.bool, device=device)
+        self.blocked = self.solved.clone()
+        self.final = torch.full((n,), -1, device=device)
+        self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
+        self.margin = self.value.clone()
+        self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
+        self.backwards = self.forwards.clone()
+        self.winner = [""] * n
+
+    def fork(self) -> Referee:
+        """A referee who has seen nothing yet, on the same account of what was spent."""
+        other = copy.copy(self)
+        Referee.__post_init__(other)
+        other.best = self.best.clone()
+        other.forwards, other.backwards = self.forwards, self.backwards
+        return other
+
+    def absorb(self, other: Referee, better: Tensor) -> None:
+        """Take over what another referee kept, in the rows where it is better."""
+        for mine, theirs in (
+            (self.best, other.best),
+            (self.final, other.final),
+            (self.value, other.value),
+            (self.solved, other.solved),
+        ):
+            mine[better] = theirs[better]
+        for i in better.nonzero()[:, 0].tolist():
+            self.winner[i] = other.winner[i]
+        self.margin = self.margin.maximum(other.margin)
+        self.blocked |= other.blocked
+        self.nonfinite += other.nonfinite
+        self.flat += other.flat
+        self.gradients += other.gradients
+
+    def judge(self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region,
+              label: str) -> None:  # fmt: skip
+        """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken."""
+        finite = logits.isfinite().all(1)
+        self.nonfinite += int((~finite).sum())
+        targets = self.targets[rows]
+        hit = finite & reached(logits, targets, self.slack)
+        valid = region.contains(x) & finite
+        self.blocked[rows[hit & ~valid]] = True
+        margin = gap(logits, targets).double().masked_fill(~valid, -torch.inf)
+        self.margin.scatter_reduce_(0, rows, margin, "amax")
+        if self.keep == "first":
+            take = hit & valid & ~self.solved[rows]
+            rank = margin
+        else:
+            take = valid & (value > self.value[rows])
+            rank = value.double()
+        if not bool(take.any()):
+            return
+        chosen = _best_of_each(rows, rank, take)
+        at = rows[chosen]
+        self.best[at] = x[chosen]
+        self.final[at] = logits[chosen].argmax(1)
+        self.value[at] = value[chosen].double()
+        self.solved[at] = hit[chosen]
+        for i in at.tolist():
+            self.winner[i] = label
+
+
+def _best_of_each(rows: Tensor, rank: Tensor, take: Tensor) -> Tensor:
+    """Positions of the highest-ranked taken candidate of each row."""
+    places = take.nonzero()[:, 0]
+    places = places[rank[places].argsort(descending=True, stable=True)]
+    places = places[rows[places].argsort(stable=True)]
+    first = torch.ones_like(places, dtype=torch.bool)
+    first[1:] = rows[places][1:] != rows[places][:-1]
+    return places[first]
+
+
+@dataclass(eq=False)
+class Problem:
+    """One batch, as an attack sees it."""
+
+    model: Classifier
+    region_of_all: Region
+    referee: Referee
+    random: Stream
+    y: Tensor  # true classes
+    clean: Tensor  # (n, C): clean logits
+    targets: Tensor  # (n, C): what the loss steers towards; by default the goal
+    loss: losses.Loss
+    budget: Budget = Budget()
+    label: str = ""
+    scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
+    _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
+
+    @property
+    def open(self) -> Tensor:
+        """Rows that are not solved and can still afford a query."""
+        rows = torch.arange(len(self.y), device=self.y.device)
+        return rows[self.alive(rows)]
+
+    def alive(self, rows: Tensor) -> Tensor:
+        """Which of these rows are worth another query: not solved, and affordable."""
+        left = self.afford(rows)
+        if self.scope is not None:
+            left &= self.scope[rows]
+        return left & ~self.referee.solved[rows] if self.referee.keep == "first" else left
+
+    def afford(self, rows: Tensor) -> Tensor:
+        """Which of these rows have budget left."""
+        left = torch.ones_like(rows, dtype=torch.bool)
+        if self.budget.forwards is not None:
+            left &= self.referee.forwards[rows] < self.budget.forwards
+        if self.budget.backwards is not None:
+            left &= self.referee.backwards[rows] < self.budget.backwards
+        return left
+
+    def region(self, rows: Tensor) -> Region:
+        """The region of these rows; asking again with the same tensor costs nothing."""
+        if self._cached is None or self._cached[0] is not rows:
+            self._cached = (rows, self.region_of_all.take(rows))
+        return self._cached[1]
+
+    def aim(self, targets: Tensor | None = None, loss: str | losses.Loss | None = None,
+            label: str | None = None) -> Problem:  # fmt: skip
+        """The same problem steered by other targets (n, C) or another loss; judged as before.
+
+        Rows that are given no target are left alone.
+        """
+        view = copy.copy(self)
+        if targets is not None:
+            view.targets = targets
+            some = targets.any(1)
+            view.scope = some if self.scope is None else self.scope & some
+        view.loss = self.loss if loss is None else losses.find(loss)
+        view.label = self.label if label is None else label
+        return view
+
+    def fork(self) -> Problem:
+        """The open rows as if nothing had been tried yet; `absorb` brings back what was found."""
+        view = copy.copy(self)
+        view.scope = torch.zeros_like(self.referee.solved)
+        view.scope[self.open] = True
+        view.referee = self.referee.fork()
+        return view
+
+    def absorb(self, trial: Problem) -> None:
+        """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss."""
+        mine, theirs = self.referee, trial.referee
+        if mine.keep == "first":
+            near = self.region_of_all.distance
+            better = theirs.solved & (~mine.solved | (near(theirs.best) < near(mine.best)))
+        else:
+            better = theirs.value > mine.value
+        mine.absorb(theirs, better)
+
+    def value_and_grad(self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None,
+                       ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Loss minus penalty (n,) and its gradient (n, D); every point is also a candidate."""
+        region = self.region(rows)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x = region.decode(z)
+            logits = self.model.logits(x)
+            value = (loss or self.loss)(logits, self.targets[rows])
+            if region.constrained:
+                value = value - region.penalty(z)
+            grad: Tensor
+            (grad,) = torch.autograd.grad(value.sum(), z)
+        grad = grad.nan_to_num(0.0, 0.0, 0.0)
+        self._count(rows, backwards=1)
+        self.referee.gradients += len(rows)
+        self.referee.flat += int((grad == 0).all(1).sum())
+        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        return value.detach(), grad
+
+    def jacobian(self, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (n, C) and their gradients (n, C, D): one forward and C backward passes."""
+        region = self.region(rows)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x = region.decode(z)
+            logits = self.model.logits(x)
+            grads = [
+                torch.autograd.grad(logits[:, c].sum(), z, retain_graph=True)[0]
+                for c in range(logits.shape[1])
+            ]
+            value = self.loss(logits, self.targets[rows])
+        self._count(rows, backwards=logits.shape[1])
+        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        return logits.detach(), torch.stack(grads, dim=1)
+
+    @torch.no_grad()
+    def value(self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None) -> Tensor:
+        """Loss minus penalty, forward only. `rows` may repeat (a population per row)."""
+        region = self.region(rows)
+        x = region.decode(z)
+        logits = self.model.logits(x)
+        value = (loss or self.loss)(logits, self.targets[rows])
+        if region.constrained:
+            value = value - region.penalty(z)
+        self._count(rows, backwards=0)
+        self.referee.judge(rows, x, logits, value, region, self.label)
+        return value
+
+    def submit(self, rows: Tensor, z: Tensor) -> Tensor:
+        """Hand in candidates; which of the rows are solved now."""
+        self.value(rows, z)
+        return self.referee.solved[rows]
+
+    def _count(self, rows: Tensor, backwards: int) -> None:
+        ones = torch.ones_like(rows)
+        self.referee.forwards.index_add_(0, rows, ones)
+        if backwards:
+            self.referee.backwards.index_add_(0, rows, ones * backwards)
+
+
+def check_needs(attack: Any, model: Classifier, space: Any) -> None:
+    """Raise Unsupported where the attack cannot work on this model or in this space."""
+    needs: Needs = attack.needs
+    if needs.gradient and not model.differentiable:
+        raise Unsupported(
+            f"{attack!r} needs gradients, but {model.kind} has none; "
+            "use a search attack: Square (Lp) or MOEVA (tables)"
+        )
+    if needs.norms is not None and getattr(space, "p", None) not in needs.norms:
+        names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"
+        raise Unsupported(f"{attack!r} works in Lp balls ({names}), not in {space!r}; use APGD")
+    if needs.norms is not None and not hasattr(space, "low"):
+        raise Unsupported(f"{attack!r} works in Lp balls inside a box, not in {space!r}; use APGD")

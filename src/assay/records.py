@@ -1,0 +1,65 @@
+"""Records: one row per example, what every game yields; all figures of a report are views of them.
+
+Held as columns, since a run may have 100,000 rows: `Records.columns[name]` is a numpy array, and
+`adversarial` holds the winning inputs, aligned with the rows (the clean input where none was found).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# name -> (dtype, value where a game has nothing to say)
+FIELDS: dict[str, tuple[str, Any]] = {
+    "id": ("object", None),
+    "round": ("int32", 0),
+    "y": ("int64", -1),
+    "clean": ("int64", -1),  # class predicted on the clean input
+    "final": ("int64", -1),  # class predicted on what the attacker hands in
+    "success": ("bool", False),  # the goal is reached by a valid input (also without an attack)
+    "valid": ("bool", True),  # the handed-in input lies in the space
+    "winner": ("object", ""),  # attack that found it; "clean" where no attack was needed
+    "distance": ("float64", np.nan),
+    "violation": ("float64", 0.0),
+    "margin": ("float64", np.nan),  # best valid margin seen: > 0 reached, just below 0 almost
+    "blocked": ("bool", False),  # the goal was reached, but only by invalid inputs
+    "forwards": ("int64", 0),
+    "backwards": ("int64", 0),
+    "seconds": ("float64", 0.0),
+    "probability_low": ("float64", np.nan),
+    "probability_high": ("float64", np.nan),
+    "skipped": ("object", ""),  # why a row was left out of the game: "no target", "invalid"
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Columns of equal length, one per field, and the inputs handed in."""
+
+    columns: dict[str, np.ndarray]
+    adversarial: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, n: int, adversarial: np.ndarray | None = None, **given: Any) -> Records:
+        """Records of `n` rows: what is not given gets the field's default."""
+        columns = {}
+        for name, (dtype, missing) in FIELDS.items():
+            column = np.empty(n, dtype=dtype)
+            column[:] = given.pop(name, missing)
+            columns[name] = column
+        if given:
+            raise TypeError(f"no such record field: {', '.join(given)}")
+        return cls(columns, adversarial)
+
+    @classmethod
+    def concat(cls, parts: Iterable[Records]) -> Records:
+        parts = list(parts)
+        columns = {k: np.concatenate([p.columns[k] for p in parts]) for k in FIELDS}
+        inputs = [p.adversarial for p in parts if p.adversarial is not None]
+        return cls(columns, np.concatenate(inputs) if len(inputs) == len(parts) else None)
+
+    def __len__(self) -> int:
+        return len(self.columns["id"])

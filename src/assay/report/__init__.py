@@ -1,0 +1,1 @@
+"""Reports: metrics as views of records, statistics, pitfall flags."""

@@ -1,0 +1,214 @@
+"""Report: what was asked (spec), what happened (records), what it means (metrics, flags).
+
+Metrics are views: each is a function from the table of records to an `Estimate`, so a metric added
+later works on runs saved earlier, and shards merge by concatenating rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.errors import AssayError, nearest
+from assay.records import FIELDS, Records
+from assay.report.checks import Flag
+from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _rate(rows: pd.DataFrame, hits: Any) -> Estimate:
+    return wilson(int(np.asarray(hits).sum()), len(rows))
+
+
+def _played(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["skipped"] == ""]
+
+
+def _attacked(rows: pd.DataFrame) -> pd.DataFrame:
+    rows = _played(rows)
+    return rows[rows["winner"] != "clean"]
+
+
+def _mean(rows: pd.DataFrame, column: str) -> Estimate:
+    values = rows[column].dropna()
+    return bootstrap(values.to_numpy(), rows.loc[values.index, "id"].to_numpy())
+
+
+METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
+    "clean": (
+        "clean accuracy",
+        lambda t: _rate(t, t["clean"] == t["y"]),
+    ),
+    "robust": (
+        "robust accuracy",
+        lambda t: _rate(_played(t), ~_played(t)["success"]),
+    ),
+    "success": (
+        "attack success (of rows attacked)",
+        lambda t: _rate(_attacked(t), _attacked(t)["success"]),
+    ),
+    "valid": ("valid share", lambda t: _rate(t, t["valid"])),
+    "blocked": (
+        "flipped, but only by invalid inputs",
+        lambda t: _rate(_attacked(t), _attacked(t)["blocked"]),
+    ),
+    "distance": (
+        "distance of successes",
+        lambda t: _mean(_attacked(t)[_attacked(t)["success"]], "distance"),
+    ),
+    "forwards": ("forward passes per row attacked", lambda t: _mean(_attacked(t), "forwards")),
+    "backwards": ("backward passes per row attacked", lambda t: _mean(_attacked(t), "backwards")),
+    "seconds": ("seconds per row attacked", lambda t: _mean(_attacked(t), "seconds")),
+}
+_SHOWN = ("clean", "robust", "success", "valid", "forwards", "backwards")
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The outcome of one evaluation.
+
+    >>> print(report)                          # doctest: +SKIP
+    >>> report.metric("robust").low            # doctest: +SKIP
+    >>> report.metric("robust", by="y")        # doctest: +SKIP
+    """
+
+    spec: dict[str, Any]
+    records: Records
+    flags: tuple[Flag, ...] = ()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per example."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records.columns)
+
+    @property
+    def adversarial(self) -> np.ndarray | None:
+        """The inputs handed in, aligned with the table (clean where no attack succeeded)."""
+        return self.records.adversarial
+
+    def metric(self, name: str, by: str | None = None) -> Any:
+        """An `Estimate`; with `by`, a dict of them, one per value of that column."""
+        if name not in METRICS:
+            raise AssayError(f"no metric '{name}'{nearest(name, METRICS)}")
+        view = METRICS[name][1]
+        if by is None:
+            return view(self.table)
+        if by not in self.table:
+            raise AssayError(f"no column '{by}' in the records{nearest(by, self.table.columns)}")
+        return {value: view(rows) for value, rows in self.table.groupby(by)}
+
+    def compare(self, other: Report) -> Comparison:
+        """Paired comparison with a report on the same examples."""
+        mine, theirs = self.table.set_index("id"), other.table.set_index("id")
+        shared = mine.index.intersection(theirs.index)
+        if not len(shared):
+            raise AssayError("the two reports have no example in common: nothing can be compared")
+        return Comparison(mine.loc[shared], theirs.loc[shared])
+
+    def __str__(self) -> str:
+        from assay.report.text import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        return f"Report({len(self.records)} rows, robust {self.metric('robust')})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+    @property
+    def shown(self) -> dict[str, tuple[str, Estimate]]:
+        """The figures a summary prints: name -> (title, estimate)."""
+        return {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write spec.json, records.parquet and adversarial.npz."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            spec = {**self.spec, "flags": [vars(f) for f in self.flags]}
+            (folder / "spec.json").write_text(json.dumps(spec, indent=2, default=str))
+            table = self.table.astype({"id": str})
+            table.attrs.clear()
+            table.to_parquet(folder / "records.parquet")
+            if self.adversarial is not None:
+                np.savez(folder / "adversarial.npz", x=self.adversarial, ids=table["id"].to_numpy(str))
+        except OSError as error:
+            raise AssayError(f"cannot write the report to '{folder}': {error}") from None
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Report:
+        """Read what `save` wrote."""
+        import pandas as pd
+
+        folder = Path(folder)
+        if not (folder / "spec.json").exists():
+            raise AssayError(f"no saved report in '{folder}': it has no spec.json")
+        spec = json.loads((folder / "spec.json").read_text())
+        flags = tuple(Flag(**f) for f in spec.pop("flags", []))
+        table = pd.read_parquet(folder / "records.parquet")
+        if spec.get("id_type", "int") == "int":
+            table["id"] = table["id"].astype("int64")
+        columns = {k: table[k].to_numpy().astype(FIELDS[k][0]) for k in FIELDS}
+        inputs = folder / "adversarial.npz"
+        adversarial = np.load(inputs)["x"] if inputs.exists() else None
+        return cls(spec, Records(columns, adversarial), flags)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two reports on the same rows: difference with interval, and the test that pairs them."""
+
+    first: pd.DataFrame
+    second: pd.DataFrame
+
+    @property
+    def robust(self) -> Estimate:
+        """Robust accuracy of the first minus that of the second."""
+        return paired_difference(~self.first["success"], ~self.second["success"])
+
+    @property
+    def only_first(self) -> int:
+        """Rows that only the first attack broke."""
+        return int((self.first["success"] & ~self.second["success"]).sum())
+
+    @property
+    def only_second(self) -> int:
+        """Rows that only the second attack broke."""
+        return int((self.second["success"] & ~self.first["success"]).sum())
+
+    @property
+    def p_value(self) -> float:
+        """McNemar's exact test of equal robust accuracy."""
+        return mcnemar(self.only_first, self.only_second)
+
+    @property
+    def queries_p_value(self) -> float:
+        """Wilcoxon's test of equal cost, in forward passes per row."""
+        return wilcoxon(self.first["forwards"].to_numpy(), self.second["forwards"].to_numpy())
+
+    def __str__(self) -> str:
+        r = self.robust
+        return (
+            f"rows compared            {len(self.first)}\n"
+            f"robust accuracy          {(~self.first['success']).mean():.3f} against "
+            f"{(~self.second['success']).mean():.3f}\n"
+            f"difference               {r.value:+.3f} [{r.low:+.3f}, {r.high:+.3f}]\n"
+            f"broken by one only       {self.only_first} against {self.only_second} "
+            f"(McNemar p = {self.p_value:.3g})\n"
+            f"forward passes per row   {self.first['forwards'].mean():.1f} against "
+            f"{self.second['forwards'].mean():.1f} (Wilcoxon p = {self.queries_p_value:.3g})"
+        )

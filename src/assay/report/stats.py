@@ -1,0 +1,86 @@
+"""Intervals and paired tests: Wilson, cluster bootstrap, McNemar, Wilcoxon.
+
+Every figure assay prints is an `Estimate`: value, 95 % interval, and the number of rows it is over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval and its denominator."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        if self.n == 0:
+            return "- (n = 0)"
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}] (n = {self.n})"
+
+
+def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Estimate:
+    """A share with Wilson's score interval: right also at 0 and 1 and for small n.
+
+    >>> wilson(0, 10).low
+    0.0
+    """
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    p = successes / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low = 0.0 if successes == 0 else centre - half
+    high = 1.0 if successes == n else centre + half
+    return Estimate(p, low, high, n)
+
+
+def bootstrap(values: np.ndarray, clusters: np.ndarray | None = None, draws: int = 2000,
+              seed: int = 0) -> Estimate:  # fmt: skip
+    """The mean with a percentile interval; whole clusters (ids) are drawn where they repeat."""
+    values = np.asarray(values, dtype=float)
+    n = len(values)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    if clusters is None:
+        sums, sizes = values, np.ones(n)
+    else:
+        _, inverse = np.unique(clusters, return_inverse=True)
+        sums, sizes = np.bincount(inverse, values), np.bincount(inverse).astype(float)
+    rng = np.random.default_rng(seed)
+    # Weights of a bootstrap draw are multinomial counts, so no (draws, n) table of indices is made.
+    means = np.empty(draws)
+    for k in range(draws):
+        weight = np.bincount(rng.integers(0, len(sums), len(sums)), minlength=len(sums))
+        means[k] = weight @ sums / (weight @ sizes)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Estimate(float(values.mean()), float(low), float(high), n)
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Exact two-sided p-value that two paired rates are equal, from the discordant pairs."""
+    from scipy.stats import binomtest
+
+    n = only_first + only_second
+    return float(binomtest(only_first, n, 0.5).pvalue) if n else 1.0
+
+
+def wilcoxon(first: np.ndarray, second: np.ndarray) -> float:
+    """Two-sided p-value that paired differences are centred at 0 (signed ranks)."""
+    from scipy.stats import wilcoxon as test
+
+    difference = np.asarray(first, float) - np.asarray(second, float)
+    difference = difference[difference != 0]
+    return float(test(difference).pvalue) if len(difference) else 1.0
+
+
+def paired_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
+    """Mean of first - second over pairs, bootstrapped."""
+    return bootstrap(np.asarray(first, float) - np.asarray(second, float))

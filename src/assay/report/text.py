@@ -1,0 +1,56 @@
+"""A report as text: the table that `print(report)` and the command line show."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+
+def rich_table(report: Report) -> Any:
+    """The figures with their intervals and denominators."""
+    from rich.table import Table
+
+    table = Table(title=title(report), title_justify="left", title_style="bold")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="right")
+    table.add_column("rows", justify="right")
+    for _, (text, e) in report.shown.items():
+        if e.n:
+            places = 3 if e.high <= 1 else 1
+            interval = f"{e.low:.{places}f} - {e.high:.{places}f}"
+            table.add_row(text, f"{e.value:.{places}f}", interval, str(e.n))
+    return table
+
+
+def title(report: Report) -> str:
+    s = report.spec
+    return f"{s.get('model', 'model')} on {s.get('data', 'data')}: {s.get('space', '')}, {s.get('goal', '')}"
+
+
+def notes(report: Report) -> list[str]:
+    """What stands under the table: which attack won what, what was left out, and the flags."""
+    t, lines = report.table, []
+    won = t.loc[t["success"], "winner"].value_counts()
+    if len(won):
+        lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
+    left = t.loc[t["skipped"] != "", "skipped"].value_counts()
+    if len(left):
+        lines.append("left out: " + ", ".join(f"{k} {v}" for k, v in left.items()))
+    lines.append(f"attack: {report.spec.get('attack', '')}; seed {report.spec.get('seed', '')}")
+    lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
+    return lines
+
+
+def render(report: Report) -> str:
+    from rich.console import Console
+
+    out = StringIO()
+    console = Console(file=out, width=100, force_terminal=False)
+    console.print(rich_table(report))
+    for line in notes(report):
+        console.print(line, markup=False, highlight=False)
+    return out.getvalue().rstrip()

@@ -1,0 +1,1 @@
+"""Running: progress, configuration files, stores and executors."""

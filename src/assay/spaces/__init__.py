@@ -1,0 +1,1 @@
+"""Spaces: what may change. One file each; `region.py` says what a space must offer."""

@@ -1,0 +1,230 @@
+"""Lp balls inside a box: L1, L2, Linf (and L0, the number of changed features).
+
+The box may differ by feature and have any range. Projections are onto ball *and* box at once: with
+d = z - origin and c the room to the box in d's direction, the nearest point is
+
+    Linf  clip to both             L2  min(s |d|, c), s such that the norm is eps
+    L1    clip(|d| - t, 0, c), t such that the sum is eps
+
+Projecting on the ball and then clipping, as most libraries do, stays inside but is not nearest: in
+corners of the box it wastes budget, which is where images live.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.spaces.region import per_row
+from assay.streams import Stream
+
+_NAMES = {0.0: "L0", 1.0: "L1", 2.0: "L2", math.inf: "Linf"}
+
+
+@dataclass(frozen=True, eq=False)
+class Lp:
+    """All inputs within `eps` of the clean one in the `p` norm, and within [low, high]."""
+
+    p: float
+    eps: float
+    low: Any = 0.0
+    high: Any = 1.0
+
+    def __repr__(self) -> str:
+        box = "" if (self.low, self.high) == (0.0, 1.0) else f", low={self.low}, high={self.high}"
+        return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps:g}{box})"
+
+    def check(self, x: Tensor) -> None:
+        if self.p not in _NAMES:
+            raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
+        if not (self.eps > 0 and math.isfinite(self.eps)):
+            raise AssayError(f"eps={self.eps}: expected a positive number")
+        low, high = self._box(x)
+        if bool((low > high).any()):
+            raise AssayError(f"box: low={self.low} lies above high={self.high}")
+        flat = x.reshape(len(x), -1)
+        for values, wrong in ((flat.amin(1), (flat < low).any(1)), (flat.amax(1), (flat > high).any(1))):
+            if bool(wrong.any()):
+                row = int(wrong.nonzero()[0])
+                raise AssayError(
+                    f"{int(wrong.sum())} of {len(x)} inputs lie outside the box "
+                    f"[{self.low}, {self.high}]: row {row} holds {float(values[row]):g}; "
+                    f"give the box of your data: {_NAMES[self.p]}({self.eps:g}, low=, high=)"
+                )
+
+    def _box(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        shape = x.shape[1:]
+        try:
+            return tuple(  # type: ignore[return-value]
+                torch.as_tensor(b, dtype=x.dtype, device=x.device).expand(shape).reshape(1, -1)
+                for b in (self.low, self.high)
+            )
+        except RuntimeError:
+            raise AssayError(
+                f"box: low and high must be numbers or have the shape {tuple(shape)} of an input"
+            ) from None
+
+    def around(self, x: Tensor) -> LpRegion:
+        low, high = self._box(x)
+        return LpRegion(x.reshape(len(x), -1), tuple(x.shape[1:]), self.p, self.eps, low, high)
+
+
+def Linf(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+    """Every feature may change by at most `eps`."""
+    return Lp(math.inf, eps, low, high)
+
+
+def L2(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+    """Euclidean distance at most `eps`."""
+    return Lp(2.0, eps, low, high)
+
+
+def L1(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+    """Sum of absolute changes at most `eps`."""
+    return Lp(1.0, eps, low, high)
+
+
+def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+    """At most `eps` features changed."""
+    return Lp(0.0, eps, low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class LpRegion:
+    """An Lp ball in a box around each row of a batch; z is x, flattened."""
+
+    origin: Tensor  # (n, D)
+    shape: tuple[int, ...]
+    p: float
+    eps: float
+    low: Tensor  # (1, D)
+    high: Tensor
+    constrained: bool = False
+
+    def decode(self, z: Tensor) -> Tensor:
+        return z.reshape(len(z), *self.shape)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), -1)
+
+    def project(self, z: Tensor) -> Tensor:
+        if self.p == math.inf:
+            z = torch.minimum(torch.maximum(z, self.origin - self.eps), self.origin + self.eps)
+            return z.clamp(self.low, self.high)
+        d = z - self.origin
+        room = torch.where(d > 0, self.high - self.origin, self.origin - self.low)
+        size = d.abs().minimum(room)  # inside the box; still to be shrunk into the ball
+        if self.p == 2.0:
+            size = _shrink_l2(d.abs(), room, size, self.eps)
+        elif self.p == 1.0:
+            size = _shrink_l1(d.abs(), room, size, self.eps)
+        else:
+            kept = size.topk(min(int(self.eps), d.shape[1]), dim=1)
+            size = torch.zeros_like(size).scatter_(1, kept.indices, kept.values)
+        return (self.origin + size.copysign(d)).clamp(self.low, self.high)
+
+    def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
+        step = per_row(step, z)
+        if self.p == math.inf:
+            return z + step * grad.sign()
+        if self.p == 2.0:
+            return z + step * grad / grad.norm(dim=1, keepdim=True).clamp_min(1e-30)
+        return z + step * self._sparse(z, grad)
+
+    def _sparse(self, z: Tensor, grad: Tensor) -> Tensor:
+        """A step on few features (L1, L0): two thirds as many as are changed now, a fifth at most.
+
+        Features that stand at the box in the gradient's direction cannot move and are passed over
+        (Croce & Hein 2021, whose sparsity schedule this replaces by the iterate's own sparsity).
+        """
+        stuck = torch.where(grad > 0, z >= self.high, z <= self.low)
+        weight = grad.abs().masked_fill(stuck, 0.0)
+        changed = (z != self.origin).sum(1, keepdim=True)
+        count = (changed / 1.5).clamp(1, max(1.0, 0.2 * z.shape[1])).long()
+        order = weight.argsort(dim=1, descending=True)
+        chosen = torch.zeros_like(weight).scatter_(1, order, (
+            torch.arange(z.shape[1], device=z.device)[None] < count
+        ).to(weight.dtype))
+        sparse = grad.sign() * chosen * (weight > 0)
+        if self.p == 0.0:
+            return sparse
+        return sparse / sparse.abs().sum(1, keepdim=True).clamp_min(1.0)
+
+    def random(self, stream: Stream, rows: Tensor) -> Tensor:
+        dtype, size = self.origin.dtype, self.origin.shape[1]
+        if self.p == math.inf:
+            return self.project(self.origin + self.eps * (2 * stream.uniform(rows, size, dtype) - 1))
+        if self.p == 0.0:
+            return self.origin.clone()
+        if self.p == 2.0:
+            d = stream.normal(rows, size, dtype)
+        else:
+            d = stream.sign(rows, size, dtype) * stream.exponential(rows, size, dtype)
+        radius = stream.uniform(rows, 1, dtype) ** (1 / size)  # uniform in the ball's volume
+        return self.project(self.origin + self.eps * radius * d / d.norm(self.p, 1, keepdim=True))
+
+    def penalty(self, z: Tensor) -> Tensor:
+        return z.new_zeros(len(z))
+
+    def contains(self, x: Tensor) -> Tensor:
+        z = self.encode(x)
+        boxed = ((z >= self.low) & (z <= self.high)).all(1)
+        return boxed & (self.distance(x) <= self.eps + self._rounding())
+
+    def _rounding(self) -> Tensor:
+        """What the rounding of the inputs themselves can add to a distance of eps."""
+        if self.p == 0.0:
+            return self.origin.new_zeros(1, dtype=torch.float64)
+        unit = torch.finfo(self.origin.dtype).eps * self.origin.abs().amax(1).double()
+        dims = self.origin.shape[1] ** (0.0 if self.p == math.inf else 1 / self.p)
+        return unit * dims + 1e-6 * self.eps
+
+    def distance(self, x: Tensor) -> Tensor:
+        return (self.encode(x).double() - self.origin.double()).norm(self.p, dim=1)
+
+    def take(self, rows: Tensor) -> LpRegion:
+        return replace(self, origin=self.origin[rows])
+
+
+def _shrink_l2(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
+    """min(s * size, room) with norm <= eps: grow s until the clipped features are the right ones."""
+    norm = boxed.norm(dim=1, keepdim=True)
+    over = norm > eps
+    if not bool(over.any()):
+        return boxed
+    free = torch.ones_like(size, dtype=torch.bool)
+    scale = torch.ones_like(norm)
+    for _ in range(20):
+        fixed = room.masked_fill(free, 0.0).square().sum(1, keepdim=True)
+        moving = (size * free).square().sum(1, keepdim=True).clamp_min(1e-30)
+        scale = ((eps**2 - fixed).clamp_min(0) / moving).sqrt()
+        hit = free & (size * scale > room) & over
+        if not bool(hit.any()):
+            break
+        free &= ~hit
+    return torch.where(over, torch.minimum(size * scale, room), boxed)
+
+
+def _shrink_l1(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
+    """clip(size - t, 0, room) with sum eps: the sum is piecewise linear in t, so solve it exactly."""
+    over = boxed.sum(1) > eps
+    if not bool(over.any()):
+        return boxed
+    a, c = size[over].double(), boxed[over].double()
+    # Going down in t, a feature starts to count at t = a and stops growing at t = a - c.
+    ends = torch.cat([a, (a - c)], dim=1)
+    slope = torch.cat([torch.ones_like(a), -torch.ones_like(a)], dim=1)
+    ends, order = ends.sort(dim=1, descending=True)
+    slope = slope.gather(1, order).cumsum(1)
+    rise = slope[:, :-1] * (ends[:, :-1] - ends[:, 1:])
+    total = torch.cat([torch.zeros_like(rise[:, :1]), rise.cumsum(1)], dim=1)  # sum at t = ends
+    place = (total < eps).sum(1, keepdim=True).clamp(1, ends.shape[1] - 1) - 1
+    t = ends.gather(1, place) - (eps - total.gather(1, place)) / slope.gather(1, place).clamp_min(1)
+    shrunk = boxed.clone()
+    shrunk[over] = (a - t.clamp_min(0)).clamp_min(0).minimum(c).to(size.dtype)
+    return shrunk

@@ -1,0 +1,82 @@
+"""Space and Region: what may change. A space is configuration; a region is a space bound to a batch.
+
+Two kinds of coordinates. x is the problem's own (raw units, any shape); z is what attacks search in
+(scaled, encoded), always flat: (n, D). `decode(z)` gives the x that would be handed in, exactly
+(rounded, repaired, immutables restored), and lets gradients pass straight through to z. So a single
+model call is a gradient query *and* a candidate, and the referee can judge every point ever queried.
+
+A region's methods work row by row: row i of z belongs to row i of the region.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, runtime_checkable
+
+from torch import Tensor
+
+from assay.streams import Stream
+
+
+@runtime_checkable
+class Region(Protocol):
+    """The points an attacker may hand in instead of each row of a batch."""
+
+    origin: Tensor  # (n, D): the clean rows in search coordinates
+    eps: float  # the size of the region, in search coordinates: step sizes are multiples of it
+    p: float  # the norm that measures it
+    constrained: bool  # False: `penalty` is 0 everywhere, so attacks need not compute it
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The input that would be handed in; straight-through gradient."""
+        ...
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Search coordinates of an input."""
+        ...
+
+    def project(self, z: Tensor) -> Tensor:
+        """The nearest point inside (bounds and distance; relations are the penalty's business)."""
+        ...
+
+    def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
+        """A steepest-ascent step in this geometry, `step` (n,) long; not projected."""
+        ...
+
+    def random(self, stream: Stream, rows: Tensor) -> Tensor:
+        """A random point inside for each row; `rows` are the stream's names for the rows."""
+        ...
+
+    def penalty(self, z: Tensor) -> Tensor:
+        """(n,): differentiable, 0 exactly where the relations hold."""
+        ...
+
+    def contains(self, x: Tensor) -> Tensor:
+        """(n,) bool: may this input be handed in? The only authority on validity."""
+        ...
+
+    def distance(self, x: Tensor) -> Tensor:
+        """(n,): how far the input is from the clean row."""
+        ...
+
+    def take(self, rows: Tensor) -> Self:
+        """The region of these rows (indices, repeats allowed, or a mask)."""
+        ...
+
+
+@runtime_checkable
+class Space(Protocol):
+    """Configuration of what may change."""
+
+    def check(self, x: Tensor) -> None:
+        """Raise AssayError if no region can be made around these inputs."""
+        ...
+
+    def around(self, x: Tensor) -> Region:
+        """The region around each row of a batch."""
+        ...
+
+
+def per_row(values: Any, like: Tensor) -> Tensor:
+    """One number per row, shaped to multiply `like` (n, ...)."""
+    shaped: Tensor = values.reshape(-1, *[1] * (like.ndim - 1))
+    return shaped
