@@ -56,5 +56,7 @@ def _build(grower: Grower, node: Any, output: int, outputs: int) -> int:
     threshold = float(node["threshold"])
     if abs(threshold) <= TINY:  # LightGBM reads every |x| <= TINY as 0
         threshold = TINY if threshold >= 0 else math.nextafter(-TINY, -math.inf)
+    if threshold >= 1e300:  # every number goes left, only NaN does not
+        threshold = math.inf
     missing_left = bool(node["default_left"]) if node["missing_type"] == "NaN" else threshold >= 0.0
     return grower.split(feature, threshold, left, right, missing_left)

@@ -1,0 +1,94 @@
+"""Noise from data: a signal-to-noise ratio where nothing better is known, a fit where residuals are.
+
+`from_data` is the paper's Pima recipe: each feature's noise has 1/ratio of the feature's *variance* (so ratio
+10 is a standard deviation of 0.316 of the feature's) and, if wanted, the data's own rank correlations. That
+the noise should be correlated like the data is an assumption; residuals of repeated measurements tell.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from assay.errors import AssayError
+from assay.noise.copula import Copula
+from assay.noise.independent import Independent
+from assay.noise.joint import Part
+from assay.noise.marginal import Floats, Marginal, exponential, normal, still
+
+FAMILIES = ("norm", "laplace", "logistic", "expon", "gumbel_r", "gumbel_l")
+
+
+def from_data(
+    data: Any, ratio: float = 10.0, kinds: Mapping[Any, str] | None = None, correlated: bool = True,
+    immutable: Sequence[Any] = (),
+) -> Copula | Independent:
+    """Noise with 1/ratio of each feature's variance; `kinds` names features with "exponential" noise.
+
+    >>> noise = from_data(np.array([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0]]), ratio=4, correlated=False)
+    >>> noise.parts[0].params
+    (0.0, 1.0)
+    """
+    if not ratio > 0:
+        raise AssayError(f"ratio={ratio}: a signal-to-noise ratio must be positive")
+    values, names = _table(data)
+    kinds = dict(kinds or {})
+    for given in (*kinds, *immutable):
+        if given not in names:
+            raise AssayError(f"no feature {given!r}; features are {', '.join(map(str, names))}")
+    sd = np.nanstd(values, axis=0, ddof=1) / np.sqrt(ratio)
+    parts: list[Part] = []
+    for name, s in zip(names, sd, strict=True):
+        kind = kinds.get(name, "normal")
+        if kind not in ("normal", "exponential"):
+            raise AssayError(f"kinds[{name!r}]={kind!r}: expected 'normal' or 'exponential'")
+        if name in immutable or s == 0:
+            parts.append(still())
+        else:
+            parts.append(normal(0.0, float(s)) if kind == "normal" else exponential(float(s)))
+    return _tie(parts, values) if correlated else Independent(tuple(parts))
+
+
+def fit(residuals: Any, families: Sequence[str] = FAMILIES, correlated: bool = True) -> Copula | Independent:
+    """Noise from measured errors (reading minus truth): per feature the family of lowest AIC, tied by ranks."""
+    values, _ = _table(residuals)
+    if len(values) < 8:
+        raise AssayError(f"{len(values)} residuals: at least 8 are needed to fit a distribution")
+    parts: list[Part] = []
+    for column in values.T:
+        column = column[~np.isnan(column)]
+        parts.append(still() if np.ptp(column) == 0 and column[0] == 0 else _best(column, families))
+    return _tie(parts, values) if correlated else Independent(tuple(parts))
+
+
+def _best(column: Floats, families: Sequence[str]) -> Marginal:
+    def aic(name: str) -> tuple[float, tuple[float, ...]]:
+        params = getattr(stats, name).fit(column)
+        return 2 * len(params) - 2 * float(getattr(stats, name).logpdf(column, *params).sum()), params
+
+    scored = sorted((*aic(name), name) for name in families)
+    return Marginal(scored[0][2], tuple(float(p) for p in scored[0][1]))
+
+
+def _tie(parts: list[Part], values: Floats) -> Copula | Independent:
+    d = len(parts)
+    if d < 2:
+        return Independent(tuple(parts))
+    ranks = np.apply_along_axis(stats.rankdata, 0, values, nan_policy="omit")
+    moving = [f for f, p in enumerate(parts) if not p.still]
+    rho = np.eye(d)
+    for i in moving:
+        for j in moving:
+            if i < j:
+                both = ~np.isnan(ranks[:, i]) & ~np.isnan(ranks[:, j])
+                rho[i, j] = rho[j, i] = np.corrcoef(ranks[both, i], ranks[both, j])[0, 1]
+    return Copula(tuple(parts), rho)
+
+
+def _table(data: Any) -> tuple[Floats, list[Any]]:
+    values = np.asarray(data, dtype=np.float64)
+    if values.ndim != 2 or not len(values):
+        raise AssayError(f"data of shape {values.shape}: expected (records, features)")
+    names = list(data.columns) if hasattr(data, "columns") else list(range(values.shape[1]))
+    return values, names

@@ -1,0 +1,29 @@
+"""Independent noise: one marginal per feature, any mixture of distributions, categories included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay.noise.joint import Joint, Part, widths
+from assay.noise.marginal import Floats
+
+
+@dataclass(frozen=True)
+class Independent(Joint):
+    """Features that err independently.
+
+    >>> from assay.noise.marginal import normal, still
+    >>> noise = Independent((normal(0, 12), still()))
+    >>> noise.correlation(2) is None
+    True
+    """
+
+    parts: Sequence[Part]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+
+    def marginals(self, features: int) -> tuple[Part, ...]:
+        return widths(self.parts, features)
+
+    def correlation(self, features: int) -> Floats | None:
+        return None

@@ -1,0 +1,117 @@
+"""A joint noise is marginals plus the correlation of the normal numbers behind them (NORTA).
+
+Feature f reads q_f(Phi(z_f)) with z ~ N(0, R). Independent noise is R = I (`correlation` None), a
+multivariate normal is normal marginals with its own R, a copula is anything else. So sampling, box masses
+and everything the trees need is written once, here.
+
+What a reader would get wrong: NaN in a record stays NaN (a missing value has no measurement error), and the
+mass of a correlated box is an *estimate* of Genz's method; only independent masses are exact.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from assay.errors import AssayError
+from assay.noise.genz import normal_boxes
+from assay.noise.marginal import Confusion, Floats, Marginal, between
+
+Part = Marginal | Confusion
+
+
+class Noise(Protocol):
+    """What a game needs from a noise."""
+
+    def marginals(self, features: int) -> tuple[Part, ...]: ...
+
+    def correlation(self, features: int) -> Floats | None: ...
+
+    def sample(self, x: ArrayLike, n: int, rng: np.random.Generator) -> Floats: ...
+
+    def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats: ...
+
+
+class Joint:
+    """Mixin-free base of the three noises: they say marginals and correlation, this does the rest."""
+
+    def marginals(self, features: int) -> tuple[Part, ...]:
+        raise TypeError("abstract")
+
+    def correlation(self, features: int) -> Floats | None:
+        raise TypeError("abstract")
+
+    def sample(self, x: ArrayLike, n: int, rng: np.random.Generator) -> Floats:
+        """n noisy readings of each record, (len(x), n, features)."""
+        x = rows(x)
+        m, d = x.shape
+        return self.place(x, rng.standard_normal((m, n, d)))
+
+    def place(self, x: Floats, z: Floats) -> Floats:
+        """Readings from independent standard normal numbers z (m, n, d); quasi-random ones enter here."""
+        d = x.shape[1]
+        parts, correlation = self.marginals(d), self.correlation(d)
+        if correlation is not None:
+            z = z @ factor(correlation).T
+        out = np.empty_like(z)
+        for f, part in enumerate(parts):
+            if isinstance(part, Marginal) and plain_normal(part):
+                out[..., f] = x[:, None, f] + part.params[0] + part.params[1] * z[..., f]
+            else:
+                out[..., f] = part.quantile(x[:, None, f], special.ndtr(z[..., f]))
+        return np.where(np.isnan(x)[:, None, :], np.nan, out)
+
+    def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
+        """P(low < X <= high) for boxes (len(x), boxes, features); correlated boxes by Genz's method."""
+        x = rows(x)
+        low, high = np.asarray(low, float), np.asarray(high, float)
+        parts, correlation = self.marginals(x.shape[1]), self.correlation(x.shape[1])
+        if correlation is None:
+            out = np.ones(np.broadcast_shapes((len(x), 1), low.shape[:-1], high.shape[:-1]))
+            for f, part in enumerate(parts):
+                v = x[:, None, f]
+                a, b = (part.below(v, t[..., f]) for t in (low, high))
+                out = out * between(a, part.above(v, low[..., f]), b, part.above(v, high[..., f]))
+            return out
+        shape = np.broadcast_shapes((len(x), 1, 1), low.shape, high.shape)
+        a, b = np.empty(shape), np.empty(shape)
+        for f, part in enumerate(parts):
+            for z, t in ((a, low), (b, high)):
+                z[..., f] = normal_level(part, x[:, None, f], t[..., f])
+        return normal_boxes(a, b, correlation)[0]
+
+
+def normal_level(part: Part, x: Floats, t: ArrayLike) -> Floats:
+    """The standard normal number whose level is P(X <= t), accurate in both tails."""
+    below, above = part.below(x, t), part.above(x, t)
+    return np.where(below < 0.5, special.ndtri(below), -special.ndtri(above))
+
+
+def plain_normal(part: Marginal) -> bool:
+    """Nothing but x + N(mean, sd): no need to go through levels."""
+    return (
+        part.name == "norm" and part.how == "add" and not part.integer and np.isneginf(part.low) and np.isposinf(part.high)
+    )
+
+
+def rows(x: ArrayLike) -> Floats:
+    """Records as float64 (n, d)."""
+    a = np.asarray(x, dtype=np.float64)
+    if a.ndim != 2:
+        raise AssayError(f"records of shape {a.shape}: expected (n, features)")
+    return a
+
+
+def factor(correlation: Floats) -> Floats:
+    """A matrix L with L L' = correlation, also when it is singular."""
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def widths(given: Sequence[Part], features: int) -> tuple[Part, ...]:
+    """The marginals, after a check of their number."""
+    if len(given) != features:
+        raise AssayError(f"noise for {len(given)} features, records with {features}: give one marginal per feature")
+    return tuple(given)

@@ -1,0 +1,81 @@
+"""Normal noise: one standard deviation, one per feature, or a full covariance matrix.
+
+The paper writes "0.1 on the main diagonal": that is a covariance, a standard deviation of 0.316.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay.errors import AssayError
+from assay.noise.joint import Joint, Part, widths
+from assay.noise.marginal import Floats, Marginal, still
+
+
+@dataclass(frozen=True, eq=False)
+class Normal(Joint):
+    """Additive normal noise. Exactly one of `sd` and `cov`; `low`, `high` are feature bounds.
+
+    >>> noise = Normal(sd=2.0)
+    >>> float(noise.mass([[0.0]], [[[-2.0]]], [[[2.0]]])[0, 0].round(4))
+    0.6827
+    """
+
+    sd: Any = None
+    cov: Any = None
+    low: Any = -np.inf
+    high: Any = np.inf
+    outside: str = "truncate"
+    integer: tuple[int, ...] = ()  # features whose readings are whole numbers
+    immutable: tuple[int, ...] = ()  # features without noise
+
+    def __post_init__(self) -> None:
+        if (self.sd is None) == (self.cov is None):
+            raise AssayError("Normal needs exactly one of sd= (standard deviations) and cov= (a covariance matrix)")
+        if self.sd is not None:
+            sd = np.asarray(self.sd, dtype=float)
+            if sd.ndim > 1 or not np.isfinite(sd).all() or (sd < 0).any():
+                raise AssayError(f"sd={self.sd}: expected a number or one per feature, none negative")
+            object.__setattr__(self, "sd", float(sd) if sd.ndim == 0 else tuple(sd.tolist()))
+            return
+        cov = np.asarray(self.cov, dtype=float)
+        if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.isfinite(cov).all():
+            raise AssayError(f"cov of shape {cov.shape}: expected a finite square matrix")
+        scale = max(float(np.abs(cov).max()), 1e-300)
+        if not np.allclose(cov, cov.T, rtol=0, atol=1e-9 * scale):
+            i, j = np.unravel_index(np.abs(cov - cov.T).argmax(), cov.shape)
+            raise AssayError(f"cov is not symmetric: [{i}, {j}] is {cov[i, j]}, [{j}, {i}] is {cov[j, i]}")
+        if float(np.linalg.eigvalsh(cov).min()) < -1e-9 * scale:
+            raise AssayError(
+                f"cov is not positive semi-definite: its lowest eigenvalue is {np.linalg.eigvalsh(cov).min():.3g}; "
+                "estimate it from data, or shrink its off-diagonal entries"
+            )
+        object.__setattr__(self, "cov", tuple(tuple(row) for row in cov.tolist()))
+
+    def marginals(self, features: int) -> tuple[Part, ...]:
+        sd = self._sd()
+        sd = np.full(features, sd) if sd.ndim == 0 else sd
+        low, high = (np.broadcast_to(np.asarray(b, float), (features,)) for b in (self.low, self.high))
+        parts = [
+            still() if f in self.immutable or s == 0
+            else Marginal("norm", (0.0, float(s)), low=float(low[f]), high=float(high[f]),
+                          outside=self.outside, integer=f in self.integer)
+            for f, s in enumerate(sd)
+        ]
+        return widths(parts, features)
+
+    def correlation(self, features: int) -> Floats | None:
+        if self.cov is None:
+            return None
+        cov, sd = np.asarray(self.cov), self._sd()
+        used = sd > 0
+        used[[f for f in self.immutable if f < len(sd)]] = False
+        r = np.eye(len(sd))
+        pair = np.ix_(used, used)
+        r[pair] = cov[pair] / np.outer(sd[used], sd[used])
+        np.fill_diagonal(r, 1.0)
+        return None if np.abs(r - np.eye(len(sd))).max() < 1e-15 else r
+
+    def _sd(self) -> Floats:
+        return np.asarray(self.sd, float) if self.cov is None else np.sqrt(np.diag(np.asarray(self.cov)).copy())
