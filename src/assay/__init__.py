@@ -12,24 +12,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay import datasets, report, testing
-    from assay.attacks.apgd import APGD
-    from assay.attacks.base import Guess, Restarts, Then, Worst
-    from assay.attacks.cw import CW
-    from assay.attacks.fab import FAB
-    from assay.attacks.pgd import FGSM, PGD
-    from assay.attacks.square import Square
-    from assay.attacks.standard import standard
-    from assay.data import Dataset
-    from assay.errors import AssayError, Unsupported
-    from assay.evaluate import evaluate
-    from assay.games.static import Static
-    from assay.goals import group, least_likely, targeted, untargeted
-    from assay.losses import ce, dlr, margin, md, mdmax, mdmul, odds
-    from assay.model import wrap
-    from assay.problem import Budget
-    from assay.report.report import Report
-    from assay.spaces.lp import L0, L1, L2, Linf
+    from assay import datasets as datasets
+    from assay import report as report
+    from assay import testing as testing
+    from assay.attacks.apgd import APGD as APGD
+    from assay.attacks.base import Guess as Guess
+    from assay.attacks.base import Restarts as Restarts
+    from assay.attacks.base import Then as Then
+    from assay.attacks.base import Worst as Worst
+    from assay.attacks.cw import CW as CW
+    from assay.attacks.fab import FAB as FAB
+    from assay.attacks.pgd import FGSM as FGSM
+    from assay.attacks.pgd import PGD as PGD
+    from assay.attacks.square import Square as Square
+    from assay.attacks.standard import standard as standard
+    from assay.data import Dataset as Dataset
+    from assay.errors import AssayError as AssayError
+    from assay.errors import Unsupported as Unsupported
+    from assay.evaluate import evaluate as evaluate
+    from assay.games.static import Static as Static
+    from assay.goals import group as group
+    from assay.goals import least_likely as least_likely
+    from assay.goals import targeted as targeted
+    from assay.goals import untargeted as untargeted
+    from assay.losses import ce as ce
+    from assay.losses import dlr as dlr
+    from assay.losses import margin as margin
+    from assay.losses import md as md
+    from assay.losses import mdmax as mdmax
+    from assay.losses import mdmul as mdmul
+    from assay.losses import odds as odds
+    from assay.model import wrap as wrap
+    from assay.problem import Budget as Budget
+    from assay.report.report import Report as Report
+    from assay.spaces.lp import L0 as L0
+    from assay.spaces.lp import L1 as L1
+    from assay.spaces.lp import L2 as L2
+    from assay.spaces.lp import Linf as Linf
+
 
 __version__ = "0.1.0"
 
@@ -55,8 +75,6 @@ _HOME = {
 _MODULES = ("datasets", "report", "testing")
 _WHERE = {name: home for home, names in _HOME.items() for name in names}
 
-__all__ = [*_WHERE, *_MODULES, "__version__"]  # noqa: PLE0604 - built from the table above
-
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
@@ -64,7 +82,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         from assay.errors import nearest
 
-        raise AttributeError(f"assay has no '{name}'{nearest(name, __all__)}")
+        raise AttributeError(f"assay has no '{name}'{nearest(name, __dir__())}")
     value = getattr(import_module(_WHERE[name]), name)
     # The name may also be that of a sub-module (assay.evaluate), which the import has just bound.
     globals()[name] = value
@@ -72,4 +90,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*_WHERE, *_MODULES, "__version__"])

@@ -65,9 +65,12 @@ class Dataset:
             hint = " (for 8-bit images: x / 255.0)" if self.x.dtype == torch.uint8 else ""
             raise AssayError(f"x has dtype {self.x.dtype}; expected float32 or float64{hint}")
         if self.y.shape != (n,):
-            raise AssayError(f"y has shape {tuple(self.y.shape)}; expected ({n},), one per row of x")
+            raise AssayError(
+                f"y has shape {tuple(self.y.shape)}; expected ({n},), one per row of x"
+            )
         if self.y.is_floating_point() and not bool((self.y == self.y.round()).all()):
-            raise AssayError(f"y holds {float(self.y[self.y != self.y.round()][0])}; expected class indices 0..C-1")
+            wrong = float(self.y[self.y != self.y.round()][0])
+            raise AssayError(f"y holds {wrong}; expected class indices 0..C-1")
         object.__setattr__(self, "y", self.y.long())
         if bool((self.y < 0).any()):
             raise AssayError(f"y holds {int(self.y.min())}; expected class indices 0..C-1")

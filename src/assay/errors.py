@@ -1,4 +1,4 @@
-"""The two ways assay says no: a bad value (`AssayError`), a combination that cannot work (`Unsupported`).
+"""How assay says no: a bad value (`AssayError`), or parts that do not fit (`Unsupported`).
 
 Every message names the value that was wrong, what was expected and what to do about it.
 """

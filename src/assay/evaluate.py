@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import torch
-
 
 from assay.attacks.standard import standard
 from assay.data import Dataset
@@ -17,15 +16,24 @@ from assay.games.game import Game
 from assay.games.static import Static
 from assay.goals import untargeted
 from assay.problem import Budget, Referee
-from assay.run.progress import Progress
 from assay.records import Records
 from assay.report import checks
 from assay.report.report import Report
+from assay.run.progress import Progress
 
 
-def evaluate(target: Any, data: Dataset, *, space: Any = None, goal: Any = None, attack: Any = None,
-             seed: int = 0, batch: int = 256, budget: Budget | None = None,
-             progress: bool | None = None) -> Report:  # fmt: skip
+def evaluate(
+    target: Any,
+    data: Dataset,
+    *,
+    space: Any = None,
+    goal: Any = None,
+    attack: Any = None,
+    seed: int = 0,
+    batch: int = 256,
+    budget: Budget | None = None,
+    progress: bool | None = None,
+) -> Report:
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
     `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
@@ -39,7 +47,7 @@ def evaluate(target: Any, data: Dataset, *, space: Any = None, goal: Any = None,
     if batch < 1:
         raise AssayError(f"batch={batch}: expected at least 1")
     _check_finite(data)
-    game: Game = target if isinstance(target, Game) else Static(target)
+    game: Any = target if isinstance(target, Game) else Static(target)
     goal = untargeted() if goal is None else goal
     if attack is None and isinstance(game, Static) and space is not None:
         attack = standard(space)
@@ -51,15 +59,21 @@ def evaluate(target: Any, data: Dataset, *, space: Any = None, goal: Any = None,
         for name in ("gradients", "flat", "nonfinite"):
             facts[name] += getattr(referee, name)
 
-    moves = game.play(data, space, goal, attack, seed, batch=batch, budget=budget or Budget(),
-                      observe=observe)  # fmt: skip
+    moves = game.play(
+        data, space, goal, attack, seed, batch=batch, budget=budget or Budget(), observe=observe
+    )
     records = _collect(moves, data, facts, progress, spec)
     flags = (*checks.of_model(facts), *checks.of_run(records, facts))
     return Report(spec, records, flags)
 
 
-def _collect(moves: Iterator[Records], data: Dataset, facts: dict[str, Any], progress: bool | None,
-             spec: dict[str, Any]) -> Records:  # fmt: skip
+def _collect(
+    moves: Iterator[Records],
+    data: Dataset,
+    facts: dict[str, Any],
+    progress: bool | None,
+    spec: dict[str, Any],
+) -> Records:
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
     parts: list[Records] = []
     with Progress(len(data), progress) as bar:
@@ -74,13 +88,16 @@ def _collect(moves: Iterator[Records], data: Dataset, facts: dict[str, Any], pro
         except Exception as error:
             if parts:
                 error.partial = Report(spec, Records.concat(parts))  # type: ignore[attr-defined]
-                error.add_note(f"{sum(map(len, parts))} of {len(data)} rows were finished: see .partial")
+                error.add_note(
+                    f"{sum(map(len, parts))} of {len(data)} rows were finished: see .partial"
+                )
             raise
     return Records.concat(parts)
 
 
-def describe(game: Game, data: Dataset, space: Any, goal: Any, attack: Any, seed: int,
-             budget: Budget | None) -> dict[str, Any]:  # fmt: skip
+def describe(
+    game: Game, data: Dataset, space: Any, goal: Any, attack: Any, seed: int, budget: Budget | None
+) -> dict[str, Any]:
     """What was asked, as plain values: the spec of a report."""
     return {
         **game.described,
@@ -94,9 +111,12 @@ def describe(game: Game, data: Dataset, space: Any, goal: Any, attack: Any, seed
         "attack": repr(attack) if attack is not None else "",
         "budget": repr(budget) if budget else "",
         "seed": seed,
-        "versions": {"assay": version("assay"), "torch": torch.__version__,
-                     "python": platform.python_version()},
-    }  # fmt: skip
+        "versions": {
+            "assay": version("assay"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
 
 
 def _check_finite(data: Dataset) -> None:

@@ -41,7 +41,7 @@ def reached(logits: Tensor, targets: Tensor, slack: float = 0.0) -> Tensor:
 
 
 def gap(logits: Tensor, targets: Tensor) -> Tensor:
-    """Best logit inside `targets` minus best outside: positive exactly where the goal is reached."""
+    """Best logit inside `targets` minus best outside: positive where the goal is reached."""
     low = torch.finfo(logits.dtype).min
     best = logits.masked_fill(~targets, low).amax(1)
     return best - logits.masked_fill(targets, low).amax(1)
@@ -60,7 +60,7 @@ def _class(c: int | str, count: int, names: Names) -> int:
 
 
 @dataclass(frozen=True)
-class untargeted:  # noqa: N801 - reads as a word: goal=ay.untargeted()
+class untargeted:
     """Any class but the true one (and but `reject`, where the model has such a class)."""
 
     reject: int | str | None = None
@@ -73,7 +73,7 @@ class untargeted:  # noqa: N801 - reads as a word: goal=ay.untargeted()
 
 
 @dataclass(frozen=True)
-class targeted:  # noqa: N801
+class targeted:
     """One class for all rows, or one per row of the data set (indices or names).
 
     A row whose true class is its target has nothing to reach and is left out.
@@ -99,7 +99,7 @@ class targeted:  # noqa: N801
 
 
 @dataclass(frozen=True)
-class least_likely:  # noqa: N801
+class least_likely:
     """The class the model finds least likely on the clean input."""
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
@@ -108,7 +108,7 @@ class least_likely:  # noqa: N801
 
 
 @dataclass(frozen=True)
-class group:  # noqa: N801
+class group:
     """A relation S -> T_s: `{source: [targets]}`, by class index or name.
 
     Sources that are not named have nothing to fear and their rows are left out.

@@ -48,7 +48,7 @@ def margin(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def dlr(logits: Tensor, targets: Tensor) -> Tensor:
-    """Difference of logits ratio: the margin, made free of the logits' scale. Needs >= 4 classes."""
+    """Difference of logits ratio: the margin, free of the logits' scale. Needs >= 4 classes."""
     top = logits.topk(min(4, logits.shape[1]), dim=1).values
     if top.shape[1] < 4:
         raise Unsupported(

@@ -84,8 +84,11 @@ class Classifier:
             for name, value in self.module.state_dict().items():
                 digest.update(name.encode())
                 if isinstance(value, Tensor):
-                    digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-                                  if value.ndim else str(value.item()).encode())
+                    digest.update(
+                        value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+                        if value.ndim
+                        else str(value.item()).encode()
+                    )
             return digest.hexdigest()
         if isinstance(self.source, Path):
             return hashlib.blake2b(self.source.read_bytes(), digest_size=6).hexdigest()
@@ -118,25 +121,36 @@ def wrap(model: Any, outputs: str | None = None) -> Classifier:
         return model
     if isinstance(model, torch.nn.Module):
         return Classifier(
-            _torch_call(model), f"torch {type(model).__name__}", True, outputs or "logits",
-            module=model, source=model, slack=1e-5,
-        )  # fmt: skip
+            _torch_call(model),
+            f"torch {type(model).__name__}",
+            True,
+            outputs or "logits",
+            module=model,
+            source=model,
+            slack=1e-5,
+        )
     if isinstance(model, str | Path):
         return _onnx(Path(model), outputs)
     root = type(model).__module__.split(".")[0]
     if root == "xgboost" and type(model).__name__ == "Booster":
         return _booster_xgboost(model)
     if root == "lightgbm" and type(model).__name__ == "Booster":
-        return Classifier(_numpy(model.predict), "LightGBM Booster", False, "probabilities", source=model)
+        return Classifier(
+            _numpy(model.predict), "LightGBM Booster", False, "probabilities", source=model
+        )
     if root == "catboost" and hasattr(model, "predict") and not hasattr(model, "predict_proba"):
         raise Unsupported("a CatBoost model without classes: wrap a CatBoostClassifier")
     if hasattr(model, "predict"):
         return _estimator(model)
     if callable(model):
         return Classifier(
-            model, f"callable {getattr(model, '__name__', type(model).__name__)}",
-            True, outputs or "logits", source=model, slack=1e-5,
-        )  # fmt: skip
+            model,
+            f"callable {getattr(model, '__name__', type(model).__name__)}",
+            True,
+            outputs or "logits",
+            source=model,
+            slack=1e-5,
+        )
     raise AssayError(
         f"cannot wrap a {type(model).__name__}: expected a torch module, a fitted scikit-learn / "
         "XGBoost / LightGBM / CatBoost classifier, a path to an ONNX file, or a callable"
@@ -147,8 +161,9 @@ def _torch_call(module: torch.nn.Module) -> Callable[[Tensor], Tensor]:
     first = next(module.parameters(), None)
 
     def call(x: Tensor) -> Tensor:
-        out: Any = module(x if first is None else x.to(first.device, first.dtype))
-        return out[0] if isinstance(out, tuple) else out
+        out = module(x if first is None else x.to(first.device, first.dtype))
+        logits: Tensor = out[0] if isinstance(out, tuple) else out
+        return logits
 
     return call
 
@@ -200,7 +215,8 @@ def _estimator(model: Any) -> Classifier:
         return give("decision_function", "logits")
 
     def votes(x: np.ndarray) -> np.ndarray:
-        return (np.asarray(model.predict(framed(x))).reshape(-1, 1) == labels[None]).astype(float)
+        predicted = np.asarray(model.predict(framed(x))).reshape(-1, 1)
+        return np.asarray(predicted == labels[None], dtype=float)
 
     return Classifier(_numpy(votes), kind, False, "probabilities", names, source=model)
 
@@ -243,7 +259,7 @@ def _onnx(path: Path, outputs: str | None) -> Classifier:
 
 
 def examine(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
-    """Try the model on a few rows: errors for what cannot work, facts for what merely looks wrong."""
+    """Try the model on a few rows: errors for what cannot work, facts for what looks wrong."""
     training = model.module is not None and any(m.training for m in model.module.modules())
     with model.ready(), torch.no_grad():
         first, again = model.logits(x), model.logits(x)

@@ -1,7 +1,7 @@
 """Problem: all an attack sees of one batch. It hands in candidates; the referee in here decides.
 
-Every point that is ever queried is also a candidate: `region.decode` gives the very input that would
-be handed in, so the logits of a gradient query are the logits of a submission, and no attack needs a
+Every point ever queried is also a candidate: `region.decode` gives the very input that would be
+handed in, so the logits of a gradient query are the logits of a submission, and no attack needs a
 second forward pass to find out whether it has won. A row is `open` until a valid point reaches the
 goal (`keep="first"`, a fixed model); where the model will move afterwards, all rows stay open and
 the valid point of highest loss is kept (`keep="best"`).
@@ -47,6 +47,9 @@ class Budget:
 
     forwards: int | None = None
     backwards: int | None = None
+
+
+UNLIMITED = Budget()
 
 
 @dataclass(eq=False)
@@ -105,8 +108,9 @@ class Referee:
         self.flat += other.flat
         self.gradients += other.gradients
 
-    def judge(self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region,
-              label: str) -> None:  # fmt: skip
+    def judge(
+        self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str
+    ) -> None:
         """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken."""
         finite = logits.isfinite().all(1)
         self.nonfinite += int((~finite).sum())
@@ -156,7 +160,7 @@ class Problem:
     clean: Tensor  # (n, C): clean logits
     targets: Tensor  # (n, C): what the loss steers towards; by default the goal
     loss: losses.Loss
-    budget: Budget = Budget()
+    budget: Budget = UNLIMITED
     label: str = ""
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
@@ -189,8 +193,12 @@ class Problem:
             self._cached = (rows, self.region_of_all.take(rows))
         return self._cached[1]
 
-    def aim(self, targets: Tensor | None = None, loss: str | losses.Loss | None = None,
-            label: str | None = None) -> Problem:  # fmt: skip
+    def aim(
+        self,
+        targets: Tensor | None = None,
+        loss: str | losses.Loss | None = None,
+        label: str | None = None,
+    ) -> Problem:
         """The same problem steered by other targets (n, C) or another loss; judged as before.
 
         Rows that are given no target are left alone.
@@ -222,8 +230,12 @@ class Problem:
             better = theirs.value > mine.value
         mine.absorb(theirs, better)
 
-    def value_and_grad(self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None,
-                       ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    def value_and_grad(
+        self,
+        rows: Tensor,
+        z: Tensor,
+        loss: losses.Loss | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Loss minus penalty (n,) and its gradient (n, D); every point is also a candidate."""
         region = self.region(rows)
         with torch.enable_grad():

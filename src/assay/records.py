@@ -1,7 +1,7 @@
 """Records: one row per example, what every game yields; all figures of a report are views of them.
 
 Held as columns, since a run may have 100,000 rows: `Records.columns[name]` is a numpy array, and
-`adversarial` holds the winning inputs, aligned with the rows (the clean input where none was found).
+`adversarial` holds the inputs handed in, aligned with the rows (clean where no attack succeeded).
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class Stream:
 
     def normal(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """(len(rows), size) standard normal numbers, by inversion."""
-        return torch.special.ndtri(self.uniform(rows, size)).to(dtype)
+        drawn: Tensor = torch.special.ndtri(self.uniform(rows, size))
+        return drawn.to(dtype)
 
     def exponential(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """(len(rows), size) standard exponential numbers."""

@@ -2,9 +2,9 @@
 
     z1 = P(z + eta * ascent),   z' = P(z + a (z1 - z) + (1 - a) (z - z_before)),   a = 0.75
 
-At the checkpoints p_0 = 0, p_1 = 0.22, p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06) (shares of the
-steps) eta is halved, and the search goes back to its best point, where in the window since the last
-checkpoint (1) fewer than rho of the steps raised the loss, or (2) neither eta nor the best loss has
+At checkpoints (as shares of the steps: p_0 = 0, p_1 = 0.22, then p_{j+1} = p_j + max(p_j - p_{j-1}
+- 0.03, 0.06)) eta is halved and the search goes back to its best point where, since the checkpoint
+before, (1) fewer than rho of the steps raised the loss, or (2) neither eta nor the best loss has
 changed. What a reader would get wrong: best and window are per row, never per batch.
 """
 
@@ -77,9 +77,34 @@ class APGD:
         for k in range(self.steps):
             alive = problem.alive(rows)
             if not bool(alive.all()):
-                (rows, z, value, grad, before, best, best_grad, best_value, eta, gains, halved,
-                 last_best) = compact(alive, rows, z, value, grad, before, best, best_grad,
-                                      best_value, eta, gains, halved, last_best)  # fmt: skip
+                (
+                    rows,
+                    z,
+                    value,
+                    grad,
+                    before,
+                    best,
+                    best_grad,
+                    best_value,
+                    eta,
+                    gains,
+                    halved,
+                    last_best,
+                ) = compact(
+                    alive,
+                    rows,
+                    z,
+                    value,
+                    grad,
+                    before,
+                    best,
+                    best_grad,
+                    best_value,
+                    eta,
+                    gains,
+                    halved,
+                    last_best,
+                )
                 region = problem.region(rows)
             if not len(rows):
                 return

@@ -117,9 +117,9 @@ class Guess:
     """One run per single target class instead of one run at the whole goal.
 
     mode "until_success" stops at a row's first success, "best" tries every target (same success,
-    full price), "average" aims at one uniformly drawn target per row: its success rate estimates the
-    average guess of Lin et al. Targets are tried from the likeliest on the clean input downwards;
-    `most` limits how many. Landing in any class of the goal counts.
+    full price), "average" aims at one target per row, drawn uniformly: its success rate estimates
+    the average guess of Lin et al. Targets are tried from the likeliest on the clean input
+    downwards; `most` limits how many. Landing in any class of the goal counts.
     """
 
     attack: Attack

@@ -1,4 +1,4 @@
-"""FGSM and PGD: steps of fixed length along the gradient (Goodfellow et al. 2015; Madry et al. 2018).
+"""FGSM (Goodfellow et al. 2015) and PGD (Madry et al. 2018): gradient steps of fixed length.
 
 PGD here is one loop for every space: the region knows what a step and a projection are. The step is
 given relative to the region's size, as in the papers' scripts: alpha = step * eps.

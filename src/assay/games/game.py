@@ -15,14 +15,23 @@ class Game(Protocol):
 
     @property
     def described(self) -> dict[str, Any]:
-        """What the report's spec says of the players: {"game": ..., "model": ..., "model_hash": ...}."""
+        """What the spec says of the players: "game", "model", "model_hash"."""
         ...
 
-    def prepare(self, data: Dataset, space: Any, goal: Any, attack: Any) -> tuple[Self, dict[str, Any]]:
+    def prepare(
+        self, data: Dataset, space: Any, goal: Any, attack: Any
+    ) -> tuple[Self, dict[str, Any]]:
         """Refuse what cannot work, before any work; the game to play, and facts for `checks`."""
         ...
 
-    def play(self, data: Dataset, space: Any, goal: Any, attack: Any, seed: int, **how: Any,
-             ) -> Iterator[Records]:  # fmt: skip
+    def play(
+        self,
+        data: Dataset,
+        space: Any,
+        goal: Any,
+        attack: Any,
+        seed: int,
+        **how: Any,
+    ) -> Iterator[Records]:
         """The records, a batch at a time, in the order of the data."""
         ...

@@ -1,6 +1,6 @@
 """Static: the model is fixed, the attacker moves once. The game of most papers.
 
-A row is played only if there is something to play for: rows whose goal is met by the clean input are
+A row is played only if there is something to play for: rows whose clean input meets the goal are
 successes without an attack (winner "clean"), rows without any target and rows that break their own
 space are left out, each said in `skipped`.
 """
@@ -17,10 +17,10 @@ import torch
 from assay import losses
 from assay.attacks.base import Attack, run
 from assay.data import Dataset
-from assay.goals import Goal
 from assay.errors import AssayError
-from assay.model import Classifier, examine, settle, wrap
-from assay.problem import Budget, Problem, Referee, check_needs
+from assay.goals import Goal
+from assay.model import examine, settle, wrap
+from assay.problem import UNLIMITED, Budget, Problem, Referee, check_needs
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
@@ -37,7 +37,9 @@ class Static:
         model = wrap(self.model)
         return {"game": "Static", "model": model.kind, "model_hash": model.hash}
 
-    def prepare(self, data: Dataset, space: Any, goal: Any, attack: Any) -> tuple[Static, dict[str, Any]]:
+    def prepare(
+        self, data: Dataset, space: Any, goal: Any, attack: Any
+    ) -> tuple[Static, dict[str, Any]]:
         """Everything that can be refused is refused here, before the first attack."""
         if space is None:
             raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
@@ -59,17 +61,35 @@ class Static:
         losses.find(getattr(attack, "loss", None) or "ce")(blank[:1], targets[targets.any(1)][:1])
         return Static(model), facts
 
-    def play(self, data: Dataset, space: Space, goal: Goal, attack: Attack, seed: int,
-             *, batch: int = 256, budget: Budget = Budget(), observe: Any = None,
-             ) -> Iterator[Records]:  # fmt: skip
+    def play(
+        self,
+        data: Dataset,
+        space: Space,
+        goal: Goal,
+        attack: Attack,
+        seed: int,
+        *,
+        batch: int = 256,
+        budget: Budget = UNLIMITED,
+        observe: Any = None,
+    ) -> Iterator[Records]:
         """Records of one batch after the other; `observe(referee)` sees each batch's referee."""
         with self.model.ready():
             for start in range(0, len(data), batch):
                 rows = torch.arange(start, min(start + batch, len(data)))
                 yield self._play(data, rows, space, goal, attack, seed, budget, observe)
 
-    def _play(self, data: Dataset, index: torch.Tensor, space: Space, goal: Goal, attack: Attack,
-              seed: int, budget: Budget, observe: Any) -> Records:  # fmt: skip
+    def _play(
+        self,
+        data: Dataset,
+        index: torch.Tensor,
+        space: Space,
+        goal: Goal,
+        attack: Attack,
+        seed: int,
+        budget: Budget,
+        observe: Any,
+    ) -> Records:
         began = time.perf_counter()
         x, y = data.x[index], data.y[index]
         with torch.no_grad():
@@ -84,9 +104,16 @@ class Static:
         referee.final = clean.argmax(1)
         referee.forwards += 1
         problem = Problem(
-            self.model, region, referee, Stream(seed, keys(data.ids[index.numpy()]), x.device),
-            y, clean, targets, losses.find(losses.default(targets[some])), budget,
-        )  # fmt: skip
+            self.model,
+            region,
+            referee,
+            Stream(seed, keys(data.ids[index.numpy()]), x.device),
+            y,
+            clean,
+            targets,
+            losses.find(losses.default(targets[some])),
+            budget,
+        )
         played = problem.open
         referee.margin[:] = losses.margin(clean, targets).double()
         run(attack, problem)
@@ -95,9 +122,13 @@ class Static:
         success = reached | (referee.solved & sane & some)
         best = referee.best
         seconds = (time.perf_counter() - began) / max(1, len(played))
-        winner = ["clean" if r else w for r, w in zip(reached.tolist(), referee.winner, strict=True)]
-        skipped = ["invalid" if not v else "" if s else "no target"
-                   for v, s in zip(sane.tolist(), some.tolist(), strict=True)]  # fmt: skip
+        winner = [
+            "clean" if r else w for r, w in zip(reached.tolist(), referee.winner, strict=True)
+        ]
+        skipped = [
+            "invalid" if not v else "" if s else "no target"
+            for v, s in zip(sane.tolist(), some.tolist(), strict=True)
+        ]
         in_play = torch.zeros(len(index), dtype=torch.bool)
         in_play[played] = True
         return Records.of(

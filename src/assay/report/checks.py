@@ -5,8 +5,9 @@ Each flag has an id; `docs/checks.md` has a paragraph on each. Flags never chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Flag:
     level: str = "warning"
 
 
+SEARCHES = ("Square", "MOEVA", "BFS")  # attacks that see no gradient
 IDS = (
     "vanishing-gradients",
     "probabilities",
@@ -41,64 +43,55 @@ IDS = (
 )
 
 
-def of_model(facts: dict[str, Any]) -> list[Flag]:
+def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
     """Flags from a look at the model on a few rows."""
-    flags = []
     if facts.get("training"):
-        flags.append(Flag("training-mode", "the model came in training mode; it was evaluated in "
-                          "eval mode and put back", "note"))  # fmt: skip
+        text = "the model came in training mode; it was evaluated in eval mode and put back"
+        yield Flag("training-mode", text, "note")
     if facts.get("probabilities"):
-        flags.append(Flag("probabilities", "the outputs look like probabilities where logits were "
-                          "meant: gradients may vanish; use ay.wrap(model, outputs='probabilities')"))  # fmt: skip
+        text = "the outputs look like probabilities where logits were meant: gradients may vanish; "
+        yield Flag("probabilities", text + "use ay.wrap(model, outputs='probabilities')")
     difference = facts.get("repeat_difference", 0.0)
     if difference > 1e-6:
-        flags.append(Flag("not-deterministic", f"the model answers differently on repeat (by "
-                          f"{difference:.2g} of the largest logit): use APGD(eot=) and read the "
-                          "figures as one draw"))  # fmt: skip
+        text = f"the model answers differently on repeat (by {difference:.2g} of the largest logit)"
+        yield Flag("not-deterministic", text + ": use APGD(eot=) and read the figures as one draw")
     elif facts.get("batch_difference", 0.0) > 1e-3:
-        flags.append(Flag("batch-dependent", "a row's answer depends on the other rows of its batch: "
-                          "a fixed-model evaluation does not fit; see the transductive game"))  # fmt: skip
-    return flags
+        text = "a row's answer depends on the other rows of its batch: a fixed model does not"
+        yield Flag("batch-dependent", text + "; evaluate it one row at a time, or as a game")
 
 
-def of_run(records: Records, facts: dict[str, Any]) -> list[Flag]:
+def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     """Flags from what happened."""
-    flags, c = [], records.columns
+    c = records.columns
     gradients, flat = facts.get("gradients", 0), facts.get("flat", 0)
-    if gradients and flat > 0.1 * gradients:
-        flags.append(Flag("vanishing-gradients", f"{flat} of {gradients} gradients were exactly 0: "
-                          "gradient attacks are blind there; try loss='margin' or a search attack"))  # fmt: skip
+    if flat > 0.1 * gradients:
+        text = f"{flat} of {gradients} gradients were exactly 0: gradient attacks are blind there"
+        yield Flag("vanishing-gradients", text + "; try loss='margin' or a search attack")
     if facts.get("nonfinite"):
-        flags.append(Flag("not-finite", f"the model gave NaN or infinite outputs on "
-                          f"{facts['nonfinite']} attacked inputs; they were not counted as successes"))  # fmt: skip
-    winners = set(c["winner"][c["success"]].tolist())
-    searches = sorted(w for w in winners if w.split("-")[0] in ("Square", "random"))
+        text = f"the model gave NaN or infinite outputs on {facts['nonfinite']} attacked inputs"
+        yield Flag("not-finite", text + "; none of them was counted as a success")
+    searches = sorted({w for w in c["winner"][c["success"]] if w.split("-")[0] in SEARCHES})
     if searches and gradients:
-        rows = int(np.isin(c["winner"], searches).sum())
-        flags.append(Flag("search-beats-gradient", f"{rows} rows fell to {', '.join(searches)} after "
-                          "gradient attacks had failed on them: gradients may be masked"))  # fmt: skip
+        text = f"{int(np.isin(c['winner'], searches).sum())} rows fell to {', '.join(searches)} "
+        yield Flag("search-beats-gradient", text + "after gradient attacks: these may be masked")
     invalid = int((c["skipped"] == "invalid").sum())
     if invalid:
-        flags.append(Flag("invalid-clean", f"{invalid} of {len(records)} rows break their own space "
-                          "before any attack; they were left out"))  # fmt: skip
-    classes = facts.get("classes", 0)
-    accuracy = float((c["clean"] == c["y"]).mean())
+        text = f"{invalid} of {len(records)} rows break their own space before any attack"
+        yield Flag("invalid-clean", text + "; they were left out")
+    classes, accuracy = facts.get("classes", 0), float((c["clean"] == c["y"]).mean())
     if classes and len(records) >= 30 and accuracy < 0.8 / classes:
-        flags.append(Flag("below-chance", f"clean accuracy {accuracy:.3f} is below chance for "
-                          f"{classes} classes: are the labels in the model's order?"))  # fmt: skip
+        text = f"clean accuracy {accuracy:.3f} is below chance for {classes} classes"
+        yield Flag("below-chance", text + ": are the labels in the model's order?")
     if facts.get("interrupted"):
-        flags.append(Flag("interrupted", f"stopped by hand after {len(records)} of "
-                          f"{facts['interrupted']} rows"))  # fmt: skip
-    return flags
+        text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
+        yield Flag("interrupted", text)
 
 
-def monotone(reports: Sequence[Report]) -> list[Flag]:
+def monotone(reports: Sequence[Report]) -> Iterator[Flag]:
     """Robust accuracy must not rise with the budget: reports in order of growing eps."""
-    values = [r.metric("robust") for r in reports]
-    rises = [k for k in range(1, len(values)) if values[k].value > values[k - 1].value + 1e-12]
-    if not rises:
-        return []
-    k = rises[0]
-    return [Flag("not-monotone", f"robust accuracy rises from {values[k - 1].value:.3f} to "
-                 f"{values[k].value:.3f} as the budget grows ({reports[k - 1].spec['space']} to "
-                 f"{reports[k].spec['space']}): the attack is too weak there")]  # fmt: skip
+    for before, after in pairwise(reports):
+        low, high = before.metric("robust").value, after.metric("robust").value
+        if high > low:
+            text = f"robust accuracy rises from {low:.3f} to {high:.3f} as the budget grows, from "
+            text += f"{before.spec['space']} to {after.spec['space']}: the attack is too weak"
+            yield Flag("not-monotone", text)

@@ -144,7 +144,9 @@ class Report:
             table.attrs.clear()
             table.to_parquet(folder / "records.parquet")
             if self.adversarial is not None:
-                np.savez(folder / "adversarial.npz", x=self.adversarial, ids=table["id"].to_numpy(str))
+                np.savez(
+                    folder / "adversarial.npz", x=self.adversarial, ids=table["id"].to_numpy(str)
+                )
         except OSError as error:
             raise AssayError(f"cannot write the report to '{folder}': {error}") from None
         return folder
@@ -178,7 +180,9 @@ class Comparison:
     @property
     def robust(self) -> Estimate:
         """Robust accuracy of the first minus that of the second."""
-        return paired_difference(~self.first["success"], ~self.second["success"])
+        return paired_difference(
+            ~self.first["success"].to_numpy(), ~self.second["success"].to_numpy()
+        )
 
     @property
     def only_first(self) -> int:

@@ -42,8 +42,9 @@ def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Estimate:
     return Estimate(p, low, high, n)
 
 
-def bootstrap(values: np.ndarray, clusters: np.ndarray | None = None, draws: int = 2000,
-              seed: int = 0) -> Estimate:  # fmt: skip
+def bootstrap(
+    values: np.ndarray, clusters: np.ndarray | None = None, draws: int = 2000, seed: int = 0
+) -> Estimate:
     """The mean with a percentile interval; whole clusters (ids) are drawn where they repeat."""
     values = np.asarray(values, dtype=float)
     n = len(values)

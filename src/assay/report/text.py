@@ -27,8 +27,9 @@ def rich_table(report: Report) -> Any:
 
 
 def title(report: Report) -> str:
-    s = report.spec
-    return f"{s.get('model', 'model')} on {s.get('data', 'data')}: {s.get('space', '')}, {s.get('goal', '')}"
+    """Who was attacked, on what, how."""
+    s = {"model": "model", "data": "data", "space": "", "goal": "", **report.spec}
+    return f"{s['model']} on {s['data']}: {s['space']}, {s['goal']}"
 
 
 def notes(report: Report) -> list[str]:
@@ -46,6 +47,7 @@ def notes(report: Report) -> list[str]:
 
 
 def render(report: Report) -> str:
+    """The table and the notes, as plain text."""
     from rich.console import Console
 
     out = StringIO()

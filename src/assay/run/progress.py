@@ -28,9 +28,13 @@ class Progress:
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(TextColumn("{task.completed}/{task.total} rows"), BarColumn(),
-                            TextColumn("{task.fields[so_far]}"), TimeRemainingColumn(),
-                            console=Console(stderr=True))  # fmt: skip
+            self._bar = Bar(
+                TextColumn("{task.completed}/{task.total} rows"),
+                BarColumn(),
+                TextColumn("{task.fields[so_far]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
             self._bar.start()
             self._task = self._bar.add_task("", total=self.total, so_far="")
         return self
@@ -47,7 +51,11 @@ class Progress:
             text = f"clean {self.correct / self.rows:.3f}  robust {robust:.3f}"
             self._bar.update(self._task, completed=self.rows, so_far=text)
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 trace: TracebackType | None) -> None:  # fmt: skip
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -48,7 +48,10 @@ class Lp:
         if bool((low > high).any()):
             raise AssayError(f"box: low={self.low} lies above high={self.high}")
         flat = x.reshape(len(x), -1)
-        for values, wrong in ((flat.amin(1), (flat < low).any(1)), (flat.amax(1), (flat > high).any(1))):
+        for values, wrong in (
+            (flat.amin(1), (flat < low).any(1)),
+            (flat.amax(1), (flat > high).any(1)),
+        ):
             if bool(wrong.any()):
                 row = int(wrong.nonzero()[0])
                 raise AssayError(
@@ -74,22 +77,22 @@ class Lp:
         return LpRegion(x.reshape(len(x), -1), tuple(x.shape[1:]), self.p, self.eps, low, high)
 
 
-def Linf(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+def Linf(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     """Every feature may change by at most `eps`."""
     return Lp(math.inf, eps, low, high)
 
 
-def L2(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+def L2(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     """Euclidean distance at most `eps`."""
     return Lp(2.0, eps, low, high)
 
 
-def L1(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+def L1(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     """Sum of absolute changes at most `eps`."""
     return Lp(1.0, eps, low, high)
 
 
-def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:  # noqa: N802
+def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     """At most `eps` features changed."""
     return Lp(0.0, eps, low, high)
 
@@ -126,14 +129,17 @@ class LpRegion:
         else:
             kept = size.topk(min(int(self.eps), d.shape[1]), dim=1)
             size = torch.zeros_like(size).scatter_(1, kept.indices, kept.values)
-        return (self.origin + size.copysign(d)).clamp(self.low, self.high)
+        moved: Tensor = (self.origin + size.copysign(d)).clamp(self.low, self.high)
+        return moved
 
     def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
         step = per_row(step, z)
         if self.p == math.inf:
             return z + step * grad.sign()
         if self.p == 2.0:
-            return z + step * grad / grad.norm(dim=1, keepdim=True).clamp_min(1e-30)
+            return z + step * grad / torch.linalg.vector_norm(grad, dim=1, keepdim=True).clamp_min(
+                1e-30
+            )
         return z + step * self._sparse(z, grad)
 
     def _sparse(self, z: Tensor, grad: Tensor) -> Tensor:
@@ -147,9 +153,9 @@ class LpRegion:
         changed = (z != self.origin).sum(1, keepdim=True)
         count = (changed / 1.5).clamp(1, max(1.0, 0.2 * z.shape[1])).long()
         order = weight.argsort(dim=1, descending=True)
-        chosen = torch.zeros_like(weight).scatter_(1, order, (
-            torch.arange(z.shape[1], device=z.device)[None] < count
-        ).to(weight.dtype))
+        chosen = torch.zeros_like(weight).scatter_(
+            1, order, (torch.arange(z.shape[1], device=z.device)[None] < count).to(weight.dtype)
+        )
         sparse = grad.sign() * chosen * (weight > 0)
         if self.p == 0.0:
             return sparse
@@ -158,7 +164,9 @@ class LpRegion:
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
         dtype, size = self.origin.dtype, self.origin.shape[1]
         if self.p == math.inf:
-            return self.project(self.origin + self.eps * (2 * stream.uniform(rows, size, dtype) - 1))
+            return self.project(
+                self.origin + self.eps * (2 * stream.uniform(rows, size, dtype) - 1)
+            )
         if self.p == 0.0:
             return self.origin.clone()
         if self.p == 2.0:
@@ -166,7 +174,10 @@ class LpRegion:
         else:
             d = stream.sign(rows, size, dtype) * stream.exponential(rows, size, dtype)
         radius = stream.uniform(rows, 1, dtype) ** (1 / size)  # uniform in the ball's volume
-        return self.project(self.origin + self.eps * radius * d / d.norm(self.p, 1, keepdim=True))
+        return self.project(
+            self.origin
+            + self.eps * radius * d / torch.linalg.vector_norm(d, self.p, 1, keepdim=True)
+        )
 
     def penalty(self, z: Tensor) -> Tensor:
         return z.new_zeros(len(z))
@@ -182,18 +193,20 @@ class LpRegion:
             return self.origin.new_zeros(1, dtype=torch.float64)
         unit = torch.finfo(self.origin.dtype).eps * self.origin.abs().amax(1).double()
         dims = self.origin.shape[1] ** (0.0 if self.p == math.inf else 1 / self.p)
-        return unit * dims + 1e-6 * self.eps
+        slack: Tensor = unit * dims + 1e-6 * self.eps
+        return slack
 
     def distance(self, x: Tensor) -> Tensor:
-        return (self.encode(x).double() - self.origin.double()).norm(self.p, dim=1)
+        change = self.encode(x).double() - self.origin.double()
+        return torch.linalg.vector_norm(change, self.p, dim=1)
 
     def take(self, rows: Tensor) -> LpRegion:
         return replace(self, origin=self.origin[rows])
 
 
 def _shrink_l2(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
-    """min(s * size, room) with norm <= eps: grow s until the clipped features are the right ones."""
-    norm = boxed.norm(dim=1, keepdim=True)
+    """min(s * size, room) of norm <= eps: s grows until the clipped features are the right ones."""
+    norm = torch.linalg.vector_norm(boxed, dim=1, keepdim=True)
     over = norm > eps
     if not bool(over.any()):
         return boxed
@@ -211,7 +224,7 @@ def _shrink_l2(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
 
 
 def _shrink_l1(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
-    """clip(size - t, 0, room) with sum eps: the sum is piecewise linear in t, so solve it exactly."""
+    """clip(size - t, 0, room) of sum eps: the sum is piecewise linear in t, so solved exactly."""
     over = boxed.sum(1) > eps
     if not bool(over.any()):
         return boxed

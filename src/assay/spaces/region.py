@@ -1,9 +1,9 @@
-"""Space and Region: what may change. A space is configuration; a region is a space bound to a batch.
+"""Space and Region: what may change. A region is a space bound to a batch.
 
 Two kinds of coordinates. x is the problem's own (raw units, any shape); z is what attacks search in
 (scaled, encoded), always flat: (n, D). `decode(z)` gives the x that would be handed in, exactly
-(rounded, repaired, immutables restored), and lets gradients pass straight through to z. So a single
-model call is a gradient query *and* a candidate, and the referee can judge every point ever queried.
+(rounded, repaired, immutables restored), and lets gradients pass straight through to z. So one
+model call is a gradient query *and* a candidate, and the referee can judge every point queried.
 
 A region's methods work row by row: row i of z belongs to row i of the region.
 """
