@@ -1,0 +1,18 @@
+"""Real data: small attributed samples in the package, full sets from your files.
+
+One file per data set; each says where the data comes from, under which licence and how it was
+prepared. Every function returns `Splits`, and none of them loads torch before it is called.
+
+>>> from assay import datasets
+>>> datasets.pima().test.classes
+('healthy', 'diabetic')
+"""
+
+from assay.datasets.gtsrb import gtsrb
+from assay.datasets.mnist import mnist
+from assay.datasets.orl import orl
+from assay.datasets.pima import pima
+from assay.datasets.splits import Splits
+from assay.datasets.url import url
+
+__all__ = ["Splits", "gtsrb", "mnist", "orl", "pima", "url"]

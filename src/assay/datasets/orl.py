@@ -1,0 +1,61 @@
+"""ORL (AT&T) faces: 40 people, 10 grey pictures of each.
+
+Origin: Olivetti Research Laboratory, Cambridge, 1992-94; F. Samaria and A. Harter,
+"Parameterisation of a stochastic model for human face identification" (1994). Licence: no formal
+text; free to use if the laboratory is credited.
+
+Sample: all 400 pictures, the central 92 x 92 square reduced to 64 x 64 (Lanczos). The pictures of a
+person were taken one after another and look alike: shots 1-7 are `train`, 8-10 are `test`. Ids and
+class names are those of the archive's folders, "s7/3" and "s7".
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from assay.datasets import netpbm, source
+from assay.datasets.splits import Splits, images
+from assay.errors import AssayError
+
+CLASSES = tuple(f"s{person}" for person in range(1, 41))
+TRAIN_SHOTS = 7
+
+
+def orl(path: str | os.PathLike[str] | None = None) -> Splits:
+    """The bundled sample at 64 x 64; with `path` the originals at 112 x 92.
+
+    `path`: the unpacked archive (folders s1 ... s40 with 1.pgm ... 10.pgm), or an .npz file with
+    x (n x 112 x 92 bytes), y (0-39) and shot (1-10).
+
+    >>> orl().train.x.shape
+    torch.Size([280, 1, 64, 64])
+    """
+    stored = source.bundled("orl") if path is None else read(source.existing(path))
+    x, y, shot = stored["x"], stored["y"], stored["shot"]
+    ids = np.array([f"{CLASSES[c]}/{s}" for c, s in zip(y, shot, strict=True)])
+    first = shot <= TRAIN_SHOTS
+    return Splits(
+        train=images(x[first], y[first], ids[first], CLASSES, "orl/train"),
+        test=images(x[~first], y[~first], ids[~first], CLASSES, "orl/test"),
+    )
+
+
+def read(path: Path) -> source.Arrays:
+    """The arrays from an .npz file or from the folders of the archive."""
+    if not path.is_dir():
+        return source.arrays(path, ("x", "y", "shot"))
+    files = [path / person / f"{shot}.pgm" for person in CLASSES for shot in range(1, 11)]
+    missing = [file for file in files if not file.exists()]
+    if missing:
+        raise AssayError(
+            f"{path} is not the unpacked archive: {missing[0]} and {len(missing) - 1} more of the "
+            "400 pictures s1/1.pgm ... s40/10.pgm are not there"
+        )
+    return {
+        "x": np.stack([netpbm.read(file) for file in files]),
+        "y": np.repeat(np.arange(len(CLASSES)), 10),
+        "shot": np.tile(np.arange(1, 11), len(CLASSES)),
+    }

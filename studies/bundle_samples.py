@@ -1,0 +1,170 @@
+"""Make the samples that ship in the package from the full files, byte for byte the same each time.
+
+    python studies/bundle_samples.py --mnist mnist.npz --gtsrb GTSRB/ --orl orl_faces/ \
+        --url dataset_B_05_2020.csv --pima diabetes.csv
+
+Each argument takes what the loader's `path=` takes (see its docstring), and each may be left out:
+that sample then stays as it is. What must not change without a new version: which rows are taken,
+since reports are compared by row id.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.datasets import source
+from assay.datasets.gtsrb import CLASSES as SIGNS
+from assay.datasets.gtsrb import held_out
+from assay.datasets.gtsrb import read as read_gtsrb
+from assay.datasets.mnist import read as read_mnist
+from assay.datasets.orl import read as read_orl
+from assay.datasets.pima import FEATURES as PIMA_FEATURES
+from assay.datasets.pima import ROWS as PIMA_ROWS
+from assay.datasets.url import ROWS as URL_ROWS
+from assay.datasets.url import read as read_url
+from assay.errors import AssayError
+
+SAMPLES = Path(__file__).parents[1] / "src" / "assay" / "datasets" / "samples"
+
+# The 24 columns of the CSV that describe the page behind the address.
+PAGE = {
+    *("nb_hyperlinks", "ratio_intHyperlinks", "ratio_extHyperlinks", "ratio_nullHyperlinks"),
+    *("nb_extCSS", "ratio_intRedirection", "ratio_extRedirection", "ratio_intErrors"),
+    *("ratio_extErrors", "login_form", "external_favicon", "links_in_tags", "submit_email"),
+    *("ratio_intMedia", "ratio_extMedia", "sfh", "iframe", "popup_window", "safe_anchor"),
+    *("onmouseover", "right_clic", "empty_title", "domain_in_title", "domain_with_copyright"),
+}
+
+
+def stratified(y: NDArray[np.integer], n: int, seed: int) -> NDArray[np.int64]:
+    """`n` rows with the class shares of `y`, remainders going to the largest fractions."""
+    counts = np.bincount(y)
+    exact = counts * n / len(y)
+    take = np.floor(exact).astype(int)
+    take[np.argsort(take - exact, kind="stable")[: n - take.sum()]] += 1
+    rng = np.random.default_rng(seed)
+    rows = [rng.choice(np.flatnonzero(y == c), k, replace=False) for c, k in enumerate(take)]
+    return np.sort(np.concatenate(rows))
+
+
+def spread(rows: NDArray[np.integer], track: NDArray[np.integer], n: int) -> NDArray[np.integer]:
+    """`n` of these rows, taken from the tracks in turn; within a track evenly over its frames."""
+    place = np.empty(len(rows))
+    for t in np.unique(track):
+        frames = np.flatnonzero(track == t)
+        # Bit-reversed order visits a track's frames first, middle, quarters ... : far apart first.
+        order = np.argsort([int(f"{i:05b}"[::-1], 2) for i in range(len(frames))])
+        place[frames[order]] = np.arange(len(frames))
+    return np.sort(rows[np.lexsort((track, place))[:n]])
+
+
+def bundle_mnist(path: Path) -> source.Arrays:
+    full, sample = read_mnist(path), {}
+    for part, n in (("train", 4000), ("test", 1000)):
+        rows = stratified(full[f"y_{part}"], n, seed=0)
+        sample |= {f"{key}_{part}": full[f"{key}_{part}"][rows].astype(np.uint8) for key in "xy"}
+        sample[f"idx_{part}"] = rows.astype(np.int32)
+    return sample
+
+
+def bundle_gtsrb(path: Path) -> source.Arrays:
+    full = read_gtsrb(path)
+    if "track_train" not in full:
+        raise AssayError(f"{path} has no track_train: frames cannot be spread over tracks")
+    y, track, held = full["y_train"], full["track_train"], held_out(full["track_train"])
+    rng, train, test = np.random.default_rng(0), [], []
+    for c in range(len(SIGNS)):
+        for part, n in ((~held, 44), (held, 8)):
+            rows = np.flatnonzero((y == c) & part)
+            train.append(spread(rows, track[rows], n))
+        test.append(np.sort(rng.choice(np.flatnonzero(full["y_test"] == c), 20, replace=False)))
+    first, last = np.sort(np.concatenate(train)), np.concatenate(test)
+    # A file that is itself a part of the official set says which rows it has.
+    row_train = full.get("idx_train", np.arange(len(y)))
+    row_test = full.get("idx_test", np.arange(len(full["y_test"])))
+    return {
+        "x_train": full["x_train"][first],
+        "y_train": y[first].astype(np.uint8),
+        "track_train": track[first].astype(np.int16),
+        "idx_train": row_train[first].astype(np.int32),
+        "x_test": full["x_test"][last],
+        "y_test": full["y_test"][last].astype(np.uint8),
+        "idx_test": row_test[last].astype(np.int32),
+    }
+
+
+def bundle_url(path: Path) -> source.Arrays:
+    frame = source.table(path, ("url", "status", *PAGE), URL_ROWS)
+    names = tuple(c for c in frame.columns if c not in PAGE | {"url", "status"})
+    x, y = read_url(path, names)
+    real = np.array([bool((x[:, j] != np.rint(x[:, j])).any()) for j in range(len(names))])
+    rest, test = halves(y)
+    train, val = halves(y[rest])
+    return {
+        "features": np.array(names),
+        "is_real": real,
+        "counts": x[:, ~real].astype(np.int32),
+        "ratios": x[:, real],
+        "y": y.astype(np.uint8),
+        "train": rest[train].astype(np.int16),
+        "val": rest[val].astype(np.int16),
+        "test": test.astype(np.int16),
+    }
+
+
+def bundle_pima(path: Path) -> source.Arrays:
+    frame = source.table(path, (*PIMA_FEATURES, "Outcome"), PIMA_ROWS)
+    y = frame["Outcome"].to_numpy(np.uint8)
+    train, test = halves(y)
+    x = frame[list(PIMA_FEATURES)].to_numpy(np.float64)
+    return {"x": x, "y": y, "train": train.astype(np.int16), "test": test.astype(np.int16)}
+
+
+def bundle_orl(path: Path) -> source.Arrays:
+    full = read_orl(path)
+    if "x64" in full:
+        small = full["x64"]
+    else:
+        from PIL import Image
+
+        square = full["x"][:, 10:102]
+        faces = [Image.fromarray(f).resize((64, 64), Image.Resampling.LANCZOS) for f in square]
+        small = np.stack([np.asarray(face) for face in faces])
+    return {"x": small, "y": full["y"].astype(np.uint8), "shot": full["shot"].astype(np.uint8)}
+
+
+def halves(y: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of the 80 % and the 20 %, stratified, in the order of `train_test_split`."""
+    from sklearn.model_selection import train_test_split
+
+    four, one = train_test_split(np.arange(len(y)), test_size=0.2, stratify=y, random_state=42)
+    return four, one
+
+
+BUNDLES: dict[str, Callable[[Path], source.Arrays]] = {
+    "mnist": bundle_mnist,
+    "gtsrb": bundle_gtsrb,
+    "url": bundle_url,
+    "pima": bundle_pima,
+    "orl": bundle_orl,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    for name in BUNDLES:
+        parser.add_argument(f"--{name}", type=Path, help="as the loader's path=")
+    parser.add_argument("--out", type=Path, default=SAMPLES)
+    given = vars(parser.parse_args())
+    for name, bundle in BUNDLES.items():
+        if given[name] is not None:
+            target = given["out"] / f"{name}.npz"
+            np.savez_compressed(target, **bundle(given[name]))
+            print(f"{target}: {target.stat().st_size / 1e6:.2f} MB, sha256 {source.sha256(target)}")
+
+
+if __name__ == "__main__":
+    main()
