@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,7 +25,13 @@ Names = Sequence[str] | None
 
 @runtime_checkable
 class Goal(Protocol):
-    """Which classes the attacker may land in, row by row."""
+    """Which classes the attacker may land in, row by row.
+
+    `loss` names the loss the goal implies. It belongs to the goal and not to the rows at hand, or
+    a row could be steered differently in another batch.
+    """
+
+    loss: ClassVar[str]
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         """(n, C) bool. `clean`: clean logits; `index`: the rows' places in the data set."""
@@ -63,6 +69,7 @@ def _class(c: int | str, count: int, names: Names) -> int:
 class untargeted:
     """Any class but the true one (and but `reject`, where the model has such a class)."""
 
+    loss: ClassVar[str] = "ce"
     reject: int | str | None = None
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
@@ -79,6 +86,7 @@ class targeted:
     A row whose true class is its target has nothing to reach and is left out.
     """
 
+    loss: ClassVar[str] = "ce"
     target: int | str | Sequence[int | str]
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
@@ -102,6 +110,8 @@ class targeted:
 class least_likely:
     """The class the model finds least likely on the clean input."""
 
+    loss: ClassVar[str] = "ce"
+
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         t = clean.scatter(1, y[:, None], torch.finfo(clean.dtype).max).argmin(1, keepdim=True)
         return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
@@ -116,6 +126,7 @@ class group:
     >>> slow = group({"120": ["stop", "20"], "20": ["stop"]})
     """
 
+    loss: ClassVar[str] = "mdmax"
     relation: Mapping[Any, Sequence[Any]]
 
     def allowed(self, count: int, names: Names = None) -> Tensor:

@@ -100,10 +100,3 @@ def find(name: str | Loss) -> Loss:
     if name not in LOSSES:
         raise AssayError(f"no loss '{name}'{nearest(name, LOSSES)}")
     return LOSSES[name]
-
-
-def default(targets: Tensor) -> str:
-    """The loss a goal implies: ce where all or one of the wrong classes count, mdmax for groups."""
-    allowed = targets.sum(1)
-    plain = (allowed >= targets.shape[1] - 1) | (allowed <= 1)
-    return "ce" if bool(plain.all()) else "mdmax"

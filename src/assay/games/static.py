@@ -111,7 +111,7 @@ class Static:
             y,
             clean,
             targets,
-            losses.find(losses.default(targets[some])),
+            losses.find(goal.loss),
             budget,
         )
         played = problem.open
