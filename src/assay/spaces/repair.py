@@ -1,0 +1,150 @@
+"""Repair: make a record satisfy its equalities and linear inequalities, if its own features allow it.
+
+Two kinds of step, in this order, for two or three rounds:
+
+* define: an equality solvable for one mutable feature (`ratio == a / b`, `a * b == c`) writes that
+  feature. Defined features are chosen so that none needs itself, and written in dependency order.
+* balance: a linear equality or inequality that is broken gets what it is off distributed over its
+  mutable features (`balance.py`). CTU-13's sums over 90 features on both sides are of this kind.
+
+What a reader would get wrong: writing the right-hand side into the left (the published repair) can
+leave the bounds or touch what is immutable. Here a step that finds no room does nothing, and a row
+whose total penalty has grown in the end is given back as it came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from assay.spaces.arithmetic import Value
+from assay.spaces.balance import Balance, balances
+from assay.spaces.compile import Program, numbers
+from assay.spaces.normal import Layout, linear, normal
+from assay.spaces.relations import Column, walk
+from assay.spaces.solve import Definition, choose, parts, stages
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """The repair plan of a program; `mutable` (d,) says what may be written."""
+
+    program: Program
+    mutable: Tensor
+
+    def __post_init__(self) -> None:
+        self._plan  # noqa: B018  (made once, before the first batch)
+
+    @property
+    def idle(self) -> bool:
+        """True if there is nothing this plan could repair."""
+        return not any(self._plan)
+
+    @cached_property
+    def defined(self) -> Tensor:
+        """Positions of the features that are computed from others."""
+        places = [step.places for step in self._plan[0]]
+        return torch.cat(places) if places else torch.empty(0, dtype=torch.int64)
+
+    @property
+    def sums(self) -> list[Balance]:
+        """The linear equalities."""
+        return [b for b in self._plan[1] if b.both]
+
+    @cached_property
+    def _plan(self) -> tuple[list[Define], list[Balance]]:
+        layout = self.program.layout
+        free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
+        all_parts = [p for r in self.program.relations for p in parts(normal(r, layout))]
+        chosen = choose([p for p in all_parts if p.op == "=="], free, layout)
+        defines = [Define.of(stage, layout) for stage in stages(chosen)]
+        linears = [
+            p for p in all_parts
+            if p.op != "!=" and linear(p.left - p.right) is not None
+            and any(e.name in free for e in walk(p) if isinstance(e, Column))
+        ]  # fmt: skip
+        linears.sort(key=lambda p: p.op == "==")
+        return defines, list(balances(linears, layout, self.mutable))
+
+    def smooth(self, x: Tensor, x0: Tensor) -> Tensor:
+        """Differentiable: defined features as functions of the others (no bounds, no rounding)."""
+        if not self._plan[0]:
+            return x
+        rows, rows0 = x.t(), x0.t()
+        for step in self._plan[0]:
+            value, bad = step.value(rows, rows0, 0.0)
+            value = value.expand(len(step.places), rows.shape[1])
+            if bad is not None:
+                value = torch.where(bad, rows[step.places], value)
+            rows = rows.index_copy(0, step.places, value)
+        return rows.t()
+
+    @torch.no_grad()
+    def __call__(
+        self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
+    ) -> Tensor:
+        """The repaired records (n, d), within the bounds (n, d)."""
+        if self.idle:
+            return x
+        defines, balancing = self._plan
+        rows, rows0, lows, highs = (t.t().contiguous() for t in (x, x0, low, high))
+        for _ in range(_ROUNDS):
+            moved = False
+            for step in (*defines, *balancing, *defines):
+                moved |= step(rows, rows0, lows, highs, tolerance)
+            if not moved:
+                break
+        out = rows.t().contiguous()
+        changed = (out != x).any(1)
+        suspect = changed.nonzero()[:, 0]
+        suspect = suspect[~self.program.valid(out[suspect], x0[suspect], tolerance)]
+        if len(suspect):
+            was = self.program.penalty(x[suspect], x0[suspect], tolerance)
+            now = self.program.penalty(out[suspect], x0[suspect], tolerance)
+            worse = suspect[now > was]
+            out[worse] = x[worse]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Define:
+    """feature := expression of others, for features of one stage and shape."""
+
+    places: Tensor  # (k,)
+    value: Callable[[Tensor, Tensor, float], Value]
+    whole: Tensor  # (k, 1)
+    slack: Tensor  # (k, 1): the relation's own tolerance, or NaN
+
+    @staticmethod
+    def of(stage: list[Definition], layout: Layout) -> Define:
+        place = torch.tensor([layout.place[target.name] for target, _, _ in stage])
+        own = [math.nan if r.tolerance is None else r.tolerance for _, _, r in stage]
+        return Define(
+            place,
+            numbers([e for _, e, _ in stage], layout),
+            torch.tensor([[t.name in layout.whole] for t, _, _ in stage]),
+            torch.tensor(own, dtype=torch.float64)[:, None],
+        )
+
+    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> bool:
+        value, bad = self.value(x, x0, tolerance)
+        now = x[self.places]
+        value = torch.where(self.whole, value.expand_as(now).round(), value)
+        value = value.maximum(low[self.places]).minimum(high[self.places])
+        # What holds is left alone, bit for bit; half the tolerance keeps clear of its edge.
+        slack = 0.5 * tolerance * now.abs().maximum(value.abs()).clamp_min(1.0)
+        slack = torch.where(self.slack.isnan(), slack, 0.99 * self.slack)
+        broken = ((now - value).abs() > slack) & value.isfinite()
+        if bad is not None:
+            broken &= ~bad
+        if not bool(broken.any()):
+            return False
+        x[self.places] = torch.where(broken, value, now)
+        return True

@@ -1,0 +1,367 @@
+"""Schema: what the columns of a table are, how far an attacker may move them, how they hang together.
+
+    Schema(
+        [Feature("loan_amnt", "real", 1000, 40000, unit="$"), Feature("term", "integer", 36, 60),
+         Feature("grade", "category", values=("A", "B")), Feature("opened", "integer", "original", 90)],
+        ["term in {36, 60}", F.opened <= F.loan_amnt / 100],
+    )
+
+A bound is a number or "original": the record's own value ("may grow, not shrink"). Columns that
+share a `group` are a one-hot code: exactly one of them is 1.
+
+What a reader would get wrong: a category is held in tensors by its code. Labels (text) are coded by
+their position in `values`; numeric values stand for themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError, nearest
+from assay.spaces import parse
+from assay.spaces.compile import Program
+from assay.spaces.intervals import impossible
+from assay.spaces.normal import Layout
+from assay.spaces.relations import Relation, relation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from assay.spaces.table import TableSpace
+
+KINDS = ("real", "integer", "category", "boolean")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column. `scale` is the range that counts as 1 in distances; default: its bounds."""
+
+    name: str
+    kind: str = "real"
+    low: float | str | None = None
+    high: float | str | None = None
+    mutable: bool = True
+    values: tuple[Any, ...] = ()
+    group: str = ""
+    unit: str = ""
+    cost: float = 1.0
+    scale: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(self.values))
+        if self.scale is not None:
+            object.__setattr__(self, "scale", (float(self.scale[0]), float(self.scale[1])))
+        self._check()
+
+    def _check(self) -> None:
+        def wrong(what: str) -> AssayError:
+            return AssayError(f"feature '{self.name}': {what}")
+
+        if self.kind not in KINDS:
+            raise wrong(f"kind '{self.kind}'{nearest(self.kind, KINDS)}")
+        for side in (self.low, self.high):
+            number = isinstance(side, int | float) and not math.isnan(side)
+            if not (side is None or side == "original" or number):
+                raise wrong(f"bound {side!r}; expected a number, \"original\" or nothing")
+        low, high = self.low, self.high
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            raise wrong(f"low={low:g} lies above high={high:g}")
+        if self.kind == "category" and len(self.values) < 1:
+            raise wrong("a category needs values=(...), the labels or codes it can have")
+        if len(set(self.values)) < len(self.values):
+            raise wrong(f"values {self.values} hold one value twice")
+        if self.group and self.kind != "boolean":
+            raise wrong(f"a member of the one-hot group '{self.group}' must be of kind 'boolean'")
+        if not (self.cost >= 0 and math.isfinite(self.cost)):
+            raise wrong(f"cost={self.cost}: expected a number >= 0")
+
+    @property
+    def codes(self) -> tuple[float, ...]:
+        """The numbers that stand for a category's values."""
+        if any(isinstance(v, str) for v in self.values):
+            return tuple(float(i) for i in range(len(self.values)))
+        return tuple(float(v) for v in self.values)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range by which it is scaled: `scale`, or what can be told from bounds and kind."""
+        if self.scale is not None:
+            return self.scale
+        if self.kind == "category":
+            return (min(self.codes), max(self.codes))
+        low, high = self.low, self.high
+        if self.kind == "boolean":
+            low, high = 0.0, 1.0
+        if isinstance(low, str) and isinstance(high, int | float):
+            low = min(0.0, float(high))
+        if not (isinstance(low, int | float) and isinstance(high, int | float)):
+            raise AssayError(
+                f"feature '{self.name}' has low={self.low}, high={self.high}: no range to scale by; "
+                "give scale=(smallest, largest) or let schema.fit(df) take it from data"
+            )
+        return (float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """The features in column order, and the relations between them (Python or text)."""
+
+    features: tuple[Feature, ...]
+    relations: tuple[Relation, ...] = ()
+    name: str = ""
+
+    def __init__(
+        self,
+        features: Iterable[Feature],
+        relations: Iterable[Relation | str] = (),
+        name: str = "",
+    ) -> None:
+        read = tuple(parse.relation(r) if isinstance(r, str) else relation(r) for r in relations)
+        for key, value in (("features", tuple(features)), ("relations", read), ("name", name)):
+            object.__setattr__(self, key, value)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.features:
+            raise AssayError("a schema needs at least one feature")
+        seen: set[str] = set()
+        for each in self.names:
+            if each in seen:
+                raise AssayError(f"feature '{each}' occurs twice in the schema")
+            seen.add(each)
+        for group, members in self.groups.items():
+            kinds = {self.features[i].mutable for i in members}
+            if len(kinds) > 1:
+                raise AssayError(f"one-hot group '{group}': all members must be mutable, or none")
+        for each_relation, never in zip(self.relations, self._impossible(), strict=True):
+            if never:
+                raise AssayError(
+                    f"relation '{each_relation}' can hold for no record within the features' ranges; "
+                    "correct the relation or the bounds"
+                )
+
+    def _impossible(self) -> list[bool]:
+        self.program  # noqa: B018  (names and labels are checked first: their message is better)
+        ranges = dict(self.layout.ranges)
+        for f in self.features:
+            if f.scale is not None or isinstance(f.low, str) or isinstance(f.high, str):
+                low = f.low if isinstance(f.low, int | float) else -math.inf
+                high = f.high if isinstance(f.high, int | float) else math.inf
+                ranges[f.name] = (float(low), float(high))
+        return [_has_no_label(r) and impossible(r, ranges) for r in self.relations]
+
+    def __repr__(self) -> str:
+        return (
+            f"Schema({self.name or 'unnamed'}: {len(self.features)} features, "
+            f"{int(self.mutable.sum())} mutable, {len(self.relations)} relations)"
+        )
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in order."""
+        return tuple(f.name for f in self.features)
+
+    @cached_property
+    def groups(self) -> dict[str, list[int]]:
+        """The members of each one-hot group, by position."""
+        found: dict[str, list[int]] = {}
+        for i, f in enumerate(self.features):
+            if f.group:
+                found.setdefault(f.group, []).append(i)
+        return found
+
+    @cached_property
+    def mutable(self) -> Tensor:
+        """(d,) bool."""
+        return torch.tensor([f.mutable for f in self.features])
+
+    @cached_property
+    def whole(self) -> Tensor:
+        """(d,) bool: may hold whole numbers only."""
+        return torch.tensor([f.kind in ("integer", "boolean") for f in self.features])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What relations need to know of this table."""
+        return Layout(
+            {f.name: f.range for f in self.features},
+            frozenset(
+                f.name for f in self.features
+                if f.kind in ("integer", "boolean")
+                or f.kind == "category" and all(c.is_integer() for c in f.codes)
+            ),
+            {
+                f.name: {str(v): c for v, c in zip(f.values, f.codes, strict=True)}
+                for f in self.features if f.values
+            },
+        )  # fmt: skip
+
+    @cached_property
+    def program(self) -> Program:
+        """The relations, compiled."""
+        return Program(self.relations, self.layout)
+
+    def bounds(self, x0: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, d) lowest and highest allowed values for records that were x0."""
+        sides = []
+        for side, open_end in (("low", -math.inf), ("high", math.inf)):
+            given = [getattr(f, side) for f in self.features]
+            for i, f in enumerate(self.features):
+                if f.kind == "boolean" and given[i] is None:
+                    given[i] = 0.0 if side == "low" else 1.0
+            fixed = [open_end if g is None or isinstance(g, str) else float(g) for g in given]
+            row = torch.tensor(fixed, dtype=x0.dtype, device=x0.device)
+            own = torch.tensor([g == "original" for g in given], device=x0.device)
+            sides.append(torch.where(own, x0, row))
+        return sides[0], sides[1]
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """The schema of these columns, with the relations that name no other."""
+        from assay.spaces.relations import Column, walk
+
+        wanted = list(names)
+        by_name = {f.name: f for f in self.features}
+        for each in wanted:
+            if each not in by_name:
+                raise AssayError(f"no feature '{each}'{nearest(each, by_name)}")
+        kept = [
+            r for r in self.relations
+            if all(e.name in wanted for e in walk(r) if isinstance(e, Column))
+        ]  # fmt: skip
+        return Schema([by_name[n] for n in wanted], kept, self.name)
+
+    def freeze(self, *names: str) -> Schema:
+        """The same schema with these features immutable."""
+        for each in names:
+            if each not in self.names:
+                raise AssayError(f"no feature '{each}'{nearest(each, self.names)}")
+        changed = [replace(f, mutable=False) if f.name in names else f for f in self.features]
+        return Schema(changed, self.relations, self.name)
+
+    def fit(self, table: pd.DataFrame | Tensor) -> Schema:
+        """The same schema, with each feature scaled by its smallest and largest value in the data."""
+        x = self.tensor(table)
+        low, high = x.amin(0), x.amax(0)
+        changed = [
+            f if f.kind in ("category", "boolean") else replace(f, scale=(float(low[i]), float(high[i])))
+            for i, f in enumerate(self.features)
+        ]
+        return Schema(changed, self.relations, self.name)
+
+    def tensor(self, table: Any) -> Tensor:
+        """(n, d) float64 of a DataFrame (labels become codes) or of an array in column order."""
+        if isinstance(table, Tensor | np.ndarray):
+            x = torch.as_tensor(table).detach().to(torch.float64)
+            if x.ndim != 2 or x.shape[1] != len(self):
+                raise AssayError(f"table of shape {tuple(x.shape)}; expected (rows, {len(self)})")
+            return x
+        missing = [n for n in self.names if n not in table.columns]
+        if missing:
+            raise AssayError(
+                f"column '{missing[0]}' is missing ({len(missing)} of {len(self)} in all)"
+                f"{nearest(missing[0], [str(c) for c in table.columns])}"
+            )
+        columns = [_column(f, table[f.name].to_numpy()) for f in self.features]
+        return torch.from_numpy(np.stack(columns, axis=1))
+
+    def frame(self, x: Tensor) -> pd.DataFrame:
+        """The records as a DataFrame: whole numbers as integers, categories as their labels."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {}
+        for i, f in enumerate(self.features):
+            value = x[:, i].detach().cpu().numpy()
+            if f.values:
+                at = np.abs(value[:, None] - np.array(f.codes)[None]).argmin(1)
+                columns[f.name] = [f.values[j] for j in at]
+            else:
+                columns[f.name] = value.astype(np.int64) if self.whole[i] else value
+        return pd.DataFrame(columns)
+
+    def space(self, eps: float = 0.5, p: float = 2.0, **options: Any) -> TableSpace:
+        """What an attacker may do to records of this schema, within `eps` of the original."""
+        from assay.spaces.table import TableSpace
+
+        return TableSpace(self, eps, p, **options)
+
+    def validate(self, table: Any, tolerance: float = 1e-6) -> pd.DataFrame:
+        """Which rows break what: columns `row`, `rule`, `found`; empty if all is well."""
+        from assay.spaces.validate import breaches
+
+        return breaches(self, table, tolerance)
+
+    @staticmethod
+    def suggest(table: pd.DataFrame, **options: Any) -> Any:
+        """A schema proposed from data alone: types, bounds, groups, relations with their support."""
+        from assay.spaces.suggest import suggest
+
+        return suggest(table, **options)
+
+    @staticmethod
+    def from_frame(table: pd.DataFrame, relations: Iterable[Relation | str] = ()) -> Schema:
+        """Kinds and bounds as found in the data; every feature mutable."""
+        from assay.spaces.suggest import features
+
+        return Schema(features(table), relations)
+
+    @staticmethod
+    def read(path: Any) -> Schema:
+        """A schema from a .toml file, or from a .csv of features in the CAA authors' format."""
+        from assay.spaces import schemafile
+
+        return schemafile.read(path)
+
+    def toml(self) -> str:
+        """The schema as editable text, which `Schema.read` reads back."""
+        from assay.spaces import schemafile
+
+        return schemafile.toml(self)
+
+
+def plain(f: Feature) -> Mapping[str, Any]:
+    """The fields of a feature that differ from their defaults."""
+    defaults = {g.name: g.default for g in fields(Feature)}
+    return {k: v for k, v in asdict(f).items() if k != "name" and v != defaults[k]}
+
+
+def _has_no_label(r: Relation) -> bool:
+    from assay.spaces.relations import Const, walk
+
+    return not any(isinstance(e, Const) and isinstance(e.value, str) for e in walk(r))
+
+
+def _column(f: Feature, values: np.ndarray) -> np.ndarray:
+    """One column as float64; labels become codes."""
+    if any(isinstance(v, str) for v in f.values):
+        codes = {str(v): c for v, c in zip(f.values, f.codes, strict=True)}
+        if all(isinstance(v, str) for v in values):
+            unseen = [v for v in values if v not in codes]
+            if unseen:
+                raise AssayError(
+                    f"feature '{f.name}': category '{unseen[0]}' is not in values"
+                    f"{nearest(unseen[0], codes)} ({len(unseen)} of {len(values)} rows)"
+                )
+            return np.array([codes[v] for v in values])
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise AssayError(f"feature '{f.name}': {error}; expected numbers") from None
+    gaps = int((~np.isfinite(numbers)).sum())
+    if gaps:
+        row = int((~np.isfinite(numbers)).argmax())
+        raise AssayError(
+            f"feature '{f.name}': {gaps} of {len(numbers)} values are missing or infinite "
+            f"(first: row {row}); fill or drop them first"
+        )
+    return numbers
