@@ -1,0 +1,219 @@
+"""What one record's noise can reach: the ensemble cut down to the cells with mass, as score differences.
+
+"The label is c" is one inequality per rival k: margin_k = sum over trees of (v_c - v_k) > 0. `localise` keeps
+only what can still move: clips each feature at a tail of `tail` mass (the loss is returned and goes into the
+upper bound), follows every tree through the clipped cells, merges cells that no reachable node separates,
+folds constant trees into the base, and drops rivals that cannot win.
+
+What a reader would get wrong: margins within `slack` of zero are decided by the library's own rounding, so
+they count as undecided here and are settled by the original model on a single cell (bounds.py).
+"""
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def localise(feature, cut, left, right, missing_left, value, roots, base, threshold_cut, slack, cells, start, nan, label, tail):  # type: ignore[no-untyped-def]
+    """(status, kept, local arrays): status 1 settled yes, 0 settled no, 2 open."""
+    features, trees, outputs = nan.shape[0], roots.shape[0], value.shape[1]
+    first, last = np.zeros(features, np.int64), np.zeros(features, np.int64)
+    kept = 1.0
+    for f in range(features):
+        a, b = start[f], start[f + 1] - 1
+        if not nan[f]:
+            lost = 0.0
+            while a < b and lost + cells[a] <= tail:
+                lost += cells[a]
+                a += 1
+            total, lost_low = lost, lost
+            lost = 0.0
+            while b > a and lost + cells[b] <= tail:
+                lost += cells[b]
+                b -= 1
+            total = lost + lost_low
+            kept *= 1.0 - total
+        first[f], last[f] = a - start[f], b - start[f]
+
+    # directions: with one output the rival is the other class, else every other class
+    rivals = 1 if outputs == 1 else outputs - 1
+    margin = np.zeros(rivals)
+    sign = 1.0 if label == 1 else -1.0
+    other = np.empty(rivals, np.int64)
+    if outputs == 1:
+        margin[0] = sign * (base[0] - threshold_cut)
+    else:
+        p = 0
+        for k in range(outputs):
+            if k != label:
+                other[p] = k
+                margin[p] = base[label] - base[k]
+                p += 1
+
+    room = 1024
+    nf, nc = np.empty(room, np.int32), np.empty(room, np.int32)
+    nl, nr = np.empty(room, np.int32), np.empty(room, np.int32)
+    up, gl = np.empty(room, np.int32), np.empty(room, np.int32)  # parent; original leaf
+    count = 0
+    local_roots = np.empty(trees, np.int32)
+    moving = 0
+    stack = np.empty((4096, 3), np.int64)
+    for t in range(trees):
+        begin = count
+        top = 1
+        stack[0, 0], stack[0, 1], stack[0, 2] = roots[t], -1, 0
+        while top > 0:
+            top -= 1
+            g, parent, side = stack[top, 0], stack[top, 1], stack[top, 2]
+            while feature[g] >= 0:
+                f = feature[g]
+                if nan[f]:
+                    g = left[g] if missing_left[g] else right[g]
+                    continue
+                lo, hi = first[f], last[f]
+                node, child_side = parent, side
+                while node >= 0:  # what the path already says about f
+                    if nf[node] == f:
+                        if child_side == 0:
+                            hi = min(hi, nc[node])
+                        else:
+                            lo = max(lo, nc[node] + 1)
+                    above = up[node]
+                    if above >= 0:
+                        child_side = 0 if nl[above] == node else 1
+                    node = above
+                if hi <= cut[g]:
+                    g = left[g]
+                elif lo > cut[g]:
+                    g = right[g]
+                else:
+                    break
+            if count == room:
+                room *= 2
+                nf, nc, nl, nr, up, gl = _grow(nf, room), _grow(nc, room), _grow(nl, room), _grow(nr, room), _grow(up, room), _grow(gl, room)
+            me = count
+            count += 1
+            up[me] = parent
+            if parent >= 0:
+                if side == 0:
+                    nl[parent] = me
+                else:
+                    nr[parent] = me
+            nl[me], nr[me], gl[me], nf[me], nc[me] = -1, -1, g, feature[g], cut[g]
+            if feature[g] >= 0:
+                if top + 2 > stack.shape[0]:
+                    bigger = np.empty((2 * stack.shape[0], 3), np.int64)
+                    bigger[:top] = stack[:top]
+                    stack = bigger
+                stack[top, 0], stack[top, 1], stack[top, 2] = right[g], me, 1
+                stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = left[g], me, 0
+                top += 2
+        for node in range(count - 1, begin - 1, -1):  # leaves that agree are one leaf
+            if nf[node] >= 0 and nf[nl[node]] < 0 and nf[nr[node]] < 0:
+                same = True
+                for k in range(outputs):
+                    if outputs == 1:
+                        same = value[gl[nl[node]], 0] == value[gl[nr[node]], 0]
+                    elif value[gl[nl[node]], label] - value[gl[nl[node]], k] != value[gl[nr[node]], label] - value[gl[nr[node]], k]:
+                        same = False
+                if same:
+                    gl[node] = gl[nl[node]]
+                    nf[node] = -1
+        if nf[begin] < 0:
+            leaf = gl[begin]
+            for p in range(rivals):
+                margin[p] += sign * value[leaf, 0] if outputs == 1 else value[leaf, label] - value[leaf, other[p]]
+            count = begin
+        else:
+            local_roots[moving] = begin
+            moving += 1
+
+    gain = np.zeros((count, rivals))
+    used = np.zeros(start[-1], np.bool_)
+    low, high = margin.copy(), margin.copy()
+    for t in range(moving):
+        a = local_roots[t]
+        b = local_roots[t + 1] if t + 1 < moving else count
+        # nodes below a folded leaf are not reached any more: mark what is
+        alive = np.zeros(b - a, np.bool_)
+        alive[0] = True
+        least, most = np.full(rivals, np.inf), np.full(rivals, -np.inf)
+        for node in range(a, b):
+            if not alive[node - a]:
+                continue
+            if nf[node] >= 0:
+                alive[nl[node] - a] = True
+                alive[nr[node] - a] = True
+                used[start[nf[node]] + nc[node]] = True
+            else:
+                leaf = gl[node]
+                for p in range(rivals):
+                    v = sign * value[leaf, 0] if outputs == 1 else value[leaf, label] - value[leaf, other[p]]
+                    gain[node, p] = v
+                    least[p], most[p] = min(least[p], v), max(most[p], v)
+        for p in range(rivals):
+            low[p] += least[p]
+            high[p] += most[p]
+    status = 1
+    keep = np.zeros(rivals, np.bool_)
+    for p in range(rivals):
+        if high[p] < -slack:
+            status = 0
+        if not low[p] > slack:
+            keep[p] = True
+            if status == 1:
+                status = 2
+    if moving == 0 and status == 2:
+        status = 3  # a single cell that the original model must decide
+    gain = np.ascontiguousarray(gain[:, keep])
+    margin = margin[keep]
+
+    # local cells: merge what no node separates
+    name = np.full(features, -1, np.int64)
+    active = 0
+    total_cells = 0
+    local_cut = np.full(start[-1], -1, np.int32)
+    for f in range(features):
+        n = 0
+        for j in range(first[f], last[f]):
+            if used[start[f] + j]:
+                local_cut[start[f] + j] = n
+                n += 1
+        if n > 0:
+            name[f] = active
+            active += 1
+            total_cells += n + 1
+    cell_start = np.zeros(active + 1, np.int64)
+    mass = np.zeros(total_cells)
+    seen = np.zeros(total_cells, np.int64)  # an original cell inside, flat
+    original = np.zeros(active, np.int64)
+    at = 0
+    for f in range(features):
+        if name[f] >= 0:
+            original[name[f]] = f
+            cell_start[name[f]] = at
+            whole = 0.0
+            for j in range(first[f], last[f] + 1):
+                mass[at] += cells[start[f] + j]
+                whole += cells[start[f] + j]
+                seen[at] = start[f] + j
+                if j == last[f] or used[start[f] + j]:
+                    at += 1
+            for j in range(cell_start[name[f]], at):
+                mass[j] /= whole
+    cell_start[active] = at
+    for node in range(count):
+        if nf[node] >= 0:
+            nc[node] = local_cut[start[nf[node]] + nc[node]]
+            nf[node] = name[nf[node]]
+    return (
+        status, kept, nf[:count].copy(), nc[:count].copy(), nl[:count].copy(), nr[:count].copy(), gain,
+        local_roots[:moving].copy(), margin, cell_start, mass, seen, original, first, last,
+    )
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _grow(a, room):  # type: ignore[no-untyped-def]
+    out = np.empty(room, a.dtype)
+    out[: a.shape[0]] = a
+    return out
