@@ -8,7 +8,9 @@ Names are loaded when first used, so that `import assay` costs milliseconds, not
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,10 +86,20 @@ def __getattr__(name: str) -> Any:
 
         raise AttributeError(f"assay has no '{name}'{nearest(name, __dir__())}")
     value = getattr(import_module(_WHERE[name]), name)
-    # The name may also be that of a sub-module (assay.evaluate), which the import has just bound.
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     return sorted([*_WHERE, *_MODULES, "__version__"])
+
+
+class _Package(ModuleType):
+    """Keeps `assay.evaluate` the verb: loading the sub-module of that name would rebind it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, ModuleType) and name in _WHERE):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
