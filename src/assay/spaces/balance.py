@@ -2,7 +2,8 @@
 
 A sum that is off by r gets r distributed over its mutable features, within their bounds, by least
 squares in scaled units: q_i = min(l * (c_i w_i)^2, room_i), with the l that makes them add up to r.
-Whole features take whole parts; the remainder goes to whoever has room. A sum whose features have
+Whole features take whole parts; the remainder goes to whoever has room. Features that no other
+relation names come first: moving them breaks nothing. A sum whose features have
 not enough room together is left as it is: half a repair helps nobody.
 
 Relations that share no feature are done at once, and only for the rows that need it.
@@ -11,14 +12,18 @@ Relations that share no feature are done at once, and only for the rows that nee
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from assay.spaces.normal import Layout, is_whole, linear
 from assay.spaces.relations import Compare
+
+_SHARED = 1e-6  # share of features that other relations name too: moving them may break those
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,12 @@ class Balance:
     widths: Tensor  # (k, t): range of each feature
     steps: Tensor  # (k, t): 1 for whole features, 0 for real ones
     free: Tensor  # (k, t) bool
+    ease: Tensor  # (k, t): 1 for features no other relation names, little for the others
+
+    @cached_property
+    def norm(self) -> Tensor:
+        """(k, 1): what the sum changes by when its features cross their ranges."""
+        return (self.weights * self.widths).square().sum(1, keepdim=True).sqrt().clamp_min(1e-300)
 
     def residual(self, x: Tensor, x0: Tensor) -> tuple[Tensor, Tensor]:
         """(k, n) value of the sum, and the size of its terms."""
@@ -46,14 +57,30 @@ class Balance:
             value, size = value + was.sum(1), size.maximum(was.abs().amax(1))
         return value, size
 
-    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> bool:
+    def broken(self, x: Tensor, x0: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+        """(k, n): by how much the sum must fall (or, of an equality, change), and where it must."""
         value, size = self.residual(x, x0)
+        # Half the tolerance of the check: what is repaired must hold beyond doubt.
         slack = 0.5 * tolerance * size.clamp_min(1.0)
         slack = torch.where(self.whole, slack.clamp_max(0.4), slack)
         slack = torch.where(self.slack.isnan(), slack, 0.99 * self.slack)
-        goal = torch.where(self.strict > 0, self.strict.maximum(2 * slack), 0.0)
+        goal = torch.where(self.strict > 0, self.strict.maximum(4 * slack), 0.0)
         excess = value + goal
-        broken = (value.abs() if self.both else excess) > torch.where(goal > 0, 0.0, slack)
+        return excess, (value.abs() if self.both else excess) > torch.where(goal > 0, 0.0, slack)
+
+    def __call__(
+        self,
+        x: Tensor,
+        x0: Tensor,
+        low: Tensor,
+        high: Tensor,
+        tolerance: float,
+        only: Tensor | None = None,
+    ) -> bool:
+        """Change x (features, rows) in place; `only` (k, n) limits it. Was anything changed?"""
+        excess, broken = self.broken(x, x0, tolerance)
+        if only is not None:
+            broken &= only
         which, row = broken.nonzero(as_tuple=True)
         if not len(which):
             return False
@@ -74,7 +101,7 @@ class Balance:
         room = torch.where(steps > 0, (room + 1e-9).floor(), room) * weights.abs()
         need = amount.abs()
         enough = room.sum(1) >= need * (1 - 1e-12)
-        share = (weights * self.widths[which]).square() * (room > 0)
+        share = (weights * self.widths[which]).square() * self.ease[which] * (room > 0)
         take = _fill(share, room, need)
         unit = weights.abs() * steps
         take = torch.where(unit > 0, (take / unit.clamp_min(1e-300) + 1e-9).floor() * unit, take)
@@ -92,6 +119,27 @@ class Balance:
         return torch.where(enough[:, None] & (weights != 0), change, 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Either:
+    """Relations "this or that" of linear parts: the cheaper part is balanced, else any that can be."""
+
+    branches: tuple[Balance, ...]  # of k relations each
+
+    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> bool:
+        moved = False
+        for attempt in range(2):
+            found = [b.broken(x, x0, tolerance) for b in self.branches]
+            wrong = torch.stack([f[1] for f in found]).all(0)
+            if not bool(wrong.any()):
+                break
+            costs = [f[0].abs() / b.norm for f, b in zip(found, self.branches, strict=True)]
+            cheapest = torch.stack(costs).argmin(0)
+            for j, branch in enumerate(self.branches):
+                only = wrong & (cheapest == j) if attempt == 0 else wrong
+                moved |= branch(x, x0, low, high, tolerance, only)
+        return moved
+
+
 def _fill(share: Tensor, room: Tensor, need: Tensor) -> Tensor:
     """min(l * share, room) that adds up to `need`: fill, cut at the room, fill the rest again."""
     take = torch.zeros_like(room)
@@ -107,26 +155,38 @@ def _fill(share: Tensor, room: Tensor, need: Tensor) -> Tensor:
     return take
 
 
-def balances(parts: list[Compare], layout: Layout, mutable: Tensor) -> Iterator[Balance]:
-    """Groups of relations that share no feature, of like length (within a factor of two)."""
-    groups: list[tuple[tuple[bool, int], set[str], list[Compare]]] = []
-    for r in parts:
-        form = linear(r.left - r.right)
-        assert form is not None
-        names = {name for (name, clean), w in form[0].items() if not clean and w != 0}
-        kind = (r.op == "==", max(1, len(names)).bit_length())
+def balances(
+    clauses: list[tuple[Compare, ...]], layout: Layout, mutable: Tensor
+) -> Iterator[Balance | Either]:
+    """Steps for relations of one or several linear branches; in a step no two share a feature."""
+    groups: list[tuple[object, set[str], list[tuple[Compare, ...]]]] = []
+    mentions = Counter(n for clause in clauses for n in set().union(*map(_names, clause)))
+    shared = {name for name, times in mentions.items() if times > 1}
+    for clause in clauses:
+        names = [_names(r) for r in clause]
+        kind = tuple((r.op == "==", len(n).bit_length()) for r, n in zip(clause, names, strict=True))
+        everything = set().union(*names)
         for key, taken, members in groups:
-            if key == kind and not names & taken:
-                taken |= names
-                members.append(r)
+            if key == kind and not everything & taken:
+                taken |= everything
+                members.append(clause)
                 break
         else:
-            groups.append((kind, set(names), [r]))
-    for (both, _), _, members in groups:
-        yield _balance(members, both, layout, mutable)
+            groups.append((kind, everything, [clause]))
+    for _, _, members in groups:
+        branches = [_balance(list(p), layout, mutable, shared) for p in zip(*members, strict=True)]
+        yield branches[0] if len(branches) == 1 else Either(tuple(branches))
 
 
-def _balance(members: list[Compare], both: bool, layout: Layout, mutable: Tensor) -> Balance:
+def _names(r: Compare) -> set[str]:
+    form = linear(r.left - r.right)
+    assert form is not None
+    return {name for (name, clean), w in form[0].items() if not clean and w != 0}
+
+
+def _balance(
+    members: list[Compare], layout: Layout, mutable: Tensor, shared: set[str]
+) -> Balance:
     forms = [linear(r.left - r.right) for r in members]
     rows: dict[bool, list[list[tuple[int, float]]]] = {False: [], True: []}
     starts = []
@@ -147,10 +207,11 @@ def _balance(members: list[Compare], both: bool, layout: Layout, mutable: Tensor
     return Balance(
         places, weights,
         [_pad(rows[True])] if any(rows[True]) else [],
-        torch.tensor(starts, dtype=torch.float64), both,
+        torch.tensor(starts, dtype=torch.float64), members[0].op == "==",
         torch.tensor(strict, dtype=torch.float64), torch.tensor(own, dtype=torch.float64),
         torch.tensor([[e] for e in exact]), widths[places], whole[places].double(),
         mutable[places] & (weights != 0),
+        torch.where(torch.tensor([n in shared for n in names])[places], _SHARED, 1.0).double(),
     )  # fmt: skip
 
 

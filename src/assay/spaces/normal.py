@@ -71,8 +71,34 @@ def normal(r: Relation, layout: Layout) -> Relation:
                 if isinstance(right, Const) and right.value >= 0 and _is_difference(inside):
                     a, b = inside.args  # type: ignore[attr-defined]
                     return Compare("==", a, -b, float(right.value))
-            return replace(r, left=left, right=right)
+            return _cleared(replace(r, left=left, right=right), layout)
     raise AssayError(f"{r!r}: expected a relation")
+
+
+def _cleared(r: Compare, layout: Layout) -> Relation:
+    """A quotient bounded by a constant, with its denominator (never negative) multiplied out.
+
+    a / b <= c becomes a <= c * b where b != 0: linear if a and b are, and measured in the units of
+    a instead of those of a quotient that has no bound.
+    """
+    side = r.left if isinstance(r.right, Const) else r.right
+    if r.op not in ("<=", "<") or r.tolerance is not None or not isinstance(side, Op):
+        return r
+    if side.op not in ("/", "divide") or not isinstance(r.left if side is r.right else r.right, Const):
+        return r
+    a, b, *fill = side.args
+    if not interval(b, layout.ranges)[0] >= 0 or (fill and not isinstance(fill[0], Const)):
+        return r
+    bound = r.right if side is r.left else r.left
+    left, right = (a, bound * b) if side is r.left else (bound * b, a)
+    cleared, zero = replace(r, left=left, right=right), Compare("<=", b, Const(0))
+    if not fill:
+        return And((normal(~zero, layout), cleared)) if interval(b, layout.ranges)[0] == 0 else cleared
+    value, limit = float(fill[0].value), float(bound.value)  # type: ignore[attr-defined]
+    low, high = (value, limit) if side is r.left else (limit, value)
+    if low <= high if r.op == "<=" else low < high:
+        return Or((zero, cleared))
+    return And((normal(~zero, layout), cleared))
 
 
 def _is_difference(e: Expr) -> bool:
@@ -103,8 +129,17 @@ def _resolve(e: Expr, other: Expr, r: Relation, layout: Layout) -> Expr:
             return Count(tuple(normal(p, layout) for p in e.parts))
         case Where():
             yes, no = (_resolve(a, label(0), r, layout) for a in (e.yes, e.no))
+            if _guards(e.test, yes):
+                return Op("divide", (*yes.args, no))  # type: ignore[attr-defined]
             return Where(normal(e.test, layout), yes, no)
     return e
+
+
+def _guards(test: Relation, quotient: Expr) -> bool:
+    """Is this `a / b if b != 0 else fill`?"""
+    if not (isinstance(quotient, Op) and quotient.op == "/" and isinstance(test, Compare)):
+        return False
+    return test.op == "!=" and str(test.left) == str(quotient.args[1]) and str(test.right) == "0"
 
 
 def linear(e: Expr) -> Linear | None:

@@ -23,13 +23,12 @@ import torch
 from torch import Tensor
 
 from assay.spaces.arithmetic import Value
-from assay.spaces.balance import Balance, balances
+from assay.spaces.balance import Balance, Either, balances
 from assay.spaces.compile import Program, numbers
-from assay.spaces.normal import Layout, linear, normal
-from assay.spaces.relations import Column, walk
-from assay.spaces.solve import Definition, choose, parts, stages
+from assay.spaces.normal import Layout, normal
+from assay.spaces.solve import Definition, choose, clauses, parts, stages
 
-_ROUNDS = 3
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,21 +55,17 @@ class Repair:
     @property
     def sums(self) -> list[Balance]:
         """The linear equalities."""
-        return [b for b in self._plan[1] if b.both]
+        return [b for b in self._plan[1] if isinstance(b, Balance) and b.both]
 
     @cached_property
-    def _plan(self) -> tuple[list[Define], list[Balance]]:
+    def _plan(self) -> tuple[list[Define], list[Balance | Either]]:
         layout = self.program.layout
         free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
-        all_parts = [p for r in self.program.relations for p in parts(normal(r, layout))]
-        chosen = choose([p for p in all_parts if p.op == "=="], free, layout)
-        defines = [Define.of(stage, layout) for stage in stages(chosen)]
-        linears = [
-            p for p in all_parts
-            if p.op != "!=" and linear(p.left - p.right) is not None
-            and any(e.name in free for e in walk(p) if isinstance(e, Column))
-        ]  # fmt: skip
-        linears.sort(key=lambda p: p.op == "==")
+        relations = [normal(r, layout) for r in self.program.relations]
+        equal = [p for r in relations for p in parts(r) if p.op == "=="]
+        defines = [Define.of(stage, layout) for stage in stages(choose(equal, free, layout))]
+        # Equalities last: they are the hardest to keep while others move.
+        linears = sorted(clauses(relations, free), key=lambda c: (c[0].op == "==", len(c) == 1))
         return defines, list(balances(linears, layout, self.mutable))
 
     def smooth(self, x: Tensor, x0: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay.spaces.normal import Layout, Leaves, is_whole, linear, pattern
-from assay.spaces.relations import And, Column, Compare, Expr, Op, Relation, walk
+from assay.spaces.relations import And, Column, Compare, Expr, Op, Or, Relation, walk
 
 Definition = tuple[Column, Expr, Compare]  # feature := expression, from this equality
 
@@ -21,6 +21,22 @@ def parts(r: Relation) -> Iterator[Compare]:
             yield from parts(part)
     elif isinstance(r, Compare):
         yield r
+
+
+def clauses(relations: list[Relation], free: set[str]) -> Iterator[tuple[Compare, ...]]:
+    """The linear ones, and the "this or that" of linear parts, that some free feature occurs in."""
+    for r in relations:
+        if isinstance(r, And):
+            yield from clauses(list(r.parts), free)
+            continue
+        branches = r.parts if isinstance(r, Or) else (r,)
+        found = [
+            b for b in branches
+            if isinstance(b, Compare) and b.op != "!=" and linear(b.left - b.right) is not None
+        ]  # fmt: skip
+        moves = any(e.name in free for e in walk(r) if isinstance(e, Column) and not e.clean)
+        if len(found) == len(branches) and moves:
+            yield tuple(found)
 
 
 def _solutions(r: Compare) -> Iterator[tuple[Column, Expr]]:

@@ -1,0 +1,273 @@
+"""The table space: records that keep their types, bounds and relations, near the original.
+
+`decode` does, in this order: scale back; round whole features; categories to their largest
+coordinate; bounds (the record's own where a bound is "original"); immutables as they were, bit for
+bit; repair of equalities and linear relations; and, if the repair has carried a row out of the ball,
+once more from a point nearer to the original. The result is what would be handed in. Its gradient is
+that of the smooth part of this map, straight through the rounding, with features that an equality
+defines as functions of the others.
+
+What a reader would get wrong: rounding goes *towards the original* value. Rounding to the nearest
+would leave the ball, and moves of less than one unit would count as changes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.spaces.encoding import Encoding
+from assay.spaces.lp import LpRegion
+from assay.spaces.repair import Repair
+from assay.spaces.schema import Schema
+from assay.spaces.validate import bounded, one_hot, typed
+from assay.streams import Stream
+
+_UNIT = 1e-6  # a whole step is a whole step even if float arithmetic says 0.9999999
+_TRIES = 4  # decoding again, from nearer, when the repair went too far
+_SLACK = 1e-9  # relative: what float64 arithmetic may add to a distance of eps
+
+
+@dataclass(frozen=True, eq=False)
+class TableSpace:
+    """Within `eps` of the original in the `p` norm (0, 1, 2, inf) of scaled coordinates.
+
+    `margin`: attacks search in a ball smaller by this share (the paper: 0.05). `tolerance` is the
+    relative slack of relations. `cost` instead of eps: an L1 budget in the currency of the
+    features' `cost`s. `repair=False` leaves broken relations to the penalty alone.
+    """
+
+    schema: Schema
+    eps: float = 0.5
+    p: float = 2.0
+    margin: float = 0.0
+    tolerance: float = 1e-6
+    cost: float | None = None
+    repair: bool = True
+
+    def __post_init__(self) -> None:
+        if self.cost is not None:
+            object.__setattr__(self, "eps", float(self.cost))
+            object.__setattr__(self, "p", 1.0)
+        if self.p not in (0, 1, 2, math.inf):
+            raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
+        if not (self.eps > 0 and math.isfinite(self.eps)):
+            raise AssayError(f"eps={self.eps}: expected a positive number")
+        if not 0 <= self.margin < 1:
+            raise AssayError(f"margin={self.margin}: expected a share in [0, 1)")
+        if not self.tolerance >= 0:
+            raise AssayError(f"tolerance={self.tolerance}: expected a number >= 0")
+
+    def __repr__(self) -> str:
+        size = f"cost={self.cost:g}" if self.cost is not None else f"eps={self.eps:g}, p={self.p:g}"
+        more = f", margin={self.margin:g}" if self.margin else ""
+        return f"TableSpace({self.schema.name or len(self.schema)}, {size}{more})"
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """Search coordinates."""
+        return Encoding(self.schema, self.cost is not None)
+
+    @cached_property
+    def plan(self) -> Repair:
+        """How broken relations are repaired."""
+        return Repair(self.schema.program, self.schema.mutable)
+
+    @cached_property
+    def sums(self) -> list[tuple[Tensor, Tensor]]:
+        """(k, t) columns of z and coefficients in z of each group of linear equalities."""
+        encoding = self.encoding
+        place = torch.full((len(self.schema),), -1)
+        place[encoding.numeric] = torch.arange(len(encoding.numeric))
+        found = []
+        for sums in self.plan.sums:
+            columns = place[sums.places]
+            if bool((columns < 0).any()):
+                continue  # a category's code in a sum: left to the repair
+            found.append((columns, sums.weights * encoding.width[columns]))
+        return found
+
+    def check(self, x: Tensor) -> None:
+        """Refuse tables that no region can be made around."""
+        if x.ndim != 2 or x.shape[1] != len(self.schema):
+            raise AssayError(
+                f"x has shape {tuple(x.shape)}, but {self.schema!r} needs (rows, {len(self.schema)})"
+            )
+        if x.dtype != torch.float64:
+            raise AssayError(
+                f"x has dtype {x.dtype}; tables need float64 (sums of counts and ratios do not survive "
+                "float32): Dataset(x.double(), y), or schema.tensor(df)"
+            )
+        if not bool(self.schema.mutable.any()):
+            raise AssayError(f"{self.schema!r} has no mutable feature: there is nothing to attack")
+
+    def around(self, x: Tensor) -> TableRegion:
+        """The region around each record."""
+        self.check(x)
+        low, high = self.schema.bounds(x)
+        frozen = ~self.schema.mutable
+        # A record outside its own bounds is invalid (`contains` says so), but must not break the box.
+        low = torch.where(frozen, x, low).minimum(x)
+        high = torch.where(frozen, x, high).maximum(x)
+        z, m = self.encoding.encode(x), len(self.encoding.numeric)
+        search = self.eps * (1 - self.margin) if self.p else self.eps
+        sides = []
+        for bound, way in ((low, -1.0), (high, 1.0)):
+            number = z[:, :m] + (bound[:, self.encoding.numeric] - x[:, self.encoding.numeric]) / self.encoding.width
+            far = z[:, :m] + way * (2 * search if self.p else 1.0)  # no bound: the ball is the bound
+            number = torch.where(number.isfinite(), number, far)
+            blocks = [torch.full((len(x), len(places)), 0.0 if way < 0 else size, dtype=x.dtype)
+                      for _, places, _, size in self.encoding.categories]  # fmt: skip
+            side = torch.cat([number, *blocks], dim=1)
+            sides.append(torch.where(self.encoding.mutable, side, z))
+        ball = LpRegion(z, (z.shape[1],), float(self.p), search, sides[0], sides[1])
+        return TableRegion(self, x, low, high, ball)
+
+
+@dataclass(frozen=True, eq=False)
+class TableRegion:
+    """The records an attacker may hand in instead of each row of x0."""
+
+    space: TableSpace
+    x0: Tensor  # (n, d)
+    low: Tensor  # (n, d), the original value for immutables
+    high: Tensor
+    ball: LpRegion  # of the search coordinates, with the box as its box
+    _last: list[Any] = field(default_factory=list, repr=False)
+
+    @property
+    def origin(self) -> Tensor:
+        """(n, D) the clean records in search coordinates."""
+        return self.ball.origin
+
+    @property
+    def eps(self) -> float:
+        """The size of the ball that is searched."""
+        return self.ball.eps
+
+    @property
+    def p(self) -> float:
+        """The norm."""
+        return self.ball.p
+
+    @property
+    def constrained(self) -> bool:
+        """Are there relations?"""
+        return len(self.space.schema.program) > 0
+
+    def encode(self, x: Tensor) -> Tensor:
+        """(n, D) search coordinates of records."""
+        return self.space.encoding.encode(x)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """The records that would be handed in, (n, d); straight-through gradient."""
+        if self._last and self._last[0] is z and self._last[1] == z._version:
+            cached: Tensor = self._last[2]
+            return cached
+        hard = self._hard(z.detach())
+        out = hard
+        if torch.is_grad_enabled() and z.requires_grad:
+            soft = self.space.encoding.shift(self.x0, self.origin, z)
+            if self.space.repair:
+                soft = self.space.plan.smooth(soft, self.x0)
+            out = hard + (soft - soft.detach())
+        self._last[:] = [z, z._version, out]
+        return out
+
+    @torch.no_grad()
+    def _hard(self, z: Tensor) -> Tensor:
+        x = self._settle(z, self.x0, self.origin, self.low, self.high)
+        if self.p == 0 or not self.space.repair or self.space.plan.idle:
+            return x
+        shrink = torch.ones(len(x), dtype=x.dtype)
+        for _ in range(_TRIES):
+            far = self.distance(x)
+            over = (far > self.space.eps * (1 + _SLACK)).nonzero()[:, 0]
+            if not len(over):
+                break
+            shrink[over] *= (0.98 * self.space.eps / far[over]).clamp(max=0.98)
+            near = self.origin[over] + (z[over] - self.origin[over]) * shrink[over, None]
+            x[over] = self._settle(
+                near, self.x0[over], self.origin[over], self.low[over], self.high[over]
+            )
+        return x
+
+    def _settle(self, z: Tensor, x0: Tensor, z0: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Round, bound, restore, repair."""
+        space, schema = self.space, self.space.schema
+        x = space.encoding.shift(x0, z0, z)
+        step = x - x0
+        whole = x0 + (step.abs() + _UNIT).floor().copysign(step)
+        x = torch.where(schema.whole, whole, x)
+        x = space.encoding.snap(x0, z0, z, x)
+        x = torch.where(schema.mutable, x.maximum(low).minimum(high), x0)
+        return space.plan(x, x0, low, high, space.tolerance) if space.repair else x
+
+    def project(self, z: Tensor) -> Tensor:
+        """The nearest point within bounds and ball."""
+        return self.ball.project(z)
+
+    def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
+        """The steepest step that bounds and linear equalities allow."""
+        return self.ball.ascend(z, self.tangent(z, grad), step)
+
+    def tangent(self, z: Tensor, grad: Tensor) -> Tensor:
+        """The part of a direction that can be followed: not out of the box, not off the sums.
+
+        For a sum with coefficients a (in z) it is g - l a on the coordinates free to move that way,
+        with the l that keeps the sum: a projection on the cone of feasible directions.
+        """
+        up, down = z < self.ball.high, z > self.ball.low
+        grad = torch.where(torch.where(grad > 0, up, down), grad, 0.0)
+        if not self.space.repair:
+            return grad
+        for places, a in self.space.sums:
+            part = grad[:, places]  # (n, k, t)
+            can_up, can_down = up[:, places], down[:, places]
+            free = torch.ones_like(can_up)
+            for _ in range(6):
+                top = (free * a * part).sum(2)
+                bottom = (free * a * a).sum(2).clamp_min(1e-300)
+                moved = part - (top / bottom)[..., None] * a
+                free = torch.where(moved > 0, can_up, can_down)
+            change = torch.where(a == 0, 0.0, torch.where(free, moved, 0.0) - part)
+            grad = grad.index_add(1, places.reshape(-1), change.flatten(1))
+        return grad
+
+    def random(self, stream: Stream, rows: Tensor) -> Tensor:
+        """A random point within bounds and ball."""
+        return self.ball.random(stream, rows)
+
+    def penalty(self, z: Tensor) -> Tensor:
+        """(n,) how far the decoded records are from their relations."""
+        return self.space.schema.program.penalty(self.decode(z), self.x0, self.space.tolerance)
+
+    def contains(self, x: Tensor) -> Tensor:
+        """(n,) bool: kinds, bounds, immutables, one-hot groups, relations and distance."""
+        schema = self.space.schema
+        good = (typed(schema, x) & bounded(schema, x, self.x0)).all(1) & one_hot(schema, x).all(1)
+        good &= (schema.mutable | (x == self.x0)).all(1)
+        good &= self.distance(x) <= self.space.eps * (1 + _SLACK)
+        return good & schema.program.valid(x, self.x0, self.space.tolerance)
+
+    def distance(self, x: Tensor) -> Tensor:
+        """(n,) in scaled coordinates (p=0: the number of changed features; cost: money)."""
+        if self.p == 0:
+            groups = [(x[:, m] != self.x0[:, m]).any(1) for m in self.space.schema.groups.values()]
+            single = torch.tensor([not f.group for f in self.space.schema.features])
+            changed = ((x != self.x0) & single).sum(1)
+            return (changed + sum(g.long() for g in groups)).to(torch.float64)
+        return (self.encode(x) - self.origin).norm(self.p, dim=1)
+
+    def take(self, rows: Tensor) -> TableRegion:
+        """The region of these rows."""
+        ball = replace(
+            self.ball, origin=self.ball.origin[rows], low=self.ball.low[rows], high=self.ball.high[rows]
+        )
+        return TableRegion(self.space, self.x0[rows], self.low[rows], self.high[rows], ball)
