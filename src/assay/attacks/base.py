@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from assay.errors import AssayError
 from assay.problem import Needs, Problem
+from assay.spaces.lp import LpRegion
 
 
 @runtime_checkable
@@ -43,6 +44,11 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
 def compact(mask: Tensor, *tensors: Tensor) -> Iterator[Tensor]:
     """Every tensor, with only the rows of the mask: solved rows cost nothing more."""
     return (t[mask] for t in tensors)
+
+
+def ball(problem: Problem, rows: Tensor) -> LpRegion:
+    """The region of an attack whose needs name norms: `check_needs` has seen to its being a ball."""
+    return cast(LpRegion, problem.region(rows))
 
 
 def _merged(attacks: tuple[Attack, ...]) -> Needs:
@@ -139,24 +145,36 @@ class Guess:
             raise AssayError(
                 f"Guess(mode={self.mode!r}): expected 'best', 'average' or 'until_success'"
             )
-        goal = problem.targets
-        allowed = goal.sum(1)
-        order = problem.clean.masked_fill(~goal, -torch.inf).argsort(
-            dim=1, descending=True, stable=True
-        )
         if self.mode == "average":
-            rows = problem.open
+            goal, rows = problem.targets, problem.open
+            allowed, order = _likeliest(problem)
             pick = torch.zeros_like(allowed)
             pick[rows] = problem.random.integers(rows, 1, allowed[rows][:, None])[:, 0]
             run(self.attack, problem.aim(targets=_single(goal, order, pick)), self.name)
             return
-        tries = min(int(allowed.max()), self.most or goal.shape[1])
-        views = [problem.fork() if self.mode == "best" else problem for _ in range(tries)]
-        for k, view in enumerate(views):
-            targets = _single(goal, order, torch.full_like(allowed, k)) & (allowed > k)[:, None]
-            run(self.attack, view.aim(targets=targets), self.name)
+        trials = [
+            (problem.fork() if self.mode == "best" else problem, targets)
+            for targets in single_targets(problem, self.most)
+        ]
+        for trial, targets in trials:
+            run(self.attack, trial.aim(targets=targets), self.name)
             if self.mode == "best":
-                problem.absorb(view)
+                problem.absorb(trial)
+
+
+def single_targets(problem: Problem, most: int | None = None) -> Iterator[Tensor]:
+    """Masks (n, C) of one target per row: each row's likeliest, then its second, and so on."""
+    goal = problem.targets
+    allowed, order = _likeliest(problem)
+    for k in range(min(int(allowed.max()), most or goal.shape[1])):
+        yield _single(goal, order, torch.full_like(allowed, k)) & (allowed > k)[:, None]
+
+
+def _likeliest(problem: Problem) -> tuple[Tensor, Tensor]:
+    """How many targets each row has, and the classes in order: targets first, likeliest first."""
+    goal = problem.targets
+    clean = problem.clean.masked_fill(~goal, -torch.inf)
+    return goal.sum(1), clean.argsort(dim=1, descending=True, stable=True)
 
 
 def _single(goal: Tensor, order: Tensor, k: Tensor) -> Tensor:

@@ -1,0 +1,233 @@
+"""Square (Andriushchenko et al. 2020): random search that changes a small patch at a time.
+
+A proposal is kept where it raises the margin. The share of features it touches starts at `p` and is
+halved at 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the queries.
+
+    Linf    a square is set to +eps or -eps (one sign per channel); the start is vertical stripes
+    L2, L1  a bump is added to one square, paid for by emptying another; the start is a grid of
+            bumps
+
+What has no neighbourhoods (a row of a table) has random subsets of features for squares, each
+feature with its own sign. Newer AutoAttack has the L1 version: the L2 one with another norm.
+
+What a reader would get wrong: every row has its own squares and its own signs. The published code
+uses one position for the whole batch, which makes a row's fate depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from assay.attacks.base import ball, compact
+from assay.losses import margin
+from assay.problem import Needs, Problem
+from assay.spaces.lp import LpRegion
+from assay.streams import Stream
+
+_HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+_AHEAD = 256  # random numbers drawn at once per row, for speed
+
+
+@dataclass(frozen=True)
+class Square:
+    """`queries` forward passes per start; the first proposals touch a share `p` of the features."""
+
+    queries: int = 5000
+    p: float = 0.8
+    restarts: int = 1
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(norms=(1.0, 2.0, math.inf))
+
+    def share(self, query: int) -> float:
+        """The share of features that proposal number `query` touches."""
+        return self.p * 0.5 ** sum(query > h * self.queries for h in _HALVINGS)
+
+    def __call__(self, problem: Problem) -> None:
+        for _ in range(self.restarts):
+            if len(problem.open):
+                self._run(problem)
+
+    def _run(self, problem: Problem) -> None:
+        rows = problem.open
+        region = ball(problem, rows)
+        moves = (Corners if region.p == math.inf else Bumps)(Layout.of(region))
+        z = moves.start(region, problem.random, rows)
+        best = problem.value(rows, z, margin)
+        ahead = max(1, _AHEAD // moves.numbers)
+        draws = torch.empty(len(z), 0, dtype=torch.float64, device=z.device)
+        for query in range(1, self.queries):
+            alive = problem.alive(rows)
+            if not bool(alive.all()):
+                rows, z, best, draws = compact(alive, rows, z, best, draws)
+            if not len(rows):
+                return
+            if not draws.shape[1]:
+                draws = problem.random.uniform(rows, ahead * moves.numbers)
+            now, draws = draws.tensor_split([moves.numbers], dim=1)
+            new = moves.propose(ball(problem, rows), z, self.share(query), now)
+            value = problem.value(rows, new, margin)
+            better = value > best
+            best = torch.where(better, value, best)
+            z[better] = new[better]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which features lie next to each other: an image of (channels, height, width), or nothing."""
+
+    shape: tuple[int, int, int]
+    flat: bool
+
+    @classmethod
+    def of(cls, region: LpRegion) -> Layout:
+        shape = (1, *region.shape)[-3:]
+        if len(region.shape) not in (2, 3) or min(shape[1:]) < 3:
+            return cls((1, 1, region.origin.shape[1]), True)
+        return cls((shape[0], shape[1], shape[2]), False)
+
+    def side(self, share: float) -> int:
+        """The side of a square with this share of the pixels, or that many features."""
+        _, h, w = self.shape
+        if self.flat:
+            return max(round(share * w), 1)
+        return min(max(round(math.sqrt(share * h * w)), 1), h, w)
+
+    def square(self, side: int, u: Tensor) -> Tensor:
+        """(n, c, side * side): the features of a square whose corner two random numbers choose."""
+        c, h, w = self.shape
+        corner = (u[:, :1] * (h - side + 1)).long() * w + (u[:, 1:2] * (w - side + 1)).long()
+        pixel = torch.arange(side, device=u.device)
+        inside = (pixel[:, None] * w + pixel).flatten()
+        channel = torch.arange(c, device=u.device)[:, None] * h * w
+        return corner[:, :, None] + (channel + inside)[None]
+
+
+def _sign(u: Tensor, like: Tensor) -> Tensor:
+    return torch.where(u < 0.5, -1.0, 1.0).to(like.dtype)
+
+
+@dataclass(frozen=True)
+class Corners:
+    """Moves in an Linf ball: every feature stands at +eps or -eps, or at the box."""
+
+    layout: Layout
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers per proposal."""
+        c, _, w = self.layout.shape
+        return 2 * w if self.layout.flat else 2 + c
+
+    def start(self, region: LpRegion, stream: Stream, rows: Tensor) -> Tensor:
+        c, h, w = self.layout.shape
+        stripes = stream.sign(rows, c * w, region.origin.dtype).reshape(-1, c, 1, w)
+        sign = stripes.expand(-1, c, h, w).reshape(len(rows), -1)
+        return (region.origin + region.eps * sign).clamp(region.low, region.high)
+
+    def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
+        w = self.layout.shape[2]
+        side = self.layout.side(share)
+        if self.layout.flat:
+            where = u[:, :w].topk(side, dim=1).indices
+            sign = _sign(u[:, w : w + side], z)
+        else:
+            where = self.layout.square(side, u[:, :2]).flatten(1)
+            sign = _sign(u[:, 2:], z).repeat_interleave(side * side, dim=1)
+        origin, low, high = (
+            region.origin.gather(1, where),
+            region.low[0][where],
+            region.high[0][where],
+        )
+        what = (origin + region.eps * sign).clamp(low, high)
+        # A proposal that changes nothing would waste its query: the other sign does change.
+        idle = (what == z.gather(1, where)).all(1, keepdim=True)
+        what = torch.where(idle, (origin - region.eps * sign).clamp(low, high), what)
+        return z.scatter(1, where, what)
+
+
+@dataclass(frozen=True)
+class Bumps:
+    """Moves on an L2 or L1 sphere: what one square gains another loses."""
+
+    layout: Layout
+
+    @property
+    def numbers(self) -> int:
+        c, _, w = self.layout.shape
+        return 2 * w if self.layout.flat else 5 + c
+
+    def start(self, region: LpRegion, stream: Stream, rows: Tensor) -> Tensor:
+        c, h, w = self.layout.shape
+        dtype = region.origin.dtype
+        if self.layout.flat:
+            return self._scaled(region, stream.sign(rows, w, dtype))
+        tile = max(min(h, w) // 5, 1)
+        down, across = h // tile, w // tile
+        sign = stream.sign(rows, c * down * across, dtype).reshape(-1, c, down, across, 1, 1)
+        turn = stream.sign(rows, down * across, dtype).reshape(-1, 1, down, across, 1, 1) > 0
+        bump = _bump(tile).to(sign)
+        tiles = (sign * torch.where(turn, bump, bump.T)).transpose(3, 4)
+        grid = tiles.reshape(-1, c, down * tile, across * tile)
+        top, left = (h - down * tile) // 2, (w - across * tile) // 2
+        d = grid.new_zeros(len(rows), c, h, w)
+        d[:, :, top : top + down * tile, left : left + across * tile] = grid
+        return self._scaled(region, d.flatten(1))
+
+    def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
+        c, h, w = self.layout.shape
+        n, p, d = len(z), region.p, z - region.origin
+        if self.layout.flat:
+            size = max(self.layout.side(share), min(2, w))
+            order = u[:, :w].argsort(dim=1)
+            gains, loses = order[:, None, :size], order[:, None, size : 2 * size]
+            rank = torch.arange(1, size + 1, device=z.device, dtype=z.dtype)
+            bump = (_sign(u[:, w : w + size], z) / rank)[:, None, :]
+        else:
+            side = max(self.layout.side(share), 3) // 2 * 2 + 1
+            side = min(side, (min(h, w) - 1) // 2 * 2 + 1)
+            gains = self.layout.square(side, u[:, :2])
+            loses = self.layout.square(side, u[:, 2:4])
+            shape = _bump(side).to(z)
+            shape = torch.where(u[:, 4, None] < 0.5, shape.flatten(), shape.T.flatten())
+            bump = _sign(u[:, 5:], z)[:, :, None] * shape[:, None, :]
+        mass = d.abs() ** p
+        touched = torch.zeros_like(d, dtype=torch.bool)
+        touched.scatter_(1, gains.flatten(1), True).scatter_(1, loses.flatten(1), True)
+        freed = (mass * touched).reshape(n, c, -1).sum(2, keepdim=True)
+        spare = (region.eps**p - mass.sum(1)).clamp_min(0)[:, None, None] / c
+        old = d.gather(1, gains.flatten(1)).reshape(gains.shape)
+        new = bump / bump.norm(p, 2, True) + old / old.norm(p, 2, True).clamp_min(1e-12)
+        new = new / new.norm(p, 2, True).clamp_min(1e-12) * (spare + freed) ** (1 / p)
+        d = d.scatter(1, loses.flatten(1), 0.0).scatter_(1, gains.flatten(1), new.flatten(1))
+        return self._scaled(region, d)
+
+    @staticmethod
+    def _scaled(region: LpRegion, d: Tensor) -> Tensor:
+        d = d * (region.eps / d.norm(region.p, 1, True).clamp_min(1e-12))
+        return (region.origin + d).clamp(region.low, region.high)
+
+
+@cache
+def _bump(side: int) -> Tensor:
+    """(side, side): a positive hill above a negative one; each falls off with the distance."""
+    upper = side // 2
+    hills = [_hill(upper, side), -_hill(side - upper, side)]
+    both = torch.cat(hills)
+    return both.div(both.norm())
+
+
+def _hill(h: int, w: int) -> Tensor:
+    """(h, w): the sum of 1/k^2 over the concentric squares k around the middle that hold it."""
+    away = torch.maximum(
+        (torch.arange(h) - h // 2).abs()[:, None], (torch.arange(w) - w // 2).abs()[None]
+    )
+    rings = max(h, w) // 2 + 1
+    tail = (1 / torch.arange(1.0, rings + 1, dtype=torch.float64) ** 2).flip(0).cumsum(0).flip(0)
+    return tail[away.clamp_max(rings - 1)]
