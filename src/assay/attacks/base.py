@@ -13,6 +13,7 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
+from assay.attacks.orders import Order
 from assay.errors import AssayError
 from assay.problem import Needs, Problem
 from assay.spaces.lp import LpRegion
@@ -123,27 +124,29 @@ class Guess:
     """One run per single target class instead of one run at the whole goal.
 
     mode "until_success" stops at a row's first success, "best" tries every target (same success,
-    full price), "average" aims at one target per row, drawn uniformly: its success rate estimates
-    the average guess of Lin et al. Targets are tried from the likeliest on the clean input
-    downwards; `most` limits how many. Landing in any class of the goal counts.
+    full price), "worst" tries every target and needs every run to succeed, "average" aims at one
+    target per row, drawn uniformly: its success rate estimates the average guess of Lin et al.
+    Targets are tried in the given `order` (None: the likeliest on the clean input first); `most`
+    limits how many. Landing in any class of the goal counts.
     """
 
     attack: Attack
     mode: str = "until_success"
     most: int | None = None
+    order: Order | None = None
 
     @property
     def needs(self) -> Needs:
-        return self.attack.needs
+        return self.attack.needs | (self.order.needs if self.order else Needs())
 
     @property
     def name(self) -> str:
         return f"{label(self.attack)}-T"
 
     def __call__(self, problem: Problem) -> None:
-        if self.mode not in ("best", "average", "until_success"):
+        if self.mode not in ("best", "worst", "average", "until_success"):
             raise AssayError(
-                f"Guess(mode={self.mode!r}): expected 'best', 'average' or 'until_success'"
+                f"Guess(mode={self.mode!r}): expected 'best', 'worst', 'average' or 'until_success'"
             )
         if self.mode == "average":
             goal, rows = problem.targets, problem.open
@@ -152,20 +155,32 @@ class Guess:
             pick[rows] = problem.random.integers(rows, 1, allowed[rows][:, None])[:, 0]
             run(self.attack, problem.aim(targets=_single(goal, order, pick)), self.name)
             return
+        scores = self.order.scores(problem) if self.order else None
         trials = [
-            (problem.fork() if self.mode == "best" else problem, targets)
-            for targets in single_targets(problem, self.most)
+            (problem if self.mode == "until_success" else problem.fork(), targets)
+            for targets in single_targets(problem, self.most, scores)
         ]
         for trial, targets in trials:
             run(self.attack, trial.aim(targets=targets), self.name)
             if self.mode == "best":
                 problem.absorb(trial)
+        if self.mode == "worst":
+            always = [t.referee.solved | ~some.any(1) for t, some in trials]
+            first = trials[0][0].referee  # every row has a first target
+            problem.referee.absorb(first, torch.stack(always).all(0) & first.solved)
 
 
-def single_targets(problem: Problem, most: int | None = None) -> Iterator[Tensor]:
-    """Masks (n, C) of one target per row: each row's likeliest, then its second, and so on."""
+def single_targets(
+    problem: Problem, most: int | None = None, scores: Tensor | None = None
+) -> Iterator[Tensor]:
+    """Masks (n, C) of one target per row: each row's likeliest, then its second, and so on.
+
+    `scores` (n, C) give another order, lowest first.
+    """
     goal = problem.targets
     allowed, order = _likeliest(problem)
+    if scores is not None:
+        order = scores.masked_fill(~goal, torch.inf).argsort(dim=1, stable=True)
     for k in range(min(int(allowed.max()), most or goal.shape[1])):
         yield _single(goal, order, torch.full_like(allowed, k)) & (allowed > k)[:, None]
 

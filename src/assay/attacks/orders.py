@@ -1,0 +1,145 @@
+"""Orders: which target to try first. Scores per (row, target), lower is more promising.
+
+Lin et al. (NDSS 2024, III-B) order the attempts of an attacker who may choose among targets by
+
+    prior     1 - share of validation rows of class s that could be turned into t
+    MD        sum_j relu(z_j - z_t) on the clean input, or after one step of the attack on t
+    products  (1 - prior) * MD
+
+The same orders serve a single row (`Guess`: which of my targets?) and a band of attackers
+(`Campaign`: which of us, as whom?).
+
+What a reader would get wrong: MD after one step costs a gradient per target, so it is not free;
+it also finds successes on the way, which count, since the referee judges every query.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.problem import Needs, Problem
+
+
+class Order(ABC):
+    """Promise of every (row, target) pair. Orders multiply: `by_md(1) * by_prior(P)`."""
+
+    needs: Needs = Needs()
+
+    @abstractmethod
+    def scores(self, problem: Problem) -> Tensor:
+        """(n, C), finite, >= 0; only the entries of the problem's targets mean anything."""
+
+    def __mul__(self, other: Order) -> Product:
+        return Product(self, other)
+
+
+@dataclass(frozen=True)
+class Product(Order):
+    """One order's score times another's."""
+
+    first: Order
+    second: Order
+
+    @property
+    def needs(self) -> Needs:  # type: ignore[override]
+        return self.first.needs | self.second.needs
+
+    def scores(self, problem: Problem) -> Tensor:
+        return self.first.scores(problem) * self.second.scores(problem)
+
+
+@dataclass(frozen=True)
+class by_chance(Order):
+    """A random order, the baseline."""
+
+    def scores(self, problem: Problem) -> Tensor:
+        rows = torch.arange(len(problem.y), device=problem.y.device)
+        return problem.random.uniform(rows, problem.clean.shape[1])
+
+
+@dataclass(frozen=True)
+class by_prior(Order):
+    """1 - P[s][t], the share of rows of s that an attack turned into t on other data.
+
+    `P` is a matrix (C, C) or a mapping {(s, t): share}; see `campaign.prior(report)`.
+    """
+
+    P: Any
+
+    def scores(self, problem: Problem) -> Tensor:
+        count = problem.clean.shape[1]
+        if isinstance(self.P, Mapping):
+            matrix = torch.zeros(count, count, dtype=torch.float64)
+            for (s, t), share in self.P.items():
+                matrix[s, t] = share
+        else:
+            matrix = torch.as_tensor(self.P, dtype=torch.float64)
+        if matrix.shape != (count, count):
+            raise AssayError(
+                f"by_prior(P): P has shape {tuple(matrix.shape)}; expected ({count}, {count}), "
+                "one row per true class and one column per target"
+            )
+        return 1 - matrix.to(problem.y.device)[problem.y]
+
+
+@dataclass(frozen=True)
+class by_md(Order):
+    """Minimal difference to the target after `steps` steps of the attack; 0: on the clean input.
+
+    As published, one step is twice the region's size long and starts at a random point, so that
+    nearly every coordinate ends at the region's edge.
+    """
+
+    steps: int = 0
+    start: str = "random"
+
+    @property
+    def needs(self) -> Needs:  # type: ignore[override]
+        return Needs(gradient=self.steps > 0)
+
+    def scores(self, problem: Problem) -> Tensor:
+        scores = minimal_differences(problem.clean)
+        if not self.steps:
+            return scores
+        for targets in singles(problem.targets):
+            view = problem.aim(targets=targets, loss="md")
+            rows = view.open
+            if not len(rows):
+                continue
+            scores[rows, targets[rows].int().argmax(1)] = self._after(view, rows)
+        return scores
+
+    def _after(self, view: Problem, rows: Tensor) -> Tensor:
+        region = view.region(rows)
+        z = region.origin.clone() if self.start == "clean" else region.random(view.random, rows)
+        length = torch.full((len(rows),), 2.0 * region.eps / self.steps, dtype=z.dtype)
+        for _ in range(self.steps):
+            _, grad = view.value_and_grad(rows, z)
+            z = region.project(region.ascend(z, grad, length.to(z.device)))
+        # A row that was solved on the way costs nothing more: its difference is 0.
+        left = view.alive(rows)
+        score = torch.zeros(len(rows), dtype=view.clean.dtype, device=rows.device)
+        if bool(left.any()):
+            score[left] = -view.value(rows[left], z[left]).to(score.dtype)
+        return score
+
+
+def minimal_differences(logits: Tensor) -> Tensor:
+    """(n, C): sum_j relu(z_j - z_t) for every t, by sorting (no (n, C, C) table)."""
+    ordered, places = logits.sort(dim=1, descending=True)
+    above = ordered.cumsum(1) - ordered
+    rank = torch.arange(logits.shape[1], device=logits.device)
+    return torch.empty_like(logits).scatter_(1, places, (above - rank * ordered).clamp_min(0))
+
+
+def singles(targets: Tensor) -> Sequence[Tensor]:
+    """The mask (n, C) as masks of one target per row: the first of each row, the second, ..."""
+    place = targets.cumsum(1)
+    return [targets & (place == k + 1) for k in range(int(targets.sum(1).max()))]

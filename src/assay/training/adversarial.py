@@ -1,0 +1,82 @@
+"""Adversarial training with any attack in any space: train on what the attacker hands in.
+
+`craft(net, x, y, draw)` gives the inputs to train on; `craft_by(attack, space)` makes one from the
+library's own attacks, so that Madry et al. is `Adversarial(craft_by(PGD(7), Linf(8 / 255)))`.
+
+What a reader would get wrong: the network is in eval mode while it is attacked (batch statistics
+must not move with the attack's steps) and in training mode while it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from assay import losses
+from assay.attacks.base import Attack, run
+from assay.goals import Goal, untargeted
+from assay.model import wrap
+from assay.problem import Problem, Referee
+from assay.spaces.region import Space
+from assay.streams import Stream
+from assay.training.loop import Batch
+
+Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
+
+
+@dataclass(frozen=True)
+class craft_by:
+    """The worst valid input an attack finds, by the attack's loss; rows without target stay."""
+
+    attack: Attack
+    space: Space
+    goal: Goal = untargeted()
+
+    def __call__(self, net: torch.nn.Module, x: Tensor, y: Tensor, draw: int) -> Tensor:
+        model = wrap(net)
+        rows = torch.arange(len(x))
+        with model.ready():
+            with torch.no_grad():
+                clean = model.logits(x)
+            targets = self.goal.targets(y, clean, rows)
+            some = targets.any(1)
+            if not bool(some.any()):
+                return x
+            # Training wants the highest loss, not the first success: the model will move.
+            referee = Referee(targets, x.clone(), "best", model.slack)
+            loss = losses.find(losses.default(targets[some]))
+            problem = Problem(
+                model,
+                self.space.around(x),
+                referee,
+                Stream(draw, rows),
+                y,
+                clean,
+                targets,
+                loss,
+                scope=some,
+            )
+            run(self.attack, problem)
+        return referee.best
+
+
+@dataclass(frozen=True)
+class Adversarial:
+    """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones."""
+
+    craft: Any
+    clean: float = 0.0
+
+    def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
+        draw = int(torch.randint(2**62, (1,), generator=batch.generator))
+        x = self.craft(net, batch.x, batch.y, draw)
+        net.train()
+        loss = (1 - self.clean) * cross_entropy(net(x), batch.y)
+        if self.clean:
+            loss = loss + self.clean * cross_entropy(net(batch.x), batch.y)
+        yield loss

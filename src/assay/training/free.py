@@ -1,0 +1,44 @@
+"""Free adversarial training (Shafahi et al. 2019): one backward pass for weights *and* attack.
+
+Each batch is replayed `replays` times. The pass that gives the weights' gradient also gives the
+input's, and the perturbation takes a step of size eps with it before the next replay:
+
+    loss(x + delta) -> update weights, delta <- P(delta + eps sign(grad))
+
+What a reader would get wrong: delta is not reset between batches. The perturbation of one batch is
+the start for the next one, whatever its images: it is what saves the steps of a fresh start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from assay.training.loop import Batch
+
+
+@dataclass(frozen=True)
+class Free:
+    """Linf perturbations of size `eps` inside the box [low, high]."""
+
+    eps: float = 8 / 255
+    replays: int = 8
+    low: float = 0.0
+    high: float = 1.0
+
+    def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
+        held = batch.memory.get("delta")
+        delta = torch.zeros_like(batch.x) if held is None else held[: len(batch.x)].clone()
+        for _ in range(self.replays):
+            x = (batch.x + delta).clamp(self.low, self.high).requires_grad_()
+            yield cross_entropy(net(x), batch.y)
+            if x.grad is not None:
+                delta = (delta + self.eps * x.grad.sign()).clamp(-self.eps, self.eps)
+        if held is None or len(delta) == len(held):
+            batch.memory["delta"] = delta
+        else:
+            held[: len(delta)] = delta  # the last batch is shorter; the rest stays as it was
