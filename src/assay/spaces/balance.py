@@ -3,221 +3,263 @@
 A sum that is off by r gets r distributed over its mutable features, within their bounds, by least
 squares in scaled units: q_i = min(l * (c_i w_i)^2, room_i), with the l that makes them add up to r.
 Whole features take whole parts; the remainder goes to whoever has room. Features that no other
-relation names come first: moving them breaks nothing. A sum whose features have
-not enough room together is left as it is: half a repair helps nobody.
+relation names come first: moving them breaks nothing. A sum whose features have not enough room
+together is left as it is: half a repair helps nobody. Of "this or that" the cheaper part is
+balanced, else the next that can be.
 
-Relations that share no feature are done at once, and only for the rows that need it.
+Each record is worked on by itself, relation after relation, because each repair must see the ones
+before it; so this is compiled code (numba) and not tensors.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
+import numba
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.spaces.normal import Layout, is_whole, linear
 from assay.spaces.relations import Compare
 
+_SWEEPS = 20  # over the relations whose features have moved; most rows need two or three
 _SHARED = 1e-6  # share of features that other relations name too: moving them may break those
 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """Linear relations that share no feature: sum_i c_i x_i + start (<= or ==) 0."""
+    """Clauses of linear branches, as flat arrays: sum_i weight_i * x[place_i] + start (<= or ==) 0."""
 
-    places: Tensor  # (k, t)
-    weights: Tensor  # (k, t), 0 where padded
-    past: list[tuple[Tensor, Tensor]]  # terms in the clean record
-    start: Tensor  # (k, 1)
-    both: bool  # equality
-    strict: Tensor  # (k, 1): how far below 0 a strict inequality must get, 0 for others
-    slack: Tensor  # (k, 1), NaN: the tolerance of the space
-    whole: Tensor  # (k, 1): only whole numbers occur
-    widths: Tensor  # (k, t): range of each feature
-    steps: Tensor  # (k, t): 1 for whole features, 0 for real ones
-    free: Tensor  # (k, t) bool
-    ease: Tensor  # (k, t): 1 for features no other relation names, little for the others
+    clauses: np.ndarray  # (c + 1,) first branch of each clause
+    branches: np.ndarray  # (b + 1,) first term of each branch
+    places: np.ndarray  # (t,) positions in the record
+    weights: np.ndarray  # (t,)
+    past: np.ndarray  # (t,) bool: the value in the clean record
+    starts: np.ndarray  # (b,)
+    both: np.ndarray  # (b,) bool: equality
+    goals: np.ndarray  # (b,) how far below 0 a strict inequality must get
+    slacks: np.ndarray  # (b,) the relation's own tolerance, or NaN
+    exact: np.ndarray  # (b,) bool: only whole numbers occur
+    norms: np.ndarray  # (b,) what the sum changes by when its features cross their ranges
+    shares: np.ndarray  # (t,) (weight * width)^2, little for features of several relations
+    free: np.ndarray  # (t,) bool
+    whole: np.ndarray  # (t,) bool
+    named: np.ndarray  # (d + 1,) first entry in `naming` of each feature
+    naming: np.ndarray  # clauses in which each feature occurs
 
-    @cached_property
-    def norm(self) -> Tensor:
-        """(k, 1): what the sum changes by when its features cross their ranges."""
-        return (self.weights * self.widths).square().sum(1, keepdim=True).sqrt().clamp_min(1e-300)
+    def __len__(self) -> int:
+        return len(self.clauses) - 1
 
-    def residual(self, x: Tensor, x0: Tensor) -> tuple[Tensor, Tensor]:
-        """(k, n) value of the sum, and the size of its terms."""
-        terms = x[self.places] * self.weights[..., None]
-        value, size = terms.sum(1) + self.start, terms.abs().amax(1)
-        for places, weights in self.past:
-            was = x0[places] * weights[..., None]
-            value, size = value + was.sum(1), size.maximum(was.abs().amax(1))
-        return value, size
+    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> Tensor:
+        """(n, d) the records, as far as possible balanced; x is left as it is."""
+        out = np.array(x.numpy(), order="C")
+        _balance(
+            out, x0.numpy(), low.numpy(), high.numpy(), tolerance,
+            self.clauses, self.branches, self.places, self.weights, self.past, self.starts, self.both,
+            self.goals, self.slacks, self.exact, self.norms, self.shares, self.free, self.whole,
+            self.named, self.naming,
+        )  # fmt: skip
+        return torch.from_numpy(out)
 
-    def broken(self, x: Tensor, x0: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-        """(k, n): by how much the sum must fall (or, of an equality, change), and where it must."""
-        value, size = self.residual(x, x0)
-        # Half the tolerance of the check: what is repaired must hold beyond doubt.
-        slack = 0.5 * tolerance * size.clamp_min(1.0)
-        slack = torch.where(self.whole, slack.clamp_max(0.4), slack)
-        slack = torch.where(self.slack.isnan(), slack, 0.99 * self.slack)
-        goal = torch.where(self.strict > 0, self.strict.maximum(4 * slack), 0.0)
-        excess = value + goal
-        return excess, (value.abs() if self.both else excess) > torch.where(goal > 0, 0.0, slack)
+    def sums(self) -> list[tuple[Tensor, Tensor]]:
+        """Positions and weights of each equality that must hold in any case."""
+        found = []
+        for c in range(len(self)):
+            b = self.clauses[c]
+            if self.clauses[c + 1] - b == 1 and self.both[b]:
+                at = slice(self.branches[b], self.branches[b + 1])
+                now = ~self.past[at]
+                found.append((torch.from_numpy(self.places[at][now]), torch.from_numpy(self.weights[at][now])))
+        return found
 
-    def __call__(
-        self,
-        x: Tensor,
-        x0: Tensor,
-        low: Tensor,
-        high: Tensor,
-        tolerance: float,
-        only: Tensor | None = None,
-    ) -> bool:
-        """Change x (features, rows) in place; `only` (k, n) limits it. Was anything changed?"""
-        excess, broken = self.broken(x, x0, tolerance)
-        if only is not None:
-            broken &= only
-        which, row = broken.nonzero(as_tuple=True)
-        if not len(which):
-            return False
-        places, amount = self.places[which], excess[which, row]  # (m, t), (m,)
-        at = (places, row[:, None])
-        now = x[at]
-        change = self._spread(which, amount, now, low[at], high[at])
-        if not bool((change != 0).any()):
-            return False
-        x.index_put_(at, change, accumulate=True)  # padding repeats a place, with change 0
-        return True
-
-    def _spread(self, which: Tensor, amount: Tensor, now: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """(m, t) changes that take `amount` off the sum; all 0 where there is no room for it."""
-        weights, steps = self.weights[which], self.steps[which]
-        down = weights * amount[:, None] > 0
-        room = torch.where(down, now - low, high - now).clamp_min(0.0) * self.free[which]
-        room = torch.where(steps > 0, (room + 1e-9).floor(), room) * weights.abs()
-        need = amount.abs()
-        enough = room.sum(1) >= need * (1 - 1e-12)
-        share = (weights * self.widths[which]).square() * self.ease[which] * (room > 0)
-        take = _fill(share, room, need)
-        unit = weights.abs() * steps
-        take = torch.where(unit > 0, (take / unit.clamp_min(1e-300) + 1e-9).floor() * unit, take)
-        # What flooring left over: first to real features (they can take any part), then in order.
-        left = (need - take.sum(1)).clamp_min(0.0)
-        order = (steps * 1e6 - share / share.amax(1, keepdim=True).clamp_min(1e-300)).argsort(1)
-        spare = (room - take).gather(1, order)
-        units = unit.gather(1, order)
-        before = spare.cumsum(1) - spare
-        more = (left[:, None] - before).clamp_min(0.0).minimum(spare)
-        more = torch.where(units > 0, (more / units.clamp_min(1e-300) + 1e-9).floor() * units, more)
-        take = take.scatter_add(1, order, more)
-        change = torch.where(down, -take, take) / weights.abs().clamp_min(1e-300)
-        change = torch.where(steps > 0, change.round(), change)
-        return torch.where(enough[:, None] & (weights != 0), change, 0.0)
+    @staticmethod
+    def of(clauses: Sequence[tuple[Compare, ...]], layout: Layout, mutable: Tensor) -> Balance:
+        """Flatten clauses of linear comparisons."""
+        forms = [[_terms(r) for r in clause] for clause in clauses]
+        mentions = Counter(
+            n for clause in forms for n in {n for terms, _ in clause for n, was, _ in terms if not was}
+        )
+        flat = [branch for clause in forms for branch in clause]
+        rels = [r for clause in clauses for r in clause]
+        terms = [t for ts, _ in flat for t in ts]
+        exact = [is_whole(r.left, layout) and is_whole(r.right, layout) for r in rels]
+        width = {n: layout.width(n) for n in layout.ranges}
+        touched: dict[str, list[int]] = {n: [] for n in layout.ranges}
+        for c, clause in enumerate(forms):
+            for n in sorted({n for ts, _ in clause for n, was, _ in ts if not was}):
+                touched[n].append(c)
+        places = np.array([layout.place[n] for n, _, _ in terms], dtype=np.int64)
+        spread = np.array([(w * width[n]) ** 2 for n, _, w in terms])
+        alone = np.array([_SHARED if mentions[n] > 1 else 1.0 for n, _, _ in terms])
+        past = np.array([was for _, was, _ in terms], dtype=np.bool_)
+        return Balance(
+            _starts([len(c) for c in clauses]),
+            _starts([len(ts) for ts, _ in flat]),
+            places,
+            np.array([w for _, _, w in terms], dtype=np.float64),
+            past,
+            np.array([start for _, start in flat], dtype=np.float64),
+            np.array([r.op == "==" for r in rels], dtype=np.bool_),
+            np.array([0.0 if r.op != "<" else 1.0 if e else 1e-12 for r, e in zip(rels, exact, strict=True)]),
+            np.array([math.nan if r.tolerance is None else r.tolerance for r in rels], dtype=np.float64),
+            np.array(exact, dtype=np.bool_),
+            np.array([math.sqrt(sum((w * width[n]) ** 2 for n, _, w in ts)) or 1.0 for ts, _ in flat]),
+            spread * alone,
+            mutable.numpy()[places] & ~past if len(places) else past,
+            np.array([n in layout.whole for n, _, _ in terms], dtype=np.bool_),
+            _starts([len(touched[n]) for n in layout.ranges]),
+            np.array([c for n in layout.ranges for c in touched[n]], dtype=np.int64),
+        )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Either:
-    """Relations "this or that" of linear parts: the cheaper part is balanced, else any that can be."""
-
-    branches: tuple[Balance, ...]  # of k relations each
-
-    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> bool:
-        moved = False
-        for attempt in range(2):
-            found = [b.broken(x, x0, tolerance) for b in self.branches]
-            wrong = torch.stack([f[1] for f in found]).all(0)
-            if not bool(wrong.any()):
-                break
-            costs = [f[0].abs() / b.norm for f, b in zip(found, self.branches, strict=True)]
-            cheapest = torch.stack(costs).argmin(0)
-            for j, branch in enumerate(self.branches):
-                only = wrong & (cheapest == j) if attempt == 0 else wrong
-                moved |= branch(x, x0, low, high, tolerance, only)
-        return moved
+def _starts(lengths: list[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _fill(share: Tensor, room: Tensor, need: Tensor) -> Tensor:
-    """min(l * share, room) that adds up to `need`: fill, cut at the room, fill the rest again."""
-    take = torch.zeros_like(room)
-    active = room > 0
-    for _ in range(8):
-        left = (need - take.sum(1)).clamp_min(0.0)
-        weight = torch.where(active, share, 0.0)
-        total = weight.sum(1)
-        take = (take + weight * (left / total.clamp_min(1e-300))[:, None]).minimum(room)
-        active &= take < room
-        if not bool((left > 1e-12 * need).any()):
-            break
-    return take
-
-
-def balances(
-    clauses: list[tuple[Compare, ...]], layout: Layout, mutable: Tensor
-) -> Iterator[Balance | Either]:
-    """Steps for relations of one or several linear branches; in a step no two share a feature."""
-    groups: list[tuple[object, set[str], list[tuple[Compare, ...]]]] = []
-    mentions = Counter(n for clause in clauses for n in set().union(*map(_names, clause)))
-    shared = {name for name, times in mentions.items() if times > 1}
-    for clause in clauses:
-        names = [_names(r) for r in clause]
-        kind = tuple((r.op == "==", len(n).bit_length()) for r, n in zip(clause, names, strict=True))
-        everything = set().union(*names)
-        for key, taken, members in groups:
-            if key == kind and not everything & taken:
-                taken |= everything
-                members.append(clause)
-                break
-        else:
-            groups.append((kind, everything, [clause]))
-    for _, _, members in groups:
-        branches = [_balance(list(p), layout, mutable, shared) for p in zip(*members, strict=True)]
-        yield branches[0] if len(branches) == 1 else Either(tuple(branches))
-
-
-def _names(r: Compare) -> set[str]:
+def _terms(r: Compare) -> tuple[list[tuple[str, bool, float]], float]:
     form = linear(r.left - r.right)
     assert form is not None
-    return {name for (name, clean), w in form[0].items() if not clean and w != 0}
+    return [(name, was, w) for (name, was), w in form[0].items() if w != 0], form[1]
 
 
+def _compiled(function: Any) -> Any:
+    return numba.njit(cache=True, nogil=True)(function)
+
+
+@_compiled
+def _excess(
+    row, x, x0, b, tolerance, branches, places, weights, past, starts, both, goals, slacks, exact
+):  # type: ignore[no-untyped-def]
+    """How much the branch must fall (an equality: change); 0 where it holds."""
+    value, size = starts[b], 1.0
+    for t in range(branches[b], branches[b + 1]):
+        term = weights[t] * (x0[row, places[t]] if past[t] else x[row, places[t]])
+        value += term
+        size = max(size, abs(term))
+    # Half the tolerance of the check: what is repaired must hold beyond doubt.
+    slack = 0.5 * tolerance * size
+    if exact[b]:
+        slack = min(slack, 0.4)
+    if not math.isnan(slacks[b]):
+        slack = 0.99 * slacks[b]
+    if goals[b] > 0:
+        excess = value + max(goals[b], 4 * slack)
+        return excess if excess > 0 else 0.0
+    if both[b]:
+        return value if abs(value) > slack else 0.0
+    return value if value > slack else 0.0
+
+
+@_compiled
+def _spread(
+    row, x, low, high, first, last, amount, places, weights, shares, free, whole, room, take
+):  # type: ignore[no-untyped-def]
+    """Take `amount` off the sum; False, and nothing changed, where there is no room for it."""
+    need, total = abs(amount), 0.0
+    for t in range(first, last):
+        i, place = t - first, places[t]
+        gap = 0.0
+        if free[t]:
+            down = weights[t] * amount > 0
+            gap = x[row, place] - low[row, place] if down else high[row, place] - x[row, place]
+            gap = max(gap, 0.0)
+            if whole[t]:
+                gap = math.floor(gap + 1e-9)
+        room[i] = gap * abs(weights[t])
+        take[i] = 0.0
+        total += room[i]
+    if total < need * (1 - 1e-12):
+        return False
+    left = need
+    for _ in range(30):
+        share = 0.0
+        for t in range(first, last):
+            if take[t - first] < room[t - first]:
+                share += shares[t]
+        if share <= 0 or left <= 1e-12 * need:
+            break
+        factor, left = left / share, need
+        for t in range(first, last):
+            i = t - first
+            if take[i] < room[i]:
+                take[i] = min(room[i], take[i] + factor * shares[t])
+            left -= take[i]
+    left = need
+    for t in range(first, last):
+        i = t - first
+        if whole[t]:
+            take[i] = math.floor(take[i] / abs(weights[t]) + 1e-9) * abs(weights[t])
+        left -= take[i]
+    # What flooring left over: real features take any part, whole ones whole units.
+    for fraction in (True, False):
+        for t in range(first, last):
+            i = t - first
+            if left > 0 and whole[t] != fraction:
+                more = min(left, room[i] - take[i])
+                if whole[t]:
+                    more = math.floor(more / abs(weights[t]) + 1e-9) * abs(weights[t])
+                take[i] += more
+                left -= more
+    for t in range(first, last):
+        change = take[t - first] / abs(weights[t])
+        if change > 0:
+            if whole[t]:
+                change = float(round(change))
+            x[row, places[t]] += -change if weights[t] * amount > 0 else change
+    return True
+
+
+@_compiled
 def _balance(
-    members: list[Compare], layout: Layout, mutable: Tensor, shared: set[str]
-) -> Balance:
-    forms = [linear(r.left - r.right) for r in members]
-    rows: dict[bool, list[list[tuple[int, float]]]] = {False: [], True: []}
-    starts = []
-    for form in forms:
-        assert form is not None
-        starts.append([form[1]])
-        for clean in (False, True):
-            rows[clean].append(
-                [(layout.place[n], w) for (n, was), w in form[0].items() if was == clean and w != 0]
-            )
-    places, weights = _pad(rows[False])
-    names = list(layout.ranges)
-    widths = torch.tensor([layout.width(n) for n in names], dtype=torch.float64)
-    whole = torch.tensor([n in layout.whole for n in names])
-    exact = [is_whole(r.left, layout) and is_whole(r.right, layout) for r in members]
-    strict = [[0.0] if r.op != "<" else [1.0] if e else [1e-12] for r, e in zip(members, exact, strict=True)]
-    own = [[math.nan if r.tolerance is None else r.tolerance] for r in members]
-    return Balance(
-        places, weights,
-        [_pad(rows[True])] if any(rows[True]) else [],
-        torch.tensor(starts, dtype=torch.float64), members[0].op == "==",
-        torch.tensor(strict, dtype=torch.float64), torch.tensor(own, dtype=torch.float64),
-        torch.tensor([[e] for e in exact]), widths[places], whole[places].double(),
-        mutable[places] & (weights != 0),
-        torch.where(torch.tensor([n in shared for n in names])[places], _SHARED, 1.0).double(),
-    )  # fmt: skip
-
-
-def _pad(rows: list[list[tuple[int, float]]]) -> tuple[Tensor, Tensor]:
-    """(k, t) places and weights; padding repeats the first place with weight 0."""
-    longest = max(1, *(len(r) for r in rows))
-    padded = [r + [((r[0][0] if r else 0), 0.0)] * (longest - len(r)) for r in rows]
-    places = torch.tensor([[p for p, _ in r] for r in padded])
-    return places, torch.tensor([[w for _, w in r] for r in padded], dtype=torch.float64)
+    x, x0, low, high, tolerance, clauses, branches, places, weights, past, starts, both,
+    goals, slacks, exact, norms, shares, free, whole, named, naming,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    longest = 1
+    for b in range(len(branches) - 1):
+        longest = max(longest, branches[b + 1] - branches[b])
+    room, take = np.empty(longest), np.empty(longest)
+    excess = np.empty(len(starts))
+    waiting = np.empty(len(clauses) - 1, dtype=np.bool_)
+    for row in range(len(x)):
+        waiting[:] = True
+        for _ in range(_SWEEPS):
+            moved = False
+            for c in range(len(clauses) - 1):
+                if not waiting[c]:
+                    continue
+                waiting[c] = False
+                first, last = clauses[c], clauses[c + 1]
+                holds = False
+                for b in range(first, last):
+                    excess[b] = _excess(
+                        row, x, x0, b, tolerance, branches, places, weights, past,
+                        starts, both, goals, slacks, exact,
+                    )  # fmt: skip
+                    if excess[b] == 0.0:
+                        holds = True
+                        break
+                if holds:
+                    continue
+                for _ in range(last - first):
+                    best = first
+                    for b in range(first, last):
+                        if abs(excess[b]) / norms[b] < abs(excess[best]) / norms[best]:
+                            best = b
+                    if _spread(
+                        row, x, low, high, branches[best], branches[best + 1], excess[best],
+                        places, weights, shares, free, whole, room, take,
+                    ):  # fmt: skip
+                        moved = True
+                        for t in range(branches[best], branches[best + 1]):
+                            if take[t - branches[best]] > 0:
+                                for k in range(named[places[t]], named[places[t] + 1]):
+                                    waiting[naming[k]] = True
+                        break
+                    excess[best] = math.inf
+            if not moved:
+                break

@@ -20,10 +20,16 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
+from assay.spaces.genes import Genes
 from assay.spaces.region import per_row
 from assay.streams import Stream
 
 _NAMES = {0.0: "L0", 1.0: "L1", 2.0: "L2", math.inf: "Linf"}
+
+
+def _plain(bound: Any) -> Any:
+    """A bound as it would be written: a number, or a list of numbers."""
+    return bound.tolist() if hasattr(bound, "tolist") else bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +42,9 @@ class Lp:
     high: Any = 1.0
 
     def __repr__(self) -> str:
-        box = "" if (self.low, self.high) == (0.0, 1.0) else f", low={self.low}, high={self.high}"
-        return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps:g}{box})"
+        low, high = _plain(self.low), _plain(self.high)
+        box = "" if (low, high) == (0.0, 1.0) else f", low={low}, high={high}"
+        return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps!r}{box})"
 
     def check(self, x: Tensor) -> None:
         if self.p not in _NAMES:
@@ -162,22 +169,20 @@ class LpRegion:
         return sparse / sparse.abs().sum(1, keepdim=True).clamp_min(1.0)
 
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
-        dtype, size = self.origin.dtype, self.origin.shape[1]
-        if self.p == math.inf:
-            return self.project(
-                self.origin + self.eps * (2 * stream.uniform(rows, size, dtype) - 1)
-            )
+        size = self.origin.shape[1]
         if self.p == 0.0:
             return self.origin.clone()
-        if self.p == 2.0:
-            d = stream.normal(rows, size, dtype)
+        if self.p == math.inf:
+            d = 2 * stream.uniform(rows, size) - 1
         else:
-            d = stream.sign(rows, size, dtype) * stream.exponential(rows, size, dtype)
-        radius = stream.uniform(rows, 1, dtype) ** (1 / size)  # uniform in the ball's volume
-        return self.project(
-            self.origin
-            + self.eps * radius * d / torch.linalg.vector_norm(d, self.p, 1, keepdim=True)
-        )
+            if self.p == 2.0:
+                d = stream.normal(rows, size)
+            else:
+                d = stream.sign(rows, size) * stream.exponential(rows, size)
+            radius = stream.uniform(rows, 1) ** (1 / size)  # uniform in the ball's volume
+            d = d * (radius / torch.linalg.vector_norm(d, self.p, 1, keepdim=True))
+        # In float64 up to here: the sum's order depends on the batch, its rounding must not show.
+        return (self.origin + (self.eps * d).to(self.origin.dtype)).clamp(self.low, self.high)
 
     def penalty(self, z: Tensor) -> Tensor:
         return z.new_zeros(len(z))
@@ -199,6 +204,18 @@ class LpRegion:
     def distance(self, x: Tensor) -> Tensor:
         change = self.encode(x).double() - self.origin.double()
         return torch.linalg.vector_norm(change, self.p, dim=1)
+
+    def genes(self) -> Genes:
+        """Every feature is a real number; beyond the ball's own box nothing is worth trying."""
+        count = self.origin.shape[1]
+        reach = math.inf if self.p == 0.0 else self.eps
+        low = self.low.maximum(self.origin - reach).double()
+        high = self.high.minimum(self.origin + reach).double()
+        start = self.origin.double()
+        return Genes((count, 0, 0), low, high, start, self.origin, torch.arange(count))
+
+    def violation(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x))
 
     def take(self, rows: Tensor) -> LpRegion:
         return replace(self, origin=self.origin[rows])

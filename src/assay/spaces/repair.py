@@ -1,6 +1,6 @@
 """Repair: make a record satisfy its equalities and linear inequalities, if its own features allow it.
 
-Two kinds of step, in this order, for two or three rounds:
+Two kinds of step, in this order, for up to three rounds:
 
 * define: an equality solvable for one mutable feature (`ratio == a / b`, `a * b == c`) writes that
   feature. Defined features are chosen so that none needs itself, and written in dependency order.
@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from assay.spaces.arithmetic import Value
-from assay.spaces.balance import Balance, Either, balances
+from assay.spaces.balance import Balance
 from assay.spaces.compile import Program, numbers
 from assay.spaces.normal import Layout, normal
 from assay.spaces.solve import Definition, choose, clauses, parts, stages
 
-_ROUNDS = 4
+_ROUNDS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Repair:
     @property
     def idle(self) -> bool:
         """True if there is nothing this plan could repair."""
-        return not any(self._plan)
+        return not self._plan[0] and not len(self._plan[1])
 
     @cached_property
     def defined(self) -> Tensor:
@@ -53,12 +53,12 @@ class Repair:
         return torch.cat(places) if places else torch.empty(0, dtype=torch.int64)
 
     @property
-    def sums(self) -> list[Balance]:
-        """The linear equalities."""
-        return [b for b in self._plan[1] if isinstance(b, Balance) and b.both]
+    def sums(self) -> list[tuple[Tensor, Tensor]]:
+        """Positions and weights of the linear equalities."""
+        return self._plan[1].sums()
 
     @cached_property
-    def _plan(self) -> tuple[list[Define], list[Balance | Either]]:
+    def _plan(self) -> tuple[list[Define], Balance]:
         layout = self.program.layout
         free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
         relations = [normal(r, layout) for r in self.program.relations]
@@ -66,7 +66,7 @@ class Repair:
         defines = [Define.of(stage, layout) for stage in stages(choose(equal, free, layout))]
         # Equalities last: they are the hardest to keep while others move.
         linears = sorted(clauses(relations, free), key=lambda c: (c[0].op == "==", len(c) == 1))
-        return defines, list(balances(linears, layout, self.mutable))
+        return defines, Balance.of(linears, layout, self.mutable)
 
     def smooth(self, x: Tensor, x0: Tensor) -> Tensor:
         """Differentiable: defined features as functions of the others (no bounds, no rounding)."""
@@ -88,15 +88,16 @@ class Repair:
         """The repaired records (n, d), within the bounds (n, d)."""
         if self.idle:
             return x
-        defines, balancing = self._plan
-        rows, rows0, lows, highs = (t.t().contiguous() for t in (x, x0, low, high))
-        for _ in range(_ROUNDS):
-            moved = False
-            for step in (*defines, *balancing, *defines):
-                moved |= step(rows, rows0, lows, highs, tolerance)
-            if not moved:
+        defines, balance = self._plan
+        out, rounds = x, _ROUNDS if defines and len(balance) else 1
+        for _ in range(rounds):
+            before = out
+            out = self._define(out, x0, low, high, tolerance)
+            if len(balance):
+                out = balance(out, x0, low, high, tolerance)
+                out = self._define(out, x0, low, high, tolerance)
+            if rounds > 1 and bool((out == before).all()):
                 break
-        out = rows.t().contiguous()
         changed = (out != x).any(1)
         suspect = changed.nonzero()[:, 0]
         suspect = suspect[~self.program.valid(out[suspect], x0[suspect], tolerance)]
@@ -106,6 +107,15 @@ class Repair:
             worse = suspect[now > was]
             out[worse] = x[worse]
         return out
+
+
+    def _define(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> Tensor:
+        if not self._plan[0]:
+            return x
+        rows, rows0, lows, highs = x.t().contiguous(), x0.t(), low.t(), high.t()
+        for step in self._plan[0]:
+            step(rows, rows0, lows, highs, tolerance)
+        return rows.t().contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +138,8 @@ class Define:
             torch.tensor(own, dtype=torch.float64)[:, None],
         )
 
-    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> bool:
+    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> None:
+        """Write x (features, rows) in place."""
         value, bad = self.value(x, x0, tolerance)
         now = x[self.places]
         value = torch.where(self.whole, value.expand_as(now).round(), value)
@@ -139,7 +150,4 @@ class Define:
         broken = ((now - value).abs() > slack) & value.isfinite()
         if bad is not None:
             broken &= ~bad
-        if not bool(broken.any()):
-            return False
         x[self.places] = torch.where(broken, value, now)
-        return True

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from assay.errors import AssayError
 from assay.spaces.encoding import Encoding
+from assay.spaces.genes import Genes, of_table
 from assay.spaces.lp import LpRegion
 from assay.spaces.repair import Repair
 from assay.spaces.schema import Schema
@@ -81,16 +82,15 @@ class TableSpace:
 
     @cached_property
     def sums(self) -> list[tuple[Tensor, Tensor]]:
-        """(k, t) columns of z and coefficients in z of each group of linear equalities."""
+        """Columns of z and coefficients in z of each linear equality."""
         encoding = self.encoding
         place = torch.full((len(self.schema),), -1)
         place[encoding.numeric] = torch.arange(len(encoding.numeric))
         found = []
-        for sums in self.plan.sums:
-            columns = place[sums.places]
-            if bool((columns < 0).any()):
-                continue  # a category's code in a sum: left to the repair
-            found.append((columns, sums.weights * encoding.width[columns]))
+        for places, weights in self.plan.sums:
+            columns = place[places]
+            if bool((columns >= 0).all()):  # a category's code in a sum: left to the repair
+                found.append((columns, weights * encoding.width[columns]))
         return found
 
     def check(self, x: Tensor) -> None:
@@ -228,16 +228,15 @@ class TableRegion:
         if not self.space.repair:
             return grad
         for places, a in self.space.sums:
-            part = grad[:, places]  # (n, k, t)
+            part = grad[:, places]  # (n, t)
             can_up, can_down = up[:, places], down[:, places]
-            free = torch.ones_like(can_up)
+            free, moved = torch.ones_like(can_up), part
             for _ in range(6):
-                top = (free * a * part).sum(2)
-                bottom = (free * a * a).sum(2).clamp_min(1e-300)
-                moved = part - (top / bottom)[..., None] * a
+                top = torch.where(free, a * part, 0.0).sum(1)
+                bottom = (free * a.square()).sum(1).clamp_min(1e-300)
+                moved = part - (top / bottom)[:, None] * a
                 free = torch.where(moved > 0, can_up, can_down)
-            change = torch.where(a == 0, 0.0, torch.where(free, moved, 0.0) - part)
-            grad = grad.index_add(1, places.reshape(-1), change.flatten(1))
+            grad[:, places] = torch.where(free, moved, 0.0)
         return grad
 
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
@@ -264,6 +263,17 @@ class TableRegion:
             changed = ((x != self.x0) & single).sum(1)
             return (changed + sum(g.long() for g in groups)).to(torch.float64)
         return (self.encode(x) - self.origin).norm(self.p, dim=1)
+
+    def violation(self, x: Tensor) -> Tensor:
+        """(n,) how far records are from their relations, as they are: neither decoded nor repaired."""
+        return self.space.schema.program.penalty(x, self.x0, self.space.tolerance)
+
+    def genes(self) -> Genes:
+        """The mutable features, in raw units."""
+        encoding = self.space.encoding
+        far = torch.full_like(self.x0[0], torch.inf)
+        far[encoding.numeric] = 2 * self.space.eps * encoding.width  # no bound: the ball is the bound
+        return of_table(self.space.schema.features, self.x0, self.low, self.high, far)
 
     def take(self, rows: Tensor) -> TableRegion:
         """The region of these rows."""
