@@ -62,7 +62,8 @@ def spread(rows: NDArray[np.integer], track: NDArray[np.integer], n: int) -> NDA
 
 
 def bundle_mnist(path: Path) -> source.Arrays:
-    full, sample = read_mnist(path), {}
+    full = read_mnist(path)
+    sample: source.Arrays = {}
     for part, n in (("train", 4000), ("test", 1000)):
         rows = stratified(full[f"y_{part}"], n, seed=0)
         sample |= {f"{key}_{part}": full[f"{key}_{part}"][rows].astype(np.uint8) for key in "xy"}
@@ -162,7 +163,7 @@ def main() -> None:
     for name, bundle in BUNDLES.items():
         if given[name] is not None:
             target = given["out"] / f"{name}.npz"
-            np.savez_compressed(target, **bundle(given[name]))
+            np.savez_compressed(target, allow_pickle=False, **bundle(given[name]))
             print(f"{target}: {target.stat().st_size / 1e6:.2f} MB, sha256 {source.sha256(target)}")
 
 

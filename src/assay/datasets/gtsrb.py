@@ -8,7 +8,7 @@ The thing to get wrong: the training pictures are frames of *tracks*, some 30 ne
 physical sign. Split by track or the validation accuracy is a memory test. `val` holds whole tracks
 that `train` never shows; `test` is the official test set, other tracks by construction.
 
-Sample: for each class 44 training and up to 8 validation frames, spread over its tracks, and 20 test
+Sample: per class 44 training and up to 8 validation frames, spread over its tracks, and 20 test
 frames, so accuracy on it is class-balanced accuracy. Whole picture, no crop, bilinear to 32 x 32.
 Ids are class/track/row for training frames, test/row for test frames, rows in official file order.
 """
