@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import torch
 
+from assay.attacks.campaign import Campaign
 from assay.attacks.standard import standard
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.game import Game
 from assay.games.static import Static
-from assay.goals import untargeted
+from assay.goals import Quota, group, untargeted
 from assay.problem import Budget, Referee
 from assay.records import Records
 from assay.report import checks
@@ -33,12 +34,14 @@ def evaluate(
     batch: int = 256,
     budget: Budget | None = None,
     progress: bool | None = None,
+    also: Sequence[Any] = (),
 ) -> Report:
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
     `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
     `attack` is the standard ensemble for the space unless given. The records depend on the seed and
     on the examples' ids, not on `batch`. Ctrl-C ends the run and reports the finished batches.
+    `also` names further goals, each attacked in the same way and shown in the same report.
 
     >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
     """
@@ -49,10 +52,14 @@ def evaluate(
     _check_finite(data)
     game: Any = target if isinstance(target, Game) else Static(target)
     goal = untargeted() if goal is None else goal
+    asked, whole = goal, data
+    if isinstance(goal, Quota):
+        data, goal = goal.pairs(data)
     if attack is None and isinstance(game, Static) and space is not None:
         attack = standard(space)
     game, facts = game.prepare(data, space, goal, attack)
-    spec = describe(game, data, space, goal, attack, seed, budget)
+    spec = describe(game, data, space, asked, attack, seed, budget)
+    spec |= aims(asked, data, facts.get("classes", 0))
     facts |= {"gradients": 0, "flat": 0, "nonfinite": 0}
 
     def observe(referee: Referee) -> None:
@@ -64,7 +71,22 @@ def evaluate(
     )
     records = _collect(moves, data, facts, progress, spec)
     flags = (*checks.of_model(facts), *checks.of_run(records, facts))
-    return Report(spec, records, flags)
+    single = attack.attack if isinstance(attack, Campaign) else attack
+    others = {
+        type(g).__name__: evaluate(
+            game,
+            whole,
+            space=space,
+            goal=g,
+            attack=single,
+            seed=seed,
+            batch=batch,
+            budget=budget,
+            progress=progress,
+        )
+        for g in also
+    }
+    return Report(spec, records, flags, others)
 
 
 def _collect(
@@ -117,6 +139,21 @@ def describe(
             "python": platform.python_version(),
         },
     }
+
+
+def aims(goal: Any, data: Dataset, classes: int) -> dict[str, Any]:
+    """For the spec: which classes the attacker wants, where that is not all of them."""
+    names = data.classes
+    classes = classes or len(names or ())
+    if not classes:
+        return {}
+    if isinstance(goal, Quota):
+        rule = goal.rule(classes, names)
+        return {"aims": sorted(rule["targets"]), "quota": rule}
+    if isinstance(goal, group):
+        wanted = goal.allowed(classes, names).any(0)
+        return {"aims": wanted.nonzero()[:, 0].tolist()}
+    return {}
 
 
 def _check_finite(data: Dataset) -> None:

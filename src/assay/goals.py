@@ -4,6 +4,9 @@ A goal says, for each row, which classes the attacker may land in: `targets(y, c
 mask (n, C). Everything else follows from the mask: success is an arg-max inside it, every loss is a
 function of (logits, mask), and a row with an empty mask has nothing to fear and is left out.
 
+A `Quota` is more than a mask: a band of attackers must pass for `k` different targets together. Its
+facts are the pairs (row, target), each a targeted attack; `assay.quota` computes the rest.
+
 A reject option is one more class: name it with `reject=`, and landing there is never a success.
 What a reader would get wrong: a goal other than untargeted is *not* reached by "any wrong class".
 """
@@ -11,16 +14,19 @@ What a reader would get wrong: a goal other than untargeted is *not* reached by 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from assay.data import Dataset
 from assay.errors import AssayError, nearest
+from assay.streams import Stream
 
 Names = Sequence[str] | None
+AS = " as "  # the id of a pair: "s7/8 as s3"
 
 
 @runtime_checkable
@@ -107,6 +113,23 @@ class targeted:
 
 
 @dataclass(frozen=True)
+class random_target:
+    """One wrong class per row, drawn uniformly: the targeted robustness of the papers.
+
+    The draw depends on the seed and the row's place in the data set.
+    """
+
+    loss: ClassVar[str] = "ce"
+    seed: int = 0
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        rows, count = torch.arange(len(y)), clean.shape[1]
+        shift = 1 + Stream(self.seed, index.cpu()).integers(rows, 1, count - 1).to(y.device)
+        t = (y[:, None] + shift) % count
+        return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
+
+
+@dataclass(frozen=True)
 class least_likely:
     """The class the model finds least likely on the clean input."""
 
@@ -153,3 +176,63 @@ class group:
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         return self.allowed(clean.shape[1], names).to(y.device)[y]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A band of attackers, one input of each source class, must pass for `k` different targets.
+
+    Without `reuse` every attacker may be used once (all are seen at the same time). At least
+    `least` of the `k` must be among the `managers`, where there are any.
+
+    >>> vault = Quota(k=3, sources=("s1", "s2", "s3"), targets=("s7", "s8", "s9"), reuse=False)
+    """
+
+    loss: ClassVar[str] = "ce"
+    k: int = 1
+    sources: Sequence[int | str] = ()
+    targets: Sequence[int | str] = ()
+    reuse: bool = True
+    managers: Sequence[int | str] = ()
+    least: int = 1
+
+    def rule(self, count: int, names: Names = None) -> dict[str, Any]:
+        """The quota in class indices, as plain values, checked."""
+        number = {
+            field: [_class(c, count, names) for c in getattr(self, field)]
+            for field in ("sources", "targets", "managers")
+        }
+        both = set(number["sources"]) & set(number["targets"])
+        least = self.least if self.managers else 0
+        for wrong, text in (
+            (not number["sources"] or not number["targets"], "name at least one source and target"),
+            (both, f"class {sorted(both)} is both a source and a target"),
+            (not 1 <= self.k <= len(set(number["targets"])), f"k={self.k}: expected 1..the targets"),
+            (not self.reuse and self.k > len(set(number["sources"])), f"k={self.k} > the sources"),
+            (not set(number["managers"]) <= set(number["targets"]), "a manager must be a target"),
+            (least > min(self.k, max(1, len(self.managers))), f"least={least}: too many"),
+        ):
+            if wrong:
+                raise AssayError(f"Quota: {text}; got {self!r}")
+        return {"k": self.k, "reuse": self.reuse, "least": least} | number
+
+    def pairs(self, data: Dataset) -> tuple[Dataset, targeted]:
+        """Every row of a source once per target, then the other rows once, without a target."""
+        count = len(data.classes) if data.classes else 1 + max(
+            int(data.y.max()), *(c for c in (*self.sources, *self.targets) if isinstance(c, int))
+        )  # fmt: skip
+        rule = self.rule(count, data.classes)
+        wanted = torch.tensor(rule["targets"])
+        attackers = torch.isin(data.y, torch.tensor(rule["sources"]))
+        if not bool(attackers.any()):
+            raise AssayError(f"no row of this data is of a source class of {self!r}")
+        mine, others = attackers.nonzero()[:, 0], (~attackers).nonzero()[:, 0]
+        rows = torch.cat([mine.repeat_interleave(len(wanted)), others])
+        # A row whose true class is its target has nothing to reach and is left out of the game.
+        aims = torch.cat([wanted.repeat(len(mine)), data.y[others]])
+        name = data.classes or [str(c) for c in range(count)]
+        ids = [str(data.ids[i]) for i in rows.tolist()]
+        for k in range(len(mine) * len(wanted)):
+            ids[k] += f"{AS}{name[int(aims[k])]}"
+        expanded = replace(data, x=data.x[rows], y=data.y[rows], ids=np.array(ids))
+        return expanded, targeted(tuple(aims.tolist()))

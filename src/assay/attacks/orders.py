@@ -30,7 +30,7 @@ from assay.problem import Needs, Problem
 class Order(ABC):
     """Promise of every (row, target) pair. Orders multiply: `by_md(1) * by_prior(P)`."""
 
-    needs: Needs = Needs()
+    wants: Needs = Needs()  # not `needs`: an order is no attack
 
     @abstractmethod
     def scores(self, problem: Problem) -> Tensor:
@@ -48,8 +48,8 @@ class Product(Order):
     second: Order
 
     @property
-    def needs(self) -> Needs:  # type: ignore[override]
-        return self.first.needs | self.second.needs
+    def wants(self) -> Needs:  # type: ignore[override]
+        return self.first.wants | self.second.wants
 
     def scores(self, problem: Problem) -> Tensor:
         return self.first.scores(problem) * self.second.scores(problem)
@@ -101,7 +101,7 @@ class by_md(Order):
     start: str = "random"
 
     @property
-    def needs(self) -> Needs:  # type: ignore[override]
+    def wants(self) -> Needs:  # type: ignore[override]
         return Needs(gradient=self.steps > 0)
 
     def scores(self, problem: Problem) -> Tensor:

@@ -137,6 +137,7 @@ class Static:
             id=data.ids[index.numpy()],
             y=y.cpu().numpy(),
             clean=clean.argmax(1).cpu().numpy(),
+            target=torch.where(targets.sum(1) == 1, targets.int().argmax(1), -1).cpu().numpy(),
             final=referee.final.cpu().numpy(),
             success=success.cpu().numpy(),
             valid=region.contains(best).cpu().numpy(),
@@ -148,5 +149,6 @@ class Static:
             forwards=referee.forwards.cpu().numpy(),
             backwards=referee.backwards.cpu().numpy(),
             seconds=(in_play * seconds).numpy(),
+            score=referee.score.cpu().numpy(),
             skipped=skipped,
         )

@@ -7,8 +7,8 @@ later works on runs saved earlier, and shards merge by concatenating rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from assay.errors import AssayError, nearest
 from assay.records import FIELDS, Records
+from assay.report import groups
 from assay.report.checks import Flag
 from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
@@ -83,6 +84,7 @@ class Report:
     spec: dict[str, Any]
     records: Records
     flags: tuple[Flag, ...] = ()
+    also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -91,6 +93,10 @@ class Report:
 
         return pd.DataFrame(self.records.columns)
 
+    @cached_property
+    def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
+        return groups.figures(self)
+
     @property
     def adversarial(self) -> np.ndarray | None:
         """The inputs handed in, aligned with the table (clean where no attack succeeded)."""
@@ -98,6 +104,8 @@ class Report:
 
     def metric(self, name: str, by: str | None = None) -> Any:
         """An `Estimate`; with `by`, a dict of them, one per value of that column."""
+        if by is None and name in self._of_groups:
+            return self._of_groups[name][1]
         if name not in METRICS:
             raise AssayError(f"no metric '{name}'{nearest(name, METRICS)}")
         view = METRICS[name][1]
@@ -131,7 +139,11 @@ class Report:
     @property
     def shown(self) -> dict[str, tuple[str, Estimate]]:
         """The figures a summary prints: name -> (title, estimate)."""
-        return {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
+        further = self._of_groups
+        shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
+        if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
+            shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
+        return further | {k: v for k, v in shown.items() if k not in further}
 
     def save(self, folder: str | Path) -> Path:
         """Write spec.json, records.parquet and adversarial.npz."""
@@ -147,6 +159,8 @@ class Report:
                 np.savez(
                     folder / "adversarial.npz", x=self.adversarial, ids=table["id"].to_numpy(str)
                 )
+            for name, other in self.also.items():
+                other.save(folder / "also" / name)
         except OSError as error:
             raise AssayError(f"cannot write the report to '{folder}': {error}") from None
         return folder
@@ -167,7 +181,8 @@ class Report:
         columns = {k: table[k].to_numpy().astype(FIELDS[k][0]) for k in FIELDS}
         inputs = folder / "adversarial.npz"
         adversarial = np.load(inputs)["x"] if inputs.exists() else None
-        return cls(spec, Records(columns, adversarial), flags)
+        also = {p.name: cls.load(p) for p in sorted((folder / "also").glob("*"))}
+        return cls(spec, Records(columns, adversarial), flags, also)
 
 
 @dataclass(frozen=True, eq=False)

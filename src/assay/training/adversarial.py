@@ -49,7 +49,7 @@ class craft_by:
                 return x
             # Training wants the highest loss, not the first success: the model will move.
             referee = Referee(targets, x.clone(), "best", model.slack)
-            loss = losses.find(losses.default(targets[some]))
+            loss = losses.find(self.goal.loss)
             problem = Problem(
                 model,
                 self.space.around(x),

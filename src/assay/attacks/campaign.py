@@ -1,0 +1,204 @@
+"""Campaign: who tries to pass for whom, in which order, until the quota is filled.
+
+Lin et al. (NDSS 2024, III-B): an attempt is one targeted attack of one attacker x on one target t.
+An order (`by_md`, `by_prior`, ...) scores every pair; the campaign makes attempts from the most
+promising pair on, and never one that cannot help any more:
+
+    reuse       a target that is hit already; a non-manager when all open places are for managers
+    no reuse    a pair that would not lengthen the matching is put off until no other is left,
+                and dropped when it cannot reach an augmenting path
+
+`replay` plays this against the pairwise table of a finished run, so that orders can be compared
+without running any attack again.
+
+What a reader would get wrong: without reuse, a hit that does not help *now* may help later (two
+attempts may be needed to lengthen the matching by one). Hence "put off", not "dropped".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from assay.attacks.base import Attack, label, run
+from assay.attacks.orders import Order, by_md
+from assay.errors import Unsupported
+from assay.problem import Needs, Problem
+from assay.quota import Pairs, Rule
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """An attack for each pair, and the order of the attempts; for goals that are a `Quota`.
+
+    All pairs of the data are attacked (so that the robustness over all bands is exact); the report
+    then counts the attempts of drawn bands in this order and in a random one.
+    """
+
+    attack: Attack
+    order: Order = by_md(1)
+
+    @property
+    def name(self) -> str:
+        return label(self.attack)
+
+    @property
+    def needs(self) -> Needs:
+        return self.attack.needs | self.order.wants
+
+    def __call__(self, problem: Problem) -> None:
+        if bool((problem.targets.sum(1) > 1).any()):
+            raise Unsupported(
+                "Campaign orders the pairs of a Quota, but this goal has rows with several "
+                "targets; use Guess(attack, order=...) there, or goal=ay.Quota(...)"
+            )
+        scores = self.order.scores(problem).double()
+        at = problem.targets.int().argmax(1, keepdim=True)
+        problem.referee.score[:] = scores.gather(1, at)[:, 0]
+        run(self.attack, problem)
+
+
+def prior(pairs: Pairs, count: int) -> NDArray[np.float64]:
+    """(C, C): share of the inputs of s that reached t, from a run on validation data."""
+    matrix = np.zeros((count, count))
+    for s in np.unique(pairs.source):
+        matrix[s, list(pairs.targets)] = pairs.hits[pairs.source == s].mean(0)
+    return matrix
+
+
+def bands(pairs: Pairs, rule: Rule, count: int, seed: int = 0) -> Iterator[NDArray[np.int64]]:
+    """`count` bands: places in the table of one input for each source."""
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(pairs.source == s) for s in rule["sources"]]
+    for _ in range(count):
+        yield np.array([rng.choice(m) for m in members if len(m)])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a campaign ended: the attempts made, and whether the quota was filled."""
+
+    attempts: int
+    filled: bool
+
+
+def replay(
+    pairs: Pairs, rule: Rule, band: NDArray[np.int64], scores: NDArray[np.float64]
+) -> Outcome:
+    """One campaign of `band` against the table; `scores` (n, T) say what is tried first."""
+    hits = pairs.hits[band]
+    order = np.argsort(scores[band], axis=None, kind="stable")
+    width = hits.shape[1]
+    untried = [(int(p) // width, int(p) % width) for p in order]
+    managers = {pairs.targets.index(c) for c in rule["managers"]}
+    k, least = rule["k"], rule["least"]
+    found: list[set[int]] = [set() for _ in band]
+    reuse, attempts = rule["reuse"], 0
+    state = _Standing(found, width, reuse, managers)
+    while not (state.all.rank >= k and state.managers.rank >= least):
+        pair = _next(untried, state, k, least)
+        if pair is None:
+            return Outcome(attempts, False)
+        untried.remove(pair)
+        attempts += 1
+        if hits[pair]:
+            found[pair[0]].add(pair[1])
+            state = _Standing(found, width, reuse, managers)
+    return Outcome(attempts, True)
+
+
+def _next(
+    untried: list[tuple[int, int]], state: _Standing, k: int, least: int
+) -> tuple[int, int] | None:
+    """The most promising pair that can help; None if the quota is out of reach."""
+    places, chairs = k - state.all.rank, least - state.managers.rank
+    wanted = [g for g, missing in ((state.all, places), (state.managers, chairs)) if missing > 0]
+    for graph in wanted:
+        if not any(graph.now(*pair) or graph.later(*pair) for pair in untried):
+            return None
+    if chairs > 0 and places <= chairs:
+        wanted = [state.managers]  # every place left must go to a manager
+    for helps in ("now", "later"):
+        for pair in untried:
+            if any(getattr(graph, helps)(*pair) for graph in wanted):
+                return pair
+    return None
+
+
+class _Standing:
+    """What has been found so far, as a matching on all targets and one on the managers."""
+
+    def __init__(
+        self, found: list[set[int]], width: int, reuse: bool, managers: set[int]
+    ) -> None:
+        kind = _Union if reuse else _Matching
+        self.all = kind(found, set(range(width)))
+        self.managers = kind(found, managers)
+
+
+class _Union:
+    """With reuse: a target counts once, whoever passes for it."""
+
+    def __init__(self, found: list[set[int]], targets: set[int]) -> None:
+        self.open = targets - set().union(*found)
+        self.rank = len(targets) - len(self.open)
+
+    def now(self, x: int, t: int) -> bool:
+        return t in self.open
+
+    def later(self, x: int, t: int) -> bool:
+        return False
+
+
+class _Matching:
+    """Without reuse: a maximum matching, and what alternating paths reach from its free ends."""
+
+    def __init__(self, found: list[set[int]], targets: set[int]) -> None:
+        self.targets = targets
+        edges = [f & targets for f in found]
+        holder: dict[int, int] = {}  # target -> attacker
+
+        def place(x: int, seen: set[int]) -> bool:
+            for t in edges[x]:
+                if t in seen:
+                    continue
+                seen.add(t)
+                if t not in holder or place(holder[t], seen):
+                    holder[t] = x
+                    return True
+            return False
+
+        self.rank = sum(place(x, set()) for x in range(len(edges)))
+        # Attackers that some maximum matching leaves free, and targets likewise.
+        free = set(range(len(edges))) - set(holder.values())
+        while extra := {holder[t] for x in free for t in edges[x] if t in holder} - free:
+            free |= extra
+        loose = targets - set(holder)
+        while extra := {
+            t for t, x in holder.items() if t not in loose and edges[x] & loose
+        }:
+            loose |= extra
+        self.free, self.loose = free, loose
+
+    def now(self, x: int, t: int) -> bool:
+        """A hit would lengthen the matching at once."""
+        return t in self.targets and x in self.free and t in self.loose
+
+    def later(self, x: int, t: int) -> bool:
+        """A hit would bring an augmenting path nearer."""
+        return t in self.targets and (x in self.free or t in self.loose)
+
+
+def scored(pairs: Pairs, seed: int | None = None, P: object = None) -> NDArray[np.float64]:
+    """Scores to replay with: those of the run; random with a `seed`; times (1 - P) with a prior."""
+    if seed is not None:
+        return np.random.default_rng(seed).random(pairs.hits.shape)
+    weight = 1.0
+    if P is not None:
+        matrix = torch.as_tensor(P).numpy()
+        weight = 1 - matrix[pairs.source][:, list(pairs.targets)]
+    return pairs.scores * weight

@@ -1,0 +1,79 @@
+"""Figures of group-based robustness, next to the usual ones.
+
+Lin et al. (NDSS 2024): Rob, the chance that the attacker does *not* get what it wants, says little
+by itself, because a model that never says "stop" has a perfect one. It is shown next to benign
+accuracy, accuracy on the classes that the attacker wants (T), and the robustness under other goals
+(`evaluate(..., also=(untargeted(), random_target()))`).
+
+What a reader would get wrong: in a quota's records a row is a *pair*, so a share of rows is not a
+share of inputs; accuracies here count every input once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.attacks.campaign import bands, replay, scored
+from assay.quota import Pairs, chances
+from assay.report.stats import Estimate, bootstrap, wilson
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+Figures = dict[str, tuple[str, Estimate]]
+DRAWS = 200  # of the bootstrap over inputs, and bands whose attempts are counted
+
+
+def figures(report: Report) -> Figures:
+    """What a group goal, a quota or `also` adds to a report: name -> (title, estimate)."""
+    found: Figures = {}
+    table: Any = report.table
+    if "quota" in report.spec:
+        rule = report.spec["quota"]
+        table = table[(table["target"] < 0) | (table["target"] == rule["targets"][0])]
+        found["clean"] = ("clean accuracy", _share(table["clean"] == table["y"]))
+        found |= _quota(report)
+    elif "aims" in report.spec:
+        found["clean"] = ("clean accuracy", _share(table["clean"] == table["y"]))
+        played = table[table["skipped"] == ""]
+        found["robust"] = ("group-based robustness", _share(~played["success"]))
+    if "aims" in report.spec:
+        wanted = table[table["y"].isin(report.spec["aims"])]
+        title = "clean accuracy on the targeted classes"
+        found["clean_on_targets"] = (title, _share(wanted["clean"] == wanted["y"]))
+    for name, other in report.also.items():
+        found[f"robust_{name}"] = (f"robustness, {other.spec['goal']}", other.metric("robust"))
+    return found
+
+
+def _share(hits: Any) -> Estimate:
+    return wilson(int(hits.sum()), len(hits))
+
+
+def _quota(report: Report) -> Figures:
+    rule, pairs = report.spec["quota"], Pairs.of(report.records.columns)
+    k = rule["k"]
+    success = chances(pairs, rule, DRAWS, int(report.spec.get("seed", 0)))
+    low, high = np.quantile(1 - success[1:], [0.025, 0.975])
+    text = f"{k} of {len(rule['targets'])} targets, {'with' if rule['reuse'] else 'no'} reuse"
+    if rule["least"]:
+        text += f", {rule['least']} of them managers"
+    found: Figures = {
+        "robust": (
+            f"group-based robustness ({text})",
+            Estimate(float(1 - success[0]), float(low), float(high), len(pairs.ids)),
+        ),
+        "reachable": ("pairs (input, target) within reach", _share(pairs.hits.reshape(-1))),
+    }
+    for name, title, scores in (
+        ("attempts", "by the campaign's order", scored(pairs)),
+        ("attempts_random", "in random order", scored(pairs, seed=0)),
+    ):
+        if not np.isnan(scores).any():
+            drawn = bands(pairs, rule, DRAWS)
+            ends = [replay(pairs, rule, band, scores) for band in drawn]
+            counts = np.array([end.attempts for end in ends if end.filled], dtype=float)
+            found[name] = (f"attempts until {k} of a band that can, {title}", bootstrap(counts))
+    return found
