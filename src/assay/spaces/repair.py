@@ -84,12 +84,10 @@ class Repair:
     @torch.no_grad()
     def __call__(
         self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
-    ) -> Tensor:
-        """The repaired records (n, d), within the bounds (n, d)."""
-        if self.idle:
-            return x
+    ) -> tuple[Tensor, Tensor]:
+        """The repaired records (n, d), within the bounds (n, d), and which satisfy all relations."""
         defines, balance = self._plan
-        out, rounds = x, _ROUNDS if defines and len(balance) else 1
+        out, rounds = x.clone(), _ROUNDS if defines and len(balance) else 1
         for _ in range(rounds):
             before = out
             out = self._define(out, x0, low, high, tolerance)
@@ -98,16 +96,14 @@ class Repair:
                 out = self._define(out, x0, low, high, tolerance)
             if rounds > 1 and bool((out == before).all()):
                 break
-        changed = (out != x).any(1)
-        suspect = changed.nonzero()[:, 0]
-        suspect = suspect[~self.program.valid(out[suspect], x0[suspect], tolerance)]
-        if len(suspect):
-            was = self.program.penalty(x[suspect], x0[suspect], tolerance)
-            now = self.program.penalty(out[suspect], x0[suspect], tolerance)
-            worse = suspect[now > was]
+        fine = self.program.valid(out, x0, tolerance)
+        bad = (~fine).nonzero()[:, 0]
+        if len(bad):
+            was = self.program.penalty(x[bad], x0[bad], tolerance)
+            now = self.program.penalty(out[bad], x0[bad], tolerance)
+            worse = bad[now > was]
             out[worse] = x[worse]
-        return out
-
+        return out, fine
 
     def _define(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> Tensor:
         if not self._plan[0]:
