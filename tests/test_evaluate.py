@@ -30,13 +30,16 @@ def blobs(net: torch.nn.Module, n: int = 120, inputs: int = 12) -> ay.Dataset:
     return ay.Dataset(x, y, ids=np.arange(n) * 3 + 5)
 
 
+ANY = Needs()
+
+
 @dataclass(frozen=True)
 class Diary:
     """An attack that writes down what it drew, by example id."""
 
     ids: dict[float, int]
     seen: dict[int, list[bytes]] = field(default_factory=dict)
-    needs: Needs = Needs()
+    needs: Needs = ANY
 
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
