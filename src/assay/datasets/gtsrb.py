@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from numpy.typing import NDArray
 from assay.datasets import netpbm, source
 from assay.datasets.splits import Splits, images
 from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from assay.goals import group
 
 CLASSES = (
     *("20", "30", "50", "60", "70", "80", "end of 80", "100", "120"),
@@ -36,9 +40,34 @@ CLASSES = (
     "end of no passing for trucks",
 )
 SIDE = 32
+STOPPING = ("stop", "no vehicles", "no entry")
 
 
-def gtsrb(path: str | os.PathLike[str] | None = None) -> Splits:
+class Signs(Splits):
+    """The splits, and what an attacker may want of them."""
+
+    def slow_down_goal(self) -> group:
+        """Speed signs read as a sign to stop, or as at most half the limit (Lin et al. 2024).
+
+        The sources are the nine speed signs, "end of 80" among them and taken as an 80.
+
+        >>> goal = gtsrb().slow_down_goal()
+        >>> goal.relation["50"]
+        ['20', 'stop', 'no vehicles', 'no entry']
+        """
+        from assay.goals import group
+
+        speeds = {name: int(name.split()[-1]) for name in CLASSES[:9]}
+        limits = {name: v for name, v in speeds.items() if name.isdigit()}
+        return group(
+            {
+                name: [*(n for n, v in limits.items() if 2 * v <= speed), *STOPPING]
+                for name, speed in speeds.items()
+            }
+        )
+
+
+def gtsrb(path: str | os.PathLike[str] | None = None) -> Signs:
     """The bundled sample; with `path` the full set (39,209 and 12,630 pictures).
 
     `path`: the unpacked official archive (a folder that holds Final_Training, Final_Test and
@@ -56,7 +85,7 @@ def gtsrb(path: str | os.PathLike[str] | None = None) -> Splits:
     ids = np.array([f"{c}/{t}/{r}" for c, t, r in zip(y, tracks, rows, strict=True)])
     rows = stored.get("idx_test", np.arange(len(stored["y_test"])))
     x = stored["x_train"]
-    return Splits(
+    return Signs(
         train=images(x[~held], y[~held], ids[~held], CLASSES, "gtsrb/train"),
         val=images(x[held], y[held], ids[held], CLASSES, "gtsrb/val") if held.any() else None,
         test=images(

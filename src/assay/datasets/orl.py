@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,11 +21,40 @@ from assay.datasets import netpbm, source
 from assay.datasets.splits import Splits, images
 from assay.errors import AssayError
 
+if TYPE_CHECKING:
+    from assay.goals import Quota, group
+
 CLASSES = tuple(f"s{person}" for person in range(1, 41))
 TRAIN_SHOTS = 7
+STAFF = tuple(f"s{person}" for person in (3, 11, 19, 27, 35))
+BURGLARS = tuple(f"s{person}" for person in (5, 13, 21, 29, 37))
 
 
-def orl(path: str | os.PathLike[str] | None = None) -> Splits:
+class Faces(Splits):
+    """The splits, and two examples of what an attacker may want: any staff, or several of them."""
+
+    def staff_goal(self) -> group:
+        """Any burglar passes for any one of the staff.
+
+        >>> orl().staff_goal().relation["s5"]
+        ['s3', 's11', 's19', 's27', 's35']
+        """
+        from assay.goals import group
+
+        return group({burglar: list(STAFF) for burglar in BURGLARS})
+
+    def vault(self, k: int = 3, reuse: bool = False) -> Quota:
+        """The burglars together pass for `k` different ones of the staff.
+
+        >>> orl().vault(k=2).k
+        2
+        """
+        from assay.goals import Quota
+
+        return Quota(k, BURGLARS, STAFF, reuse)
+
+
+def orl(path: str | os.PathLike[str] | None = None) -> Faces:
     """The bundled sample at 64 x 64; with `path` the originals at 112 x 92.
 
     `path`: the unpacked archive (folders s1 ... s40 with 1.pgm ... 10.pgm), or an .npz file with
@@ -37,7 +67,7 @@ def orl(path: str | os.PathLike[str] | None = None) -> Splits:
     x, y, shot = stored["x"], stored["y"], stored["shot"]
     ids = np.array([f"{CLASSES[c]}/{s}" for c, s in zip(y, shot, strict=True)])
     first = shot <= TRAIN_SHOTS
-    return Splits(
+    return Faces(
         train=images(x[first], y[first], ids[first], CLASSES, "orl/train"),
         test=images(x[~first], y[~first], ids[~first], CLASSES, "orl/test"),
     )

@@ -1,1 +1,28 @@
+"""Training robust models: one loop (`fit`), one file per recipe.
 
+A recipe says what a batch's losses are; the loop does everything else (order, optimiser, progress,
+checkpoints, resume, seeds). A new defence is a new recipe, or only a new `craft` for `Adversarial`.
+"""
+
+from assay.training.adversarial import Adversarial, craft_by
+from assay.training.doa import DOATraining
+from assay.training.free import Free
+from assay.training.group import Group, search_kappa
+from assay.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh
+from assay.training.standard import Standard
+
+__all__ = [
+    "Adversarial",
+    "Batch",
+    "DOATraining",
+    "Epoch",
+    "Free",
+    "Group",
+    "Recipe",
+    "Standard",
+    "accuracy",
+    "craft_by",
+    "fit",
+    "fresh",
+    "search_kappa",
+]

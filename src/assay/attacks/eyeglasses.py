@@ -1,0 +1,84 @@
+"""The eyeglasses attack (Sharif et al. 2016, as run by Lin et al. 2024): gradient steps with momentum.
+
+Start: the mask painted in the best of five plain colours, row by row. Then, with g the gradient,
+
+    v <- 0.4 v + alpha g / max|g|,   entries of v that would leave the region are set to 0,
+    x <- round(x + v)                to the 256 levels that a printer and a camera know
+
+It runs in any space; `Patch("eyeglasses")` is what it was made for.
+
+What a reader would get wrong: the step is scaled by the largest entry of the gradient, not by its
+sign, so most pixels move little; and the velocity is *zeroed* at the border, not clipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.attacks.base import compact
+from assay.problem import Needs, Problem
+
+# Grey, orange, brown, olive, yellow: RGB of 255, the published frames.
+COLOURS = ((128, 128, 128), (220, 130, 0), (160, 105, 55), (200, 175, 30), (220, 210, 50))
+
+
+@dataclass(frozen=True)
+class Eyeglasses:
+    """`steps` steps; `step` is alpha in units of the region's size (20 of 255 as published)."""
+
+    steps: int = 300
+    step: float = 20 / 255
+    momentum: float = 0.4
+    levels: int = 256
+    loss: str | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def __call__(self, problem: Problem) -> None:
+        rows = problem.open
+        z = self._painted(problem, rows)
+        velocity = torch.zeros_like(z)
+        for _ in range(self.steps):
+            alive = problem.alive(rows)
+            if not bool(alive.all()):
+                rows, z, velocity = compact(alive, rows, z, velocity)
+            if not len(rows):
+                return
+            _, grad = problem.value_and_grad(rows, z)
+            region = problem.region(rows)
+            largest = grad.abs().amax(1, keepdim=True).clamp_min(1e-30)
+            velocity = self.momentum * velocity + self.step * region.eps * grad / largest
+            moved = z + velocity
+            held = region.project(moved)
+            # Rounding of the projection itself is not a border.
+            stays = (held - moved).abs() <= 1e-6 * region.eps
+            velocity = velocity * stays
+            z = region.project(self._rounded(z + velocity, region.eps))
+        problem.submit(rows, z)
+
+    def _rounded(self, z: Tensor, width: float) -> Tensor:
+        scale = (self.levels - 1) / width
+        return (z * scale).round() / scale
+
+    def _painted(self, problem: Problem, rows: Tensor) -> Tensor:
+        """The colour whose loss is highest, row by row."""
+        region = problem.region(rows)
+        shape = region.decode(region.origin[:1]).shape[1:]
+        best: Tensor | None = None
+        best_value = torch.full((len(rows),), -torch.inf, dtype=torch.float64, device=rows.device)
+        for colour in COLOURS:
+            paint = region.origin.new_tensor(colour) * (region.eps / 255)
+            if len(shape) != 3 or shape[0] != 3:
+                paint = paint.mean()[None]
+            plane = paint[:, None, None] if len(shape) == 3 else paint
+            z = region.project(plane.expand(shape).reshape(1, -1).expand_as(region.origin).clone())
+            value = problem.value(rows, z).double()
+            better = value > best_value
+            best = z if best is None else torch.where(better[:, None], z, best)
+            best_value = best_value.maximum(value)
+        return region.origin.clone() if best is None else best

@@ -1,0 +1,32 @@
+"""DOA training (Wu, Tong & Vorobeychik, ICLR 2020): adversarial training with a sticker.
+
+A rectangle at the place where it hurts most, printed by signed gradient steps; the network learns
+from the images with the sticker only. Robust to patches of any kind, eyeglasses among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.attacks.doa import DOA
+from assay.spaces.mask import Rectangle
+from assay.training.adversarial import Adversarial, craft_by
+from assay.training.loop import Batch
+
+
+@dataclass(frozen=True)
+class DOATraining:
+    """The sticker covers `share` of each side: 70 of 224 pixels as published."""
+
+    share: float = 70 / 224
+    attack: DOA = DOA(steps=50, stride=10, candidates=30)
+    clean: float = 0.0
+
+    def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
+        size = [max(1, round(self.share * side)) for side in batch.x.shape[2:]]
+        craft = craft_by(self.attack, Rectangle(*size))
+        return Adversarial(craft, self.clean).losses(net, batch)
