@@ -14,16 +14,29 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assay import architectures as architectures
     from assay import datasets as datasets
     from assay import report as report
     from assay import testing as testing
+    from assay import training as training
     from assay.attacks.apgd import APGD as APGD
     from assay.attacks.base import Guess as Guess
     from assay.attacks.base import Restarts as Restarts
     from assay.attacks.base import Then as Then
     from assay.attacks.base import Worst as Worst
+    from assay.attacks.campaign import Campaign as Campaign
+    from assay.attacks.capgd import CAPGD as CAPGD
+    from assay.attacks.cpgd import CPGD as CPGD
     from assay.attacks.cw import CW as CW
+    from assay.attacks.doa import DOA as DOA
+    from assay.attacks.escalation import Escalation as Escalation
+    from assay.attacks.eyeglasses import Eyeglasses as Eyeglasses
     from assay.attacks.fab import FAB as FAB
+    from assay.attacks.lowprofool import LowProFool as LowProFool
+    from assay.attacks.orders import Product as Product
+    from assay.attacks.orders import by_chance as by_chance
+    from assay.attacks.orders import by_md as by_md
+    from assay.attacks.orders import by_prior as by_prior
     from assay.attacks.pgd import FGSM as FGSM
     from assay.attacks.pgd import PGD as PGD
     from assay.attacks.square import Square as Square
@@ -33,8 +46,10 @@ if TYPE_CHECKING:
     from assay.errors import Unsupported as Unsupported
     from assay.evaluate import evaluate as evaluate
     from assay.games.static import Static as Static
+    from assay.goals import Quota as Quota
     from assay.goals import group as group
     from assay.goals import least_likely as least_likely
+    from assay.goals import random_target as random_target
     from assay.goals import targeted as targeted
     from assay.goals import untargeted as untargeted
     from assay.losses import ce as ce
@@ -47,10 +62,25 @@ if TYPE_CHECKING:
     from assay.model import wrap as wrap
     from assay.problem import Budget as Budget
     from assay.report.report import Report as Report
+    from assay.spaces.eyeglasses import eyeglasses as eyeglasses
     from assay.spaces.lp import L0 as L0
     from assay.spaces.lp import L1 as L1
     from assay.spaces.lp import L2 as L2
     from assay.spaces.lp import Linf as Linf
+    from assay.spaces.mask import Patch as Patch
+    from assay.spaces.mask import Rectangle as Rectangle
+    from assay.spaces.quantised import Quantised as Quantised
+    from assay.spaces.relations import F as F
+    from assay.spaces.relations import count as count
+    from assay.spaces.relations import divide as divide
+    from assay.spaces.relations import floor as floor
+    from assay.spaces.relations import implies as implies
+    from assay.spaces.relations import log as log
+    from assay.spaces.relations import maximum as maximum
+    from assay.spaces.relations import minimum as minimum
+    from assay.spaces.relations import where as where
+    from assay.spaces.schema import Feature as Feature
+    from assay.spaces.schema import Schema as Schema
 
 
 __version__ = "0.1.0"
@@ -58,8 +88,16 @@ __version__ = "0.1.0"
 _HOME = {
     "assay.attacks.apgd": ("APGD",),
     "assay.attacks.base": ("Guess", "Restarts", "Then", "Worst"),
+    "assay.attacks.campaign": ("Campaign",),
+    "assay.attacks.capgd": ("CAPGD",),
+    "assay.attacks.cpgd": ("CPGD",),
     "assay.attacks.cw": ("CW",),
+    "assay.attacks.doa": ("DOA",),
+    "assay.attacks.escalation": ("Escalation",),
+    "assay.attacks.eyeglasses": ("Eyeglasses",),
     "assay.attacks.fab": ("FAB",),
+    "assay.attacks.lowprofool": ("LowProFool",),
+    "assay.attacks.orders": ("Product", "by_chance", "by_md", "by_prior"),
     "assay.attacks.pgd": ("FGSM", "PGD"),
     "assay.attacks.square": ("Square",),
     "assay.attacks.standard": ("standard",),
@@ -67,14 +105,19 @@ _HOME = {
     "assay.errors": ("AssayError", "Unsupported"),
     "assay.evaluate": ("evaluate",),
     "assay.games.static": ("Static",),
-    "assay.goals": ("group", "least_likely", "targeted", "untargeted"),
+    "assay.goals": ("Quota", "group", "least_likely", "random_target", "targeted", "untargeted"),
     "assay.losses": ("ce", "dlr", "margin", "md", "mdmax", "mdmul", "odds"),
     "assay.model": ("wrap",),
     "assay.problem": ("Budget",),
     "assay.report.report": ("Report",),
+    "assay.spaces.eyeglasses": ("eyeglasses",),
     "assay.spaces.lp": ("L0", "L1", "L2", "Linf"),
+    "assay.spaces.mask": ("Patch", "Rectangle"),
+    "assay.spaces.quantised": ("Quantised",),
+    "assay.spaces.relations": ("F", "count", "divide", "floor", "implies", "log", "maximum", "minimum", "where"),
+    "assay.spaces.schema": ("Feature", "Schema"),
 }
-_MODULES = ("datasets", "report", "testing")
+_MODULES = ("architectures", "datasets", "report", "testing", "training")
 _WHERE = {name: home for home, names in _HOME.items() for name in names}
 
 
