@@ -10,6 +10,7 @@ with t inside the mask T and i outside,
     mdmax   -sum_i relu(z_i - max_t z_t)
     mdmul   -sum_t log sum_i relu(z_i - z_t)
     odds    log P(T) - log P(outside)
+    confidence  max_t P(t)                      to choose among candidates; a poor guide for steps
 
 Two things a reader would get wrong. `ce` is computed from the log odds, not from 1 - p: at p = 1
 the usual form has a gradient of exactly 0 in float32, this one has not. And for one target `dlr`
@@ -82,6 +83,11 @@ def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
     return -(short.clamp_min(1e-12).log() * targets).sum(1)
 
 
+def confidence(logits: Tensor, targets: Tensor) -> Tensor:
+    """How sure the model is of its likeliest target: what survives a model that moves."""
+    return logits.softmax(1).masked_fill(~targets, 0.0).amax(1)
+
+
 LOSSES: dict[str, Loss] = {
     "ce": ce,
     "margin": margin,
@@ -90,6 +96,7 @@ LOSSES: dict[str, Loss] = {
     "mdmax": mdmax,
     "mdmul": mdmul,
     "odds": odds,
+    "confidence": confidence,
 }
 
 

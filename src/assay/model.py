@@ -31,7 +31,7 @@ _TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 class Classifier:
     """A model as the library sees it; made by `wrap`, not by hand."""
 
-    call: Callable[[Tensor], Any]
+    call: Callable[..., Any]
     kind: str
     differentiable: bool
     outputs: str = "logits"  # what `call` returns: "logits" or "probabilities"
@@ -39,10 +39,18 @@ class Classifier:
     module: Any = field(default=None, repr=False)  # the torch module, where there is one
     source: Any = field(default=None, repr=False)  # what was wrapped
     slack: float = 0.0  # relative margin below which a success may be mere rounding
+    bound: bool = False  # made for one batch: row i's parameters belong to row i of that batch
+    reject: int | None = None  # the class that means "I do not answer", where there is one
 
-    def logits(self, x: Tensor) -> Tensor:
-        """(n, C) logits on the device and in the precision of `x`."""
-        out = self.call(x)
+    def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(n, C) logits on the device and in the precision of `x`.
+
+        `rows` are the places of `x` in its batch; only a bound classifier looks at them.
+        """
+        if self.bound:
+            out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
+        else:
+            out = self.call(x)
         out = out if isinstance(out, Tensor) else torch.as_tensor(np.asarray(out))
         if out.ndim == 1 or (out.ndim == 2 and out.shape[1] == 1):
             out = _two_columns(out.reshape(-1), self.outputs)

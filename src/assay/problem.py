@@ -13,6 +13,7 @@ never another goal to be judged by.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from assay.goals import gap, reached
 from assay.model import Classifier
 from assay.spaces.region import Region
 from assay.streams import Stream
+from assay.victims import Victims
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Referee:
     value: Tensor = field(init=False)  # loss of `best`
     margin: Tensor = field(init=False)
     blocked: Tensor = field(init=False)
+    score: Tensor = field(init=False)  # a strategy's promise of the row: lower is tried first
     winner: list[str] = field(init=False)
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
@@ -79,6 +82,7 @@ class Referee:
         self.final = torch.full((n,), -1, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
         self.margin = self.value.clone()
+        self.score = torch.full_like(self.value, torch.nan)
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
         self.winner = [""] * n
@@ -116,9 +120,16 @@ class Referee:
         self.nonfinite += int((~finite).sum())
         targets = self.targets[rows]
         hit = finite & reached(logits, targets, self.slack)
-        valid = region.contains(x) & finite
+        margin = gap(logits, targets).double()
+        # Validity can cost more than the model: asked only where the answer can matter.
+        matters = hit | (finite & (margin > self.margin[rows]))
+        if self.keep != "first":
+            matters |= finite & (value > self.value[rows])
+        valid = torch.zeros_like(matters)
+        if bool(matters.any()):
+            valid[matters] = region.take(matters).contains(x[matters])
         self.blocked[rows[hit & ~valid]] = True
-        margin = gap(logits, targets).double().masked_fill(~valid, -torch.inf)
+        margin = margin.masked_fill(~valid, -torch.inf)
         self.margin.scatter_reduce_(0, rows, margin, "amax")
         if self.keep == "first":
             take = hit & valid & ~self.solved[rows]
@@ -148,6 +159,15 @@ def _best_of_each(rows: Tensor, rank: Tensor, take: Tensor) -> Tensor:
     return places[first]
 
 
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What an attacker can play through by itself where the model moves after it has moved."""
+
+    adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
+    scored: Tensor  # (n,) bool: the rows that count
+    estimate: Tensor  # (n,): the attacker's own idea of its success, written by the attack
+
+
 @dataclass(eq=False)
 class Problem:
     """One batch, as an attack sees it."""
@@ -163,6 +183,8 @@ class Problem:
     budget: Budget = UNLIMITED
     label: str = ""
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
+    victims: Victims | None = None  # attacked in place of `model`
+    rehearsal: Rehearsal | None = None  # None: the model is fixed
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
 
     @property
@@ -225,10 +247,22 @@ class Problem:
         mine, theirs = self.referee, trial.referee
         if mine.keep == "first":
             near = self.region_of_all.distance
-            better = theirs.solved & (~mine.solved | (near(theirs.best) < near(mine.best)))
+            # Clearly nearer: a tie must not be decided by rounding, which differs between batches.
+            nearer = near(theirs.best) < near(mine.best) * (1 - 1e-6)
+            better = theirs.solved & (~mine.solved | nearer)
         else:
             better = theirs.value > mine.value
         mine.absorb(theirs, better)
+
+    def against(self, victims: Victims) -> Problem:
+        """A fork whose loss is taken over several models: those the attacker has simulated."""
+        view = self.fork()
+        view.victims = victims
+        return view
+
+    def choose(self, trial: Problem) -> None:
+        """Hand in what the trial kept, in all rows: a batch is chosen as a whole."""
+        self.referee.absorb(trial.referee, torch.ones_like(self.referee.solved))
 
     def value_and_grad(
         self,
@@ -241,8 +275,7 @@ class Problem:
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             x = region.decode(z)
-            logits = self.model.logits(x)
-            value = (loss or self.loss)(logits, self.targets[rows])
+            logits, value = self._look(x, rows, loss)
             if region.constrained:
                 value = value - region.penalty(z)
             grad: Tensor
@@ -256,11 +289,13 @@ class Problem:
 
     def jacobian(self, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (n, C) and their gradients (n, C, D): one forward and C backward passes."""
+        if self.victims is not None:
+            raise Unsupported("attacks that need all classes' gradients take one model; use PGD")
         region = self.region(rows)
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             x = region.decode(z)
-            logits = self.model.logits(x)
+            logits = self.model.logits(x, rows)
             grads = [
                 torch.autograd.grad(logits[:, c].sum(), z, retain_graph=True)[0]
                 for c in range(logits.shape[1])
@@ -275,22 +310,45 @@ class Problem:
         """Loss minus penalty, forward only. `rows` may repeat (a population per row)."""
         region = self.region(rows)
         x = region.decode(z)
-        logits = self.model.logits(x)
-        value = (loss or self.loss)(logits, self.targets[rows])
+        logits, value = self._look(x, rows, loss)
         if region.constrained:
             value = value - region.penalty(z)
         self._count(rows, backwards=0)
         self.referee.judge(rows, x, logits, value, region, self.label)
         return value
 
+    @torch.no_grad()
+    def query(self, rows: Tensor, x: Tensor, penalty: Tensor | float = 0.0) -> Tensor:
+        """Logits (n, C) of inputs as they are, judged like any other; `rows` may repeat.
+
+        For searches with objectives of their own. `penalty` counts against the loss of an input
+        where the best one is kept.
+        """
+        logits, value = self._look(x, rows, None)
+        value = value - penalty
+        self._count(rows, backwards=0)
+        self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
+        return logits
+
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:
         """Hand in candidates; which of the rows are solved now."""
         self.value(rows, z)
         return self.referee.solved[rows]
 
+    def _look(self, x: Tensor, rows: Tensor, loss: losses.Loss | None) -> tuple[Tensor, Tensor]:
+        loss = loss or self.loss
+        if self.victims is not None:
+            return self.victims.look(x, rows, loss, self.targets[rows])
+        logits = self.model.logits(x, rows)
+        return logits, loss(logits, self.targets[rows])
+
     def _count(self, rows: Tensor, backwards: int) -> None:
         ones = torch.ones_like(rows)
-        self.referee.forwards.index_add_(0, rows, ones)
+        forwards = 1
+        if self.victims is not None:
+            forwards = self.victims.forwards if backwards else len(self.victims.models)
+            backwards *= self.victims.backwards
+        self.referee.forwards.index_add_(0, rows, ones * forwards)
         if backwards:
             self.referee.backwards.index_add_(0, rows, ones * backwards)
 

@@ -16,8 +16,10 @@ import numpy as np
 FIELDS: dict[str, tuple[str, Any]] = {
     "id": ("object", None),
     "round": ("int32", 0),
+    "run": ("int32", 0),  # which of the referee's runs: a game with random players is played again
     "y": ("int64", -1),
     "clean": ("int64", -1),  # class predicted on the clean input
+    "target": ("int64", -1),  # the class to be reached, where the goal gives the row just one
     "final": ("int64", -1),  # class predicted on what the attacker hands in
     "success": ("bool", False),  # the goal is reached by a valid input (also without an attack)
     "valid": ("bool", True),  # the handed-in input lies in the space
@@ -29,8 +31,15 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "forwards": ("int64", 0),
     "backwards": ("int64", 0),
     "seconds": ("float64", 0.0),
+    "score": ("float64", np.nan),  # how promising the attacker's strategy finds the row
     "probability_low": ("float64", np.nan),
     "probability_high": ("float64", np.nan),
+    "controlled": ("bool", True),  # the attacker may change this row
+    "simulated": ("float64", np.nan),  # the attacker's own estimate of its success
+    "adaptations": ("int64", 0),  # times the attacker ran the defender on this row's batch
+    "answer": ("int64", -1),  # class behind `final`: what is answered if rejecting is not allowed
+    "doubt": ("float64", np.nan),  # reject logit minus the best other: > 0 is a rejection
+    "clean_doubt": ("float64", np.nan),  # the same, of the clean input under the same model
     "skipped": ("object", ""),  # why a row was left out of the game: "no target", "invalid"
 }
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import compact
-from assay.errors import AssayError
+from assay.attacks.base import compact, start
 from assay.problem import Needs, Problem
 from assay.spaces.region import per_row
 
@@ -25,7 +24,8 @@ from assay.spaces.region import per_row
 class APGD:
     """`steps` gradient steps per start; `step` is the first step's length in units of eps.
 
-    `start` is "random" or "clean"; `eot` averages that many gradients where the model is random.
+    `start` is "random", "clean" or "best" (what is kept so far); `eot`
+    averages that many gradients where the model is random.
     """
 
     steps: int = 100
@@ -36,13 +36,16 @@ class APGD:
     momentum: float = 0.75
     start: str = "random"
     eot: int = 1
+    marks: tuple[int, ...] | None = None
 
     @property
     def needs(self) -> Needs:
         return Needs(gradient=True)
 
     def checkpoints(self) -> list[int]:
-        """Steps after which the step length is reconsidered."""
+        """Steps after which the step length is reconsidered: `marks`, or the paper's."""
+        if self.marks is not None:
+            return list(self.marks)
         share, width, marks = 0.22, 0.22, []
         while share <= 1.0:
             marks.append(max(1, int(share * self.steps)))
@@ -51,8 +54,6 @@ class APGD:
         return sorted(set(marks))
 
     def __call__(self, problem: Problem) -> None:
-        if self.start not in ("random", "clean"):
-            raise AssayError(f"APGD(start={self.start!r}): expected 'random' or 'clean'")
         for _ in range(self.restarts):
             if len(problem.open):
                 self._run(problem)
@@ -67,7 +68,7 @@ class APGD:
     def _run(self, problem: Problem) -> None:
         rows = problem.open
         region = problem.region(rows)
-        z = region.random(problem.random, rows) if self.start == "random" else region.origin.clone()
+        z = start(problem, rows, self.start)
         value, grad = self._gradient(problem, rows, z)
         before, best, best_grad, best_value = z, z.clone(), grad.clone(), value.clone()
         eta = torch.full_like(value, self.step * region.eps, dtype=z.dtype)

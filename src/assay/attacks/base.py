@@ -42,6 +42,18 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
         attack(problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack)))
 
 
+def start(problem: Problem, rows: Tensor, where: str) -> Tensor:
+    """Where a search begins: a "random" point, the "clean" one, or the "best" one kept so far."""
+    region = problem.region(rows)
+    if where == "random":
+        return region.random(problem.random, rows)
+    if where == "clean":
+        return region.origin.clone()
+    if where == "best":
+        return region.encode(problem.referee.best[rows]).clone()
+    raise AssayError(f"start={where!r}: expected 'random', 'clean' or 'best'")
+
+
 def compact(mask: Tensor, *tensors: Tensor) -> Iterator[Tensor]:
     """Every tensor, with only the rows of the mask: solved rows cost nothing more."""
     return (t[mask] for t in tensors)
@@ -70,6 +82,9 @@ class Then:
     def __init__(self, *attacks: Attack) -> None:
         object.__setattr__(self, "attacks", attacks)
 
+    def __repr__(self) -> str:
+        return f"Then({', '.join(map(repr, self.attacks))})"
+
     @property
     def needs(self) -> Needs:
         return _merged(self.attacks)
@@ -87,6 +102,9 @@ class Worst:
 
     def __init__(self, *attacks: Attack) -> None:
         object.__setattr__(self, "attacks", attacks)
+
+    def __repr__(self) -> str:
+        return f"Worst({', '.join(map(repr, self.attacks))})"
 
     @property
     def needs(self) -> Needs:
@@ -137,7 +155,7 @@ class Guess:
 
     @property
     def needs(self) -> Needs:
-        return self.attack.needs | (self.order.needs if self.order else Needs())
+        return self.attack.needs | (self.order.wants if self.order else Needs())
 
     @property
     def name(self) -> str:

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import torch
 
-from assay.attacks.base import compact
+from assay.attacks.base import compact, start
 from assay.problem import Needs, Problem
 
 
 @dataclass(frozen=True)
 class PGD:
-    """`steps` steps of length `step * eps`, from a random start or from the clean input.
+    """`steps` steps of length `step * eps`.
 
+    `start`: "random", "clean", or "best": from what is kept so far (a warm start).
     The default length is 2.5 / steps, Madry et al.'s rule: enough to cross the region and back.
     """
 
@@ -39,7 +40,7 @@ class PGD:
     def _run(self, problem: Problem) -> None:
         rows = problem.open
         region = problem.region(rows)
-        z = region.random(problem.random, rows) if self.start == "random" else region.origin.clone()
+        z = start(problem, rows, self.start)
         length = region.eps * (2.5 / self.steps if self.step is None else self.step)
         for _ in range(self.steps):
             _, grad = problem.value_and_grad(rows, z)
