@@ -184,7 +184,7 @@ class TableRegion:
     @torch.no_grad()
     def _hard(self, z: Tensor) -> Tensor:
         x, fine = self._settle(z, self.x0, self.origin, self.low, self.high)
-        if not self.space.repair or self.p == 0:
+        if self.p == 0:
             return x
         shrink = torch.ones(len(x), dtype=x.dtype)
         far = self.distance(x)
@@ -283,6 +283,10 @@ class TableRegion:
         far = torch.full_like(self.x0[0], torch.inf)
         far[encoding.numeric] = 2 * self.space.eps * encoding.width  # no bound: the ball is the bound
         return of_table(self.space.schema.features, self.x0, self.low, self.high, far)
+
+    def unrepaired(self) -> TableRegion:
+        """The same region, where broken relations are left to the penalty (judged as before)."""
+        return replace(self, space=replace(self.space, repair=False), _last=[])
 
     def take(self, rows: Tensor) -> TableRegion:
         """The region of these rows."""
