@@ -1,0 +1,214 @@
+"""Config: one run as a TOML file, one to one with the nouns of the library.
+
+    seed = 0
+    [data]
+    name = "mnist"
+    rows = 200
+    [model]
+    python = "net.py:net"
+    [space]
+    type = "Linf"
+    eps = "8/255"
+    [attack]
+    type = "Then"
+    attacks = [{type = "APGD", steps = 50}, {type = "Square"}]
+
+Everything is checked when the file is read, before anything is loaded: a wrong section, key, type or
+value is answered with its line, what was expected and the nearest valid name. What was read can be
+written again (`to_toml`), and reads as the same.
+
+What a reader would get wrong: files that are read are looked for next to the TOML file; `out`, which
+is written, is taken from where you stand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from assay.data import Dataset
+from assay.errors import AssayError, nearest
+from assay.model import Classifier
+from assay.problem import Budget
+from assay.run import lines, nouns
+from assay.run.names import find, parameters
+from assay.run.nouns import Wrong, at
+from assay.run.sources import Data, Model
+
+NEEDED = ("data", "model", "space")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The file a configuration was read from, and where its keys stand."""
+
+    file: Path | None = None
+    lines: dict[lines.Path, int] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent if self.file else Path()
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors from inside name the file, the line and the section."""
+        try:
+            yield
+        except Wrong as error:
+            spot = f"{self.file or 'configuration'}, line {lines.line_of(self.lines, error.path)}"
+            section = f" [{error.path[0]}]" if error.path else ""
+            raise AssayError(f"{spot}{section}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: what `evaluate` is called with, and where the report goes."""
+
+    data: Data
+    model: Model
+    space: Any
+    goal: Any = None
+    attack: Any = None
+    budget: Budget | None = None
+    seed: int = 0
+    batch: int = 256
+    out: str | None = None
+    place: Place = field(default=Place(), compare=False, repr=False)
+
+    def load(self) -> tuple[Classifier, Dataset]:
+        """The model and the data, opened."""
+        with self.place.named():
+            with at(("data",)):
+                data = self.data.load(self.place.folder)
+            with at(("model",)):
+                return self.model.load(self.place.folder), data
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """What `evaluate` takes by name."""
+        names = ("space", "goal", "attack", "budget", "seed", "batch")
+        return {name: getattr(self, name) for name in names}
+
+
+def read(file: str | Path) -> Config:
+    """The configuration in a file, checked."""
+    file = Path(file)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AssayError(f"cannot read '{file}': {error}") from None
+    return parse(text, file)
+
+
+def parse(text: str, file: Path | None = None) -> Config:
+    """The configuration in a text.
+
+    >>> text = '[data]\\nname = "mnist"\\n[model]\\ndemo = "mnist"\\n[space]\\ntype = "L2"\\neps = 1.5'
+    >>> parse(text).space
+    L2(1.5)
+    """
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise AssayError(f"{file or 'configuration'} is not valid TOML: {error}") from None
+    place = Place(file, lines.lines(text))
+    with place.named():
+        return _config(given, place)
+
+
+def _config(given: dict[str, Any], place: Place) -> Config:
+    sections = [f.name for f in fields(Config) if f.name != "place"]
+    for key in given:
+        if key not in sections:
+            raise Wrong((key,), f"nothing is called '{key}' here{nearest(key, sections)}")
+    for key in NEEDED:
+        if key not in given:
+            raise Wrong((), f"the section [{key}] is missing; a run needs {', '.join(NEEDED)}")
+    read: dict[str, Any] = {"place": place}
+    read["data"] = _data(given["data"], place.folder)
+    with at(("model",)):
+        read["model"] = nouns.convert(given["model"], Model, ("model",))
+        read["model"].check(place.folder, ("model",))
+    read["space"] = nouns.build("spaces", given["space"], ("space",))
+    for key in ("goal", "attack"):
+        if key in given:
+            read[key] = nouns.build(f"{key}s", given[key], (key,), {"space": read["space"]})
+    for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
+        if key in given:
+            with at((key,)):
+                read[key] = nouns.convert(given[key], kind, (key,))
+    if read.get("batch", 1) < 1:
+        raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
+    return Config(**read)
+
+
+def _data(given: Any, folder: Path) -> Data:
+    """[data]: keys that are not `Data`'s own belong to the named data set's function."""
+    path: lines.Path = ("data",)
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table [data], got {given!r}")
+    name = given.get("name")
+    with at((*path, "name")):
+        own = parameters(find("datasets", name)) if isinstance(name, str) else {}
+    if "options" in given:
+        raise Wrong((*path, "options"), "write the data set's parameters straight into [data]")
+    options = {k: v for k, v in given.items() if k in own}
+    rest = {k: v for k, v in given.items() if k not in own}
+    for key in rest:
+        known = [*own, *(k for k in parameters(Data) if k != "options")]
+        if key not in known:
+            raise Wrong((*path, key), f"data has no key '{key}'{nearest(key, known)}")
+    for key, value in options.items():
+        with at((*path, key)):
+            options[key] = nouns.convert(value, own[key].hint, (*path, key))
+    if isinstance(options.get("path"), str):
+        options["path"] = str(folder / options["path"])
+    with at(path):
+        data: Data = nouns.fill(Data, "data", rest | ({"options": options} if options else {}), path)
+        data.check(folder, path)
+    return data
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as a file that reads as the same."""
+    tables = {
+        "data": nouns.plain(config.data),
+        "model": nouns.plain(config.model),
+        "space": nouns.table(config.space),
+    }
+    tables["data"] |= tables["data"].pop("options", {})
+    for key in ("goal", "attack"):
+        if getattr(config, key) is not None:
+            tables[key] = nouns.table(getattr(config, key), {"space": config.space})
+    if config.budget is not None:
+        tables["budget"] = nouns.plain(config.budget)
+    top = [f"{k} = {_text(getattr(config, k))}" for k in ("seed", "batch", "out")
+           if getattr(config, k) is not None]  # fmt: skip
+    for name, table in tables.items():
+        top += ["", f"[{name}]", *(f"{_key(k)} = {_text(v)}" for k, v in table.items())]
+    return "\n".join(top) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
+
+
+def _text(value: Any) -> str:
+    """A value in TOML. JSON's strings are TOML's, but for DEL and escaped surrogates."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(k)} = {_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, int | float):
+        return repr(value)
+    raise AssayError(f"{value!r} cannot be written to a file")

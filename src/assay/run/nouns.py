@@ -1,0 +1,229 @@
+"""Nouns: a table of plain values becomes the object it describes, and back.
+
+`build("attacks", {"type": "Restarts", "attack": {"type": "PGD", "steps": 10}, "times": 3})` is
+`Restarts(PGD(steps=10), times=3)`, and `table(...)` of that is the first table again. The types a
+noun declares for its parameters say what a value may be; nothing is converted that is not asked for,
+except that a number may be written as a fraction: "8/255".
+
+What a reader would get wrong: nothing here runs code from the file. Names are looked up among the
+public ones, and fractions are read by a pattern, never by `eval`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from torch import Tensor
+
+from assay import losses
+from assay.errors import AssayError, nearest
+from assay.run.lines import Path
+from assay.run.names import KINDS, REQUIRED, find, implied, names, parameters
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)"
+_FRACTION = re.compile(rf"\s*({_NUMBER})\s*(?:/\s*({_NUMBER})\s*)?")
+
+
+class Wrong(AssayError):
+    """A value that does not fit, and the path of keys at which it stands."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
+@contextmanager
+def at(path: Path) -> Iterator[None]:
+    """Errors from inside are said to stand at this path, unless they know better."""
+    try:
+        yield
+    except Wrong:
+        raise
+    except AssayError as error:
+        raise Wrong(path, str(error)) from error
+
+
+def number(value: Any) -> float:
+    """A number, or a fraction written as text.
+
+    >>> number("8/255") == 8 / 255
+    True
+    """
+    if isinstance(value, str) and (match := _FRACTION.fullmatch(value)):
+        top, bottom = float(match[1]), float(match[2] or 1)
+        if bottom == 0:
+            raise AssayError(f"'{value}' divides by 0")
+        return top / bottom
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise AssayError(f"{value!r} is not a number; expected one, or a fraction such as '8/255'")
+    return value
+
+
+def build(kind: str, given: Any, path: Path = (), run: Mapping[str, Any] = {}) -> Any:
+    """The noun that a table describes; `run` holds what the run fills in by itself (the space)."""
+    one = kind.removesuffix("s")
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table that names a type of {one}, e.g. {{type = ...}}; got {given!r}")
+    name = given.get("type")
+    if not isinstance(name, str):
+        known = ", ".join(names(kind))
+        raise Wrong(path, f"which {one}? Give its type, one of: {known}")
+    with at((*path, "type")):
+        noun = find(kind, name)
+    rest = {k: v for k, v in given.items() if k != "type"}
+    return fill(noun, name, rest, path, run)
+
+
+def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path = (),
+         run: Mapping[str, Any] = {}) -> Any:  # fmt: skip
+    """Call a noun with the values of a table, each checked against the type it declares."""
+    wanted = parameters(noun)
+    for key in given:
+        if key not in wanted:
+            with at((*path, key)):
+                raise AssayError(f"{name} has no parameter '{key}'{nearest(key, wanted)}")
+    listed: list[Any] = []
+    named: dict[str, Any] = {}
+    for key, p in wanted.items():
+        if key not in given:
+            if p.default is REQUIRED and not p.many:
+                raise Wrong(path, f"{name} needs {key}; it takes {', '.join(map(str, wanted.values()))}")
+            continue
+        place = (*path, key)
+        with at(place):
+            try:
+                value = convert(given[key], tuple[p.hint, ...] if p.many else p.hint, place)
+            except Wrong:
+                raise
+            except AssayError as error:
+                raise AssayError(f"{name}: {key} = {error}") from None
+            if key == "loss" and isinstance(value, str):
+                losses.find(value)
+        if p.many:
+            listed = list(value)
+        else:
+            named[key] = value
+    with at(path):
+        return noun(*listed, **named, **{k: run[k] for k in implied(noun)})
+
+
+def convert(value: Any, hint: Any, path: Path = ()) -> Any:
+    """The value as the type says, or an error that says what was expected."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _one_of(value, inner, path)
+    if origin is Literal:
+        if value not in inner:
+            raise AssayError(f"{value!r}{nearest(str(value), map(str, inner))}")
+        return value
+    if hint is float:
+        return number(value)
+    if hint in (bool, int, str):
+        if type(value) is not hint:
+            raise AssayError(f"{value!r}; expected {_WORDS[hint]}")
+        return value
+    kind = _kind(hint)
+    if kind is not None:
+        return build(kind, value, path)
+    if is_dataclass(hint):
+        return fill(hint, hint.__name__, _mapping(value), path)  # type: ignore[arg-type]
+    if origin is not None and issubclass(origin, Mapping):
+        _, element = inner
+        return {k: convert(v, element, (*path, k)) for k, v in _mapping(value).items()}
+    if origin is not None and issubclass(origin, Sequence):
+        if not isinstance(value, list | tuple):
+            raise AssayError(f"{value!r}; expected a list")
+        return tuple(convert(v, inner[0], (*path, k)) for k, v in enumerate(value))
+    raise AssayError(f"{value!r}; a {getattr(hint, '__name__', hint)} can be given in Python only")
+
+
+_WORDS = {bool: "true or false", int: "a whole number", str: "text in quotes"}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise AssayError(f"{value!r}; expected a table")
+    return value
+
+
+def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
+    """The first of the types that fits; text stays text where text is allowed."""
+    options = tuple(sorted((o for o in options if o is not type(None)), key=lambda o: o is not str))
+    errors = []
+    for option in options:
+        try:
+            return convert(value, option, path)
+        except AssayError as error:
+            errors.append(error)
+    if len(options) == 1 or any(isinstance(e, Wrong) for e in errors):
+        raise errors[-1]
+    words = [_WORDS.get(o, "a number" if o is float else "a list") for o in options]
+    raise AssayError(f"{value!r}; expected {' or '.join(dict.fromkeys(words))}")
+
+
+def _kind(hint: Any) -> str | None:
+    """The kind of noun a type stands for, if any: `Attack`, `Space`, `Goal` or one of theirs."""
+    for kind, (_, methods) in KINDS.items():
+        if methods and inspect.isclass(hint) and all(hasattr(hint, m) for m in methods):
+            return kind
+    return None
+
+
+def table(noun: Any, run: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """The table that describes a noun; parameters at their default are left out.
+
+    >>> from assay.attacks.pgd import PGD
+    >>> table(PGD(steps=10))
+    {'type': 'PGD', 'steps': 10}
+    """
+    for name, made in names(_kind(type(noun)) or "attacks").items():
+        wanted = parameters(made)
+        if not all(hasattr(noun, key) for key in wanted):
+            continue
+        if inspect.isclass(made):
+            if type(noun) is made:
+                return {"type": name} | _given(noun, wanted)
+            continue
+        # A function such as Linf: it is the one if it gives back the very same thing.
+        if not implied(made) <= set(run):
+            continue
+        again = made(**{k: getattr(noun, k) for k in wanted}, **{k: run[k] for k in implied(made)})
+        if type(again) is type(noun) and _fields(again) == _fields(noun):
+            return {"type": name} | _given(noun, wanted)
+    raise AssayError(f"{noun!r} cannot be written to a file: no public name makes it")
+
+
+def _given(noun: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    values = {k: plain(getattr(noun, k)) for k in wanted}
+    return {
+        k: v for k, v in values.items() if v is not None and v != plain(wanted[k].default)
+    }
+
+
+def _fields(noun: Any) -> dict[str, Any]:
+    return {f.name: plain(getattr(noun, f.name)) for f in fields(noun)}
+
+
+def plain(value: Any) -> Any:
+    """A value as numbers, text, lists and tables."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return value.tolist()
+    if _kind(type(value)) is not None:
+        return table(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {k: v for k, v in _fields(value).items() if v is not None}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value
