@@ -1,0 +1,239 @@
+"""The command line: run, demo, show, compare, list.
+
+It only reads, calls `evaluate` and prints; whatever it can do, a few lines of Python can do too.
+Everything heavy is imported inside the commands, so that `assay --help` answers at once.
+
+What a reader would get wrong: a mistake of the user's ends with one red sentence and exit code 2, a
+model that breaks down with exit code 1, Ctrl-C with 130; in the last two cases the rows that were
+finished are saved first. Tracebacks are for `--debug`.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import assay
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from assay.report.report import Report
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    attacks = "attacks"
+    spaces = "spaces"
+    goals = "goals"
+    losses = "losses"
+    datasets = "datasets"
+
+
+class _Guarded(TyperGroup):
+    """The group of all commands: says errors in a sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AssayError as error:
+            if ctx.params.get("debug"):
+                raise
+            _say_no(str(error))
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            _say_no("stopped by hand before the first batch was finished; nothing was saved")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Guarded,
+    name="assay",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="How robust is this classifier under the threat it really faces?",
+    epilog="First time here? Type [bold]assay demo[/bold]. Then copy a file of examples/ and "
+    "[bold]assay run[/bold] it.",
+)
+
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a saved run.", show_default=False)]
+
+
+def console(stderr: bool = False) -> Console:
+    """Colours on a terminal, plain text of a fixed width elsewhere."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = 100
+    return made
+
+
+def _say_no(text: str) -> None:
+    from rich.text import Text
+
+    console(stderr=True).print(Text.assemble(("error: ", "bold red"), (text, "red")))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"assay {assay.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Read the options that stand before the command; `_Guarded` looks at `debug`."""
+
+
+@app.command()
+def run(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A TOML file; see docs/configuration.md.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to save; default: the file's own `out`, or runs/NAME.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Evaluate only so many rows.", min=1)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where it was saved.")] = False,
+) -> None:
+    """Evaluate what a TOML file describes, print the report and save it.
+
+    [dim]Example:[/dim]  assay run examples/mnist.toml --rows 100 --out runs/first
+    """
+    from dataclasses import replace
+
+    from assay.run.config import read
+
+    config = read(file)
+    if seed is not None:
+        config = replace(config, seed=seed)
+    if rows is not None:
+        config = replace(config, data=replace(config.data, rows=rows))
+    folder = out or Path(config.out or Path("runs") / file.stem)
+    from assay.evaluate import evaluate
+
+    model, data = config.load()
+    try:
+        report = evaluate(model, data, **config.how, progress=False if quiet else None)
+    except Exception as error:
+        partial: Report | None = getattr(error, "partial", None)
+        if partial is None:
+            raise
+        _save(partial, folder, config)
+        _say_no(f"{type(error).__name__}: {error}; {len(partial.records)} of {len(data)} rows were "
+                f"finished and are saved in {folder} (see the traceback with assay --debug run)")  # fmt: skip
+        if ctx.find_root().params.get("debug"):
+            raise
+        raise typer.Exit(1) from None
+    _save(report, folder, config)
+    if not quiet:
+        show_report(report)
+    stopped = any(f.id == "interrupted" for f in report.flags)
+    if stopped:
+        _say_no(f"stopped by hand after {len(report.records)} of {len(data)} rows; those are saved")
+    typer.echo(f"saved in {folder}")
+    if stopped:
+        raise typer.Exit(130)
+
+
+def _save(report: Report, folder: Path, config: Any) -> None:
+    from assay.run.config import to_toml
+
+    report.save(folder)
+    (folder / "config.toml").write_text(to_toml(config))
+
+
+def show_report(report: Report) -> None:
+    """The table, and under it what broke what and the warnings."""
+    from assay.report.text import notes, rich_table
+
+    screen = console()
+    screen.print(rich_table(report))
+    for line in notes(report):
+        style = "yellow" if line.startswith("warning") else None
+        screen.print(line, style=style, markup=False)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to save the reports.")] = Path("runs/demo"),
+) -> None:
+    """Three short evaluations on real data: digits, traffic signs, web addresses."""
+    from assay.demo import play
+
+    play(out, show_report, console())
+
+
+@app.command()
+def show(
+    folder: RunFolder,
+    by: Annotated[str | None, typer.Option(help="Robust accuracy by a column, e.g. y or winner.")] = None,
+) -> None:
+    """Print a saved report again.
+
+    [dim]Example:[/dim]  assay show runs/demo/digits --by y
+    """
+    from assay.report.report import Report
+
+    report = Report.load(folder)
+    if by is None:
+        show_report(report)
+        return
+    from rich.table import Table
+
+    table = Table(by, "robust accuracy", "95 % interval", "rows")
+    classes = report.spec.get("classes") if by in ("y", "clean", "final") else None
+    for value, e in report.metric("robust", by=by).items():
+        name = classes[value] if classes and 0 <= value < len(classes) else value
+        if e.n:
+            table.add_row(str(name), f"{e.value:.3f}", f"{e.low:.3f} - {e.high:.3f}", str(e.n))
+    console().print(table)
+
+
+@app.command()
+def compare(first: RunFolder, second: RunFolder) -> None:
+    """Compare two saved reports on the rows they share, paired.
+
+    [dim]Example:[/dim]  assay compare runs/pgd runs/standard
+    """
+    from assay.report.report import Report
+
+    comparison = Report.load(first).compare(Report.load(second))
+    typer.echo(f"{first} against {second}")
+    typer.echo(str(comparison))
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.", show_default=False)],
+) -> None:
+    """Everything that can be named in a file: what it does, and its parameters with defaults.
+
+    [dim]Example:[/dim]  assay list attacks
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    from assay.run.names import names, parameters, summary
+
+    table = Table("name", "what it does", "parameters", show_lines=True)
+    plain = kind is Kind.losses  # a loss is named, never given parameters
+    for name, noun in names(kind.value).items():
+        wanted = "" if plain else ", ".join(str(p) for p in parameters(noun).values())
+        table.add_row(name, escape(summary(noun)), escape(wanted))
+    console().print(table)

@@ -1,0 +1,106 @@
+"""`assay demo`: three evaluations on real data, each with its report and what it means.
+
+Digits (any wrong class), traffic signs (only the confusions that hurt), web addresses (a forest, by
+its answers alone). Small samples, so that it ends in about a minute on two cores; the intervals say
+what that costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay import datasets
+from assay.attacks.apgd import APGD
+from assay.attacks.square import Square
+from assay.attacks.standard import standard
+from assay.data import Dataset
+from assay.evaluate import evaluate
+from assay.goals import group
+from assay.model import wrap
+from assay.report.report import Report
+from assay.run import models
+from assay.spaces.lp import Linf
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LIMITS = ("20", "30", "50", "60", "70", "80", "100", "120")
+
+
+def play(out: Path, show: Callable[[Report], None], screen: Console) -> None:
+    """All three parts; each report is printed by `show` and saved under `out`."""
+    screen.print("Small samples and small models, trained now: a taste, not a benchmark.\n")
+    for name, part in (("digits", digits), ("signs", signs), ("addresses", addresses)):
+        screen.print(f"[bold]{part.__doc__}[/bold]")
+        report, meaning = part()
+        report.save(out / name)
+        show(report)
+        screen.print(f"[green]What it means:[/green] {meaning}")
+        screen.print(f"[dim]saved in {out / name}[/dim]\n")
+    screen.print(
+        "What to type next:\n"
+        f"  assay show {out / 'signs'} --by y          which signs can be pushed?\n"
+        "  assay list attacks                      what else there is\n"
+        "  assay run examples/mnist.toml           the same from a file you can change",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def digits() -> tuple[Report, str]:
+    """1. Digits: a network, every pixel may change by 0.1, any wrong class counts."""
+    space = Linf(0.1)
+    data = datasets.mnist().test.sample(100)
+    report = evaluate(models.mnist(), data, space=space, attack=standard(space))
+    clean, robust = report.metric("clean"), report.metric("robust")
+    return report, (
+        f"of 100 digits the network reads {_count(clean)} correctly, but only {_count(robust)} "
+        f"survive the four attacks of the standard ensemble. On another such sample expect between "
+        f"{robust.low:.0%} and {robust.high:.0%}."
+    )
+
+
+def signs() -> tuple[Report, str]:
+    """2. Traffic signs: only a *higher* speed limit counts; each pixel may change by 8/255."""
+    higher = {s: LIMITS[k + 1 :] for k, s in enumerate(LIMITS[:-1])}
+    data = datasets.gtsrb().test.where(y=list(higher))
+    net = models.gtsrb()
+    report = evaluate(net, data, space=Linf(8 / 255), goal=group(higher), attack=APGD(50))
+    any_wrong = evaluate(net, data, space=Linf(8 / 255), attack=APGD(50))
+    robust = report.metric("robust")
+    return report, (
+        f"{_count(robust)} of {robust.n} signs cannot be made to show a higher limit. Had any wrong "
+        f"class counted, as is usual, it would have been {_count(any_wrong.metric('robust'))}: what "
+        "counts as success changes the answer, so ask for the harm you fear."
+    )
+
+
+def addresses() -> tuple[Report, str]:
+    """3. Web addresses: a random forest, attacked by its answers alone (no gradients)."""
+    splits = datasets.url()
+    low, high = splits.train.x.amin(0), splits.train.x.amax(0)
+    width = (high - low).clamp_min(1e-9)
+    forest = models.url()
+
+    def model(z: np.ndarray) -> Any:  # the forest knows raw units, the attacker shares of the range
+        return forest.predict_proba(z * width.numpy() + low.numpy())
+
+    test = splits.test.where(y="phishing").sample(100)
+    unit = Dataset(((test.x - low) / width).clamp(0, 1), test.y, test.ids, classes=test.classes,
+                   name=test.name)  # fmt: skip
+    report = evaluate(wrap(model, outputs="probabilities"), unit, space=Linf(0.02),
+                      attack=Square(200))  # fmt: skip
+    robust = report.metric("robust")
+    queries = report.metric("forwards")
+    return report, (
+        f"{_count(report.metric('clean'))} of 100 phishing addresses are recognised; "
+        f"{_count(robust)} still are after each feature may move by 2 % of its range, found with "
+        f"{queries.value:.0f} questions per address. Trees are no safer for having no gradient."
+    )
+
+
+def _count(estimate: Any) -> int:
+    return round(estimate.value * estimate.n)
