@@ -1,0 +1,76 @@
+"""Broods: many individuals per row, expressed, measured and asked of the model in one call.
+
+What every genetic or local search here shares: genes in, three numbers out (probability outside the
+goal, distance, violation), with every individual judged by the referee on the way; and the cutting
+of a batch into blocks of rows that fit a memory budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay import losses
+from assay.attacks.dice import Array
+from assay.errors import AssayError, Unsupported
+from assay.problem import Problem
+from assay.spaces.genes import Genes, Genetic
+
+_WORK = 12  # arrays of the evaluated inputs' size that live at once (measured: docs/search.md)
+
+
+def genetic(problem: Problem) -> Genetic:
+    """The region of all rows, or a refusal."""
+    region = problem.region_of_all
+    if not isinstance(region, Genetic):
+        raise Unsupported(
+            f"a search over genes needs an Lp ball or a table, not a {type(region).__name__}; "
+            "use PGD or APGD there"
+        )
+    return region
+
+
+def blocks(problem: Problem, bred: int, evaluated: int, memory: int) -> Iterator[Tensor]:
+    """Open rows, as many at a time as fit into `memory` bytes.
+
+    Per row `bred` individuals are held as genes and `evaluated` are expressed at once.
+    """
+    if memory < 1:
+        raise AssayError(f"memory={memory}: expected a number of bytes, e.g. 2 * 10**9")
+    rows = problem.open
+    if not len(rows):
+        return
+    genes = genetic(problem).take(rows[:1]).genes()
+    wide = genes.origin.shape[1] + problem.region_of_all.origin.shape[1]
+    each = 8 * (2 * bred * genes.start.shape[1] + _WORK * evaluated * wide)
+    yield from rows.split(max(1, memory // each))
+
+
+class Brood:
+    """`size` individuals for each of `rows`; made anew when rows drop out."""
+
+    def __init__(self, problem: Problem, rows: Tensor, genes: Genes, size: int) -> None:
+        self.problem, self.genes = problem, genes
+        self.rows = rows.repeat_interleave(size)
+        self.region = problem.region(self.rows)
+        self.shape = (len(rows), size)
+        self.targets = problem.targets[self.rows]
+
+    def evaluate(self, individuals: Array) -> Array:
+        """(n, size, 3) objectives of genes (n, size, G), all to be minimised."""
+        assert isinstance(self.region, Genetic)
+        like = self.problem.referee.best
+        genes = torch.from_numpy(individuals).to(self.genes.start.device)
+        flat = self.genes.express(genes)
+        x = flat.reshape(len(flat), *like.shape[1:])
+        violation = flat.new_zeros(len(flat))
+        if self.region.constrained:
+            violation = self.region.violation(x)
+        logits = self.problem.query(self.rows, x, violation)
+        outside = torch.sigmoid(-losses.odds(logits.double(), self.targets))
+        found = [outside, self.region.distance(x).double(), violation.double()]
+        answer: Array = torch.stack(found, dim=1).reshape(*self.shape, 3).cpu().numpy()
+        return np.nan_to_num(answer, nan=np.inf)
