@@ -1,10 +1,11 @@
 """Make the samples that ship in the package from the full files, byte for byte the same each time.
 
     python studies/bundle_samples.py --mnist mnist.npz --gtsrb GTSRB/ --orl orl_faces/ \
-        --url dataset_B_05_2020.csv --pima diabetes.csv
+        --url dataset_B_05_2020.csv --pima diabetes.csv --ctu13 botnet/ --lcld accepted.csv
 
 Each argument takes what the loader's `path=` takes (see its docstring), and each may be left out:
-that sample then stays as it is. What must not change without a new version: which rows are taken,
+that sample then stays as it is. `--ctu13` is different: a folder with features.csv and
+x_candidates_common.npy (or an .npz that holds it) of the MOEVA repository's data/botnet. What must not change without a new version: which rows are taken,
 since reports are compared by row id.
 """
 
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.datasets import source
+from assay.datasets.ctu13 import FEATURES as CTU13_FEATURES
+from assay.datasets.ctu13 import read as read_ctu13
 from assay.datasets.gtsrb import CLASSES as SIGNS
 from assay.datasets.gtsrb import held_out
 from assay.datasets.gtsrb import read as read_gtsrb
@@ -116,6 +119,25 @@ def bundle_url(path: Path) -> source.Arrays:
     }
 
 
+def bundle_ctu13(folder: Path) -> source.Arrays:
+    import pandas as pd
+
+    described = pd.read_csv(folder / "features.csv")
+    if tuple(described["feature"]) != CTU13_FEATURES:
+        raise AssayError(f"{folder / 'features.csv'}: not the 756 features of CTU-13 in order")
+    arrays = sorted([*folder.glob("x_candidates_common.npy"), *folder.glob("*samples.npz")])
+    if not arrays:
+        raise AssayError(f"{folder}: no x_candidates_common.npy and no *samples.npz")
+    x, _ = read_ctu13(arrays[0])
+    real = (described["type"] == "real").to_numpy()
+    return {
+        "is_real": real,
+        "high": described["max"].to_numpy(np.float64),
+        "counts": np.ascontiguousarray(x[:, ~real].T.astype(np.int32)),
+        "durations": np.ascontiguousarray(x[:, real].T),
+    }
+
+
 def bundle_pima(path: Path) -> source.Arrays:
     frame = source.table(path, (*PIMA_FEATURES, "Outcome"), PIMA_ROWS)
     y = frame["Outcome"].to_numpy(np.uint8)
@@ -150,6 +172,7 @@ BUNDLES: dict[str, Callable[[Path], source.Arrays]] = {
     "gtsrb": bundle_gtsrb,
     "url": bundle_url,
     "pima": bundle_pima,
+    "ctu13": bundle_ctu13,
     "orl": bundle_orl,
 }
 

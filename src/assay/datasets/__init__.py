@@ -8,6 +8,7 @@ prepared. Every function returns `Splits`, and none of them loads torch before i
 ('healthy', 'diabetic')
 """
 
+from assay.datasets.ctu13 import ctu13
 from assay.datasets.gtsrb import gtsrb
 from assay.datasets.mnist import mnist
 from assay.datasets.orl import orl
@@ -15,4 +16,4 @@ from assay.datasets.pima import pima
 from assay.datasets.splits import Splits
 from assay.datasets.url import url
 
-__all__ = ["Splits", "gtsrb", "mnist", "orl", "pima", "url"]
+__all__ = ["Splits", "ctu13", "gtsrb", "mnist", "orl", "pima", "url"]

@@ -29,6 +29,23 @@ class Splits:
     val: Dataset | None = None
 
 
+@dataclass(frozen=True)
+class TestOnly:
+    """Rows to attack and none to learn from; asking for the others says where to get them."""
+
+    __test__ = False  # not a test class, whatever pytest thinks of the name
+
+    test: Dataset
+    why: str
+
+    @property
+    def train(self) -> Dataset:
+        """Not there: raises, with what to do about it."""
+        raise AssayError(self.why)
+
+    val = train
+
+
 def images(
     pixels: NDArray[np.uint8],
     y: NDArray[Any],
