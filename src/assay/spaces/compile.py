@@ -219,7 +219,7 @@ class _Builder:
         kind, *rest = shape  # type: ignore[misc]
         if kind == "const":
             constant = self._numbers()
-            return lambda x, x0, tolerance: (constant, None)
+            return lambda x, x0, tolerance: (constant.expand(-1, x.shape[1]), None)
         if kind in ("x", "x0"):
             place, clean = self._places(), kind == "x0"
             return lambda x, x0, tolerance: ((x0 if clean else x).index_select(0, place), None)
@@ -239,7 +239,7 @@ class _Builder:
         both = [_stack(part) for part in (now, was)]
 
         def value(x: Tensor, x0: Tensor, tolerance: float) -> Value:
-            total = start
+            total = start.expand(-1, x.shape[1])
             for source, (places, weights) in zip((x, x0), both, strict=True):
                 if weights is not None:
                     found = source.index_select(0, places).unflatten(0, weights.shape)

@@ -45,7 +45,7 @@ _FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3),
               "min": (1, 0), "max": (1, 0), "sum": (1, 0), "count": (1, 0)}  # fmt: skip
 _HINTS = {"=": "write == for equality", "&": "write 'and'", "|": "write 'or'", "~": "write 'not'",
           "!": "write 'not', or != for unequal", "^": "write ** for powers"}  # fmt: skip
-_DEEPEST = 100
+_DEEPEST = 50
 
 
 def relation(text: str) -> Relation:

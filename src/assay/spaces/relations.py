@@ -49,6 +49,8 @@ class Expr:
         return _sum([expr(other), -self])
 
     def __neg__(self) -> Expr:
+        if isinstance(self, Op) and self.op == "neg":
+            return self.args[0]
         return Const(-self.value) if isinstance(self, Const) else Op("neg", (self,))
 
     def __pos__(self) -> Expr:
