@@ -19,6 +19,7 @@ from assay.goals import Quota, group, untargeted
 from assay.problem import Budget, Referee
 from assay.records import Records
 from assay.report import checks
+from assay.report.examples import gather
 from assay.report.report import Report
 from assay.run.progress import Progress
 
@@ -86,7 +87,7 @@ def evaluate(
         )
         for g in also
     }
-    return Report(spec, records, flags, others)
+    return Report(spec, records, flags, others, gather(data, records))
 
 
 def _collect(
@@ -131,6 +132,7 @@ def describe(
         "space": repr(space) if space is not None else "",
         "goal": repr(goal),
         "attack": repr(attack) if attack is not None else "",
+        "threat": " ".join(getattr(part, "in_words", "") for part in (space, goal)).strip(),
         "budget": repr(budget) if budget else "",
         "seed": seed,
         "versions": {

@@ -78,6 +78,11 @@ class untargeted:
     loss: ClassVar[str] = "ce"
     reject: int | str | None = None
 
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        return "It wins where the predicted class is wrong."
+
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         mask = torch.ones_like(clean, dtype=torch.bool).scatter_(1, y[:, None], False)
         if self.reject is not None:
@@ -94,6 +99,12 @@ class targeted:
 
     loss: ClassVar[str] = "ce"
     target: int | str | Sequence[int | str]
+
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        aim = f"class {self.target}" if isinstance(self.target, int | str) else "its own target"
+        return f"It wins where the predicted class is {aim}."
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         count = clean.shape[1]
@@ -152,6 +163,12 @@ class group:
     loss: ClassVar[str] = "mdmax"
     relation: Mapping[Any, Sequence[Any]]
 
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        pairs = [f"{s} for {' or '.join(str(t) for t in ts)}" for s, ts in self.relation.items()]
+        return f"It wins where the model takes {', '.join(pairs)}."
+
     def allowed(self, count: int, names: Names = None) -> Tensor:
         """The relation as a matrix (C, C): may class s be pushed to class t?"""
         if not self.relation:
@@ -207,7 +224,10 @@ class Quota:
         for wrong, text in (
             (not number["sources"] or not number["targets"], "name at least one source and target"),
             (both, f"class {sorted(both)} is both a source and a target"),
-            (not 1 <= self.k <= len(set(number["targets"])), f"k={self.k}: expected 1..the targets"),
+            (
+                not 1 <= self.k <= len(set(number["targets"])),
+                f"k={self.k}: expected 1..the targets",
+            ),
             (not self.reuse and self.k > len(set(number["sources"])), f"k={self.k} > the sources"),
             (not set(number["managers"]) <= set(number["targets"]), "a manager must be a target"),
             (least > min(self.k, max(1, len(self.managers))), f"least={least}: too many"),

@@ -43,7 +43,7 @@ def figures(report: Report) -> Figures:
         wanted = table[table["y"].isin(report.spec["aims"])]
         title = "clean accuracy on the targeted classes"
         found["clean_on_targets"] = (title, _share(wanted["clean"] == wanted["y"]))
-    for name, other in report.also.items():
+    for name, other in sorted(report.also.items()):
         found[f"robust_{name}"] = (f"robustness, {other.spec['goal']}", other.metric("robust"))
     return found
 

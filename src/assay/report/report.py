@@ -19,6 +19,7 @@ from assay.errors import AssayError, nearest
 from assay.records import FIELDS, Records
 from assay.report import groups
 from assay.report.checks import Flag
+from assay.report.examples import Examples
 from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Report:
     records: Records
     flags: tuple[Flag, ...] = ()
     also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
+    examples: Examples | None = None  # a few successes before and after, to show
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -145,8 +147,14 @@ class Report:
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
         return further | {k: v for k, v in shown.items() if k not in further}
 
+    def html(self) -> str:
+        """The report as one self-contained page."""
+        from assay.report.html import page
+
+        return page(self)
+
     def save(self, folder: str | Path) -> Path:
-        """Write spec.json, records.parquet and adversarial.npz."""
+        """Write report.html, spec.json, records.parquet, adversarial.npz and examples.npz."""
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -159,6 +167,9 @@ class Report:
                 np.savez(
                     folder / "adversarial.npz", x=self.adversarial, ids=table["id"].to_numpy(str)
                 )
+            if self.examples is not None:
+                self.examples.save(folder / "examples.npz")
+            (folder / "report.html").write_text(self.html(), encoding="utf-8")
             for name, other in self.also.items():
                 other.save(folder / "also" / name)
         except OSError as error:
@@ -182,7 +193,9 @@ class Report:
         inputs = folder / "adversarial.npz"
         adversarial = np.load(inputs)["x"] if inputs.exists() else None
         also = {p.name: cls.load(p) for p in sorted((folder / "also").glob("*"))}
-        return cls(spec, Records(columns, adversarial), flags, also)
+        shown = folder / "examples.npz"
+        examples = Examples.load(shown) if shown.exists() else None
+        return cls(spec, Records(columns, adversarial), flags, also, examples)
 
 
 @dataclass(frozen=True, eq=False)

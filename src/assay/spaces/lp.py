@@ -46,6 +46,17 @@ class Lp:
         box = "" if (low, high) == (0.0, 1.0) else f", low={low}, high={high}"
         return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps!r}{box})"
 
+    @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        how = {
+            0.0: f"at most {self.eps:g} features",
+            1.0: f"features by at most {self.eps:g} in sum",
+            2.0: f"features by at most {self.eps:g} in Euclidean distance",
+            math.inf: f"every feature by at most {self.eps:g}",
+        }[self.p]
+        return f"The attacker may change {how}."
+
     def check(self, x: Tensor) -> None:
         if self.p not in _NAMES:
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
@@ -144,9 +155,8 @@ class LpRegion:
         if self.p == math.inf:
             return z + step * grad.sign()
         if self.p == 2.0:
-            return z + step * grad / torch.linalg.vector_norm(grad, dim=1, keepdim=True).clamp_min(
-                1e-30
-            )
+            length: Tensor = torch.linalg.vector_norm(grad, dim=1, keepdim=True)
+            return z + step * grad / length.clamp_min(1e-30)
         return z + step * self._sparse(z, grad)
 
     def _sparse(self, z: Tensor, grad: Tensor) -> Tensor:
@@ -203,7 +213,8 @@ class LpRegion:
 
     def distance(self, x: Tensor) -> Tensor:
         change = self.encode(x).double() - self.origin.double()
-        return torch.linalg.vector_norm(change, self.p, dim=1)
+        far: Tensor = torch.linalg.vector_norm(change, self.p, dim=1)
+        return far
 
     def genes(self) -> Genes:
         """Every feature is a real number; beyond the ball's own box nothing is worth trying."""
