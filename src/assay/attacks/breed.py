@@ -49,6 +49,14 @@ def _parents(dice: Array, order: Array, wanted: int) -> Array:
 
 
 @_compiled
+def _skip(dice: Array, size: int) -> int:
+    """How many genes are passed over before the next one mutates, each with chance 1 / size."""
+    if size == 1:
+        return 0
+    return int(np.log1p(-uniform(dice)) / np.log1p(-1.0 / size))
+
+
+@_compiled
 def _breed(genes: Array, low: Array, high: Array, words: Array, children: Array, ends: Array,
            whole: Array, rate: float, eta: float) -> None:  # fmt: skip
     matings = children.shape[1] // 2
@@ -75,18 +83,20 @@ def _breed(genes: Array, low: Array, high: Array, words: Array, children: Array,
                     a[g], b[g] = b[g], a[g]
         for kind in range(len(ends) - 1):
             start, stop = ends[kind], ends[kind + 1]
-            if start == stop:
+            size, margin = stop - start, 0.5 * whole[kind]
+            if size == 0:
                 continue
-            chance, margin = 1.0 / (stop - start), 0.5 * whole[kind]
-            for k in range(2 * matings):
-                for g in range(start, stop):
-                    if uniform(dice) >= chance or not low[r, g] < high[r, g]:
-                        continue
-                    bottom, top = low[r, g] - margin, high[r, g] + margin
-                    value = mutated(children[r, k, g], bottom, top, uniform(dice), eta)
-                    if whole[kind]:
-                        value = min(max(np.rint(value), low[r, g]), high[r, g])
-                    children[r, k, g] = value
+            place = _skip(dice, size)
+            while place < 2 * matings * size:
+                k, g = place // size, start + place % size
+                place += 1 + _skip(dice, size)
+                if not low[r, g] < high[r, g]:
+                    continue
+                bottom, top = low[r, g] - margin, high[r, g] + margin
+                value = mutated(children[r, k, g], bottom, top, uniform(dice), eta)
+                if whole[kind]:
+                    value = min(max(np.rint(value), low[r, g]), high[r, g])
+                children[r, k, g] = value
 
 
 def breed(genes: Array, low: Array, high: Array, kinds: tuple[int, int, int], words: Array,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from assay.attacks.breed import breed
 from assay.attacks.brood import Brood, blocks, genetic
-from assay.attacks.nsga import Survival
+from assay.attacks.nsga import Survival, replace
 from assay.attacks.riesz import reference_points
 from assay.errors import AssayError
 from assay.problem import Needs, Problem
@@ -81,8 +81,5 @@ class MOEVA:
                     return
                 survival = survival.take(kept)
                 brood = Brood(problem, rows, genes, self.offspring)
-            everyone = np.concatenate([population, children], axis=1)
-            values = np.concatenate([values, found], axis=1)
-            chosen = survival(values, fate, self.population)[..., None]
-            population = np.take_along_axis(everyone, chosen, axis=1)
-            values = np.take_along_axis(values, chosen, axis=1)
+            chosen = survival(np.concatenate([values, found], axis=1), fate, self.population)
+            replace(chosen, population, values, children, found)

@@ -336,6 +336,31 @@ def _survive(f: Array, points: Array, ideal: Array, worst: Array, extreme: Array
         kept[r, place:] = niching(wanted - place, count, niche, away, last, order, turns)
 
 
+@_compiled
+def _replace(kept: Array, population: Array, values: Array, children: Array, found: Array) -> None:
+    size = population.shape[1]
+    lives = np.zeros(size, np.bool_)
+    for r in range(len(kept)):
+        lives[:] = False
+        for i in kept[r]:
+            if i < size:
+                lives[i] = True
+        free = 0
+        for i in kept[r]:
+            if i < size:
+                continue
+            while lives[free]:
+                free += 1
+            lives[free] = True
+            population[r, free] = children[r, i - size]
+            values[r, free] = found[r, i - size]
+
+
+def replace(kept: Array, population: Array, values: Array, children: Array, found: Array) -> None:
+    """Children that survive take the places of those that do not, in place: nothing else moves."""
+    in_threads(_replace, kept, population, values, children, found)
+
+
 @dataclass(eq=False)
 class Survival:
     """What a row's survival remembers from one generation to the next, for a block of rows."""

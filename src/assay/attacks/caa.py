@@ -1,0 +1,29 @@
+"""CAA (Simonetto et al. 2024, Algorithm 2): a gradient attack, then a search on what it left.
+
+CAPGD is cheap and finds most rows; MOEVA needs no gradient and finds others. Each row's record says
+which of the two broke it. The parameters are the paper's (appendix A.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from assay.attacks.base import Attack, Then
+from assay.attacks.capgd import CAPGD
+from assay.attacks.moeva import MOEVA
+from assay.problem import Needs, Problem
+
+
+@dataclass(frozen=True)
+class CAA:
+    """`gradient` first, then `search` on the rows still open."""
+
+    gradient: Attack = field(default_factory=CAPGD)
+    search: Attack = field(default_factory=MOEVA)
+
+    @property
+    def needs(self) -> Needs:
+        return self.gradient.needs | self.search.needs
+
+    def __call__(self, problem: Problem) -> None:
+        Then(self.gradient, self.search)(problem)
