@@ -75,6 +75,8 @@ def _inside(module: str, home: str) -> bool:
 
 def _makes(noun: Any, methods: tuple[str, ...]) -> bool:
     """Does calling the noun give something with these methods? A function's return type says so."""
+    if not (inspect.isclass(noun) or inspect.isfunction(noun)):
+        return False
     made = noun if inspect.isclass(noun) else _hints(noun).get("return", noun)
     kinds = get_args(made) if isinstance(made, types.UnionType) else (made,)
     return all(hasattr(kind, m) for kind in kinds for m in methods)
