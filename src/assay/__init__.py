@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay import architectures as architectures
     from assay import datasets as datasets
+    from assay import defenses as defenses
     from assay import report as report
     from assay import testing as testing
     from assay import training as training
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from assay.attacks.base import Worst as Worst
     from assay.attacks.campaign import Campaign as Campaign
     from assay.attacks.capgd import CAPGD as CAPGD
+    from assay.attacks.confident import Confident as Confident
     from assay.attacks.cpgd import CPGD as CPGD
     from assay.attacks.cw import CW as CW
     from assay.attacks.doa import DOA as DOA
     from assay.attacks.escalation import Escalation as Escalation
     from assay.attacks.eyeglasses import Eyeglasses as Eyeglasses
     from assay.attacks.fab import FAB as FAB
+    from assay.attacks.gmsa import FPA as FPA
+    from assay.attacks.gmsa import GMSA as GMSA
+    from assay.attacks.gmsa import Transfer as Transfer
     from assay.attacks.lowprofool import LowProFool as LowProFool
     from assay.attacks.orders import Product as Product
     from assay.attacks.orders import by_chance as by_chance
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from assay.errors import Unsupported as Unsupported
     from assay.evaluate import evaluate as evaluate
     from assay.games.static import Static as Static
+    from assay.games.transductive import Transductive as Transductive
     from assay.goals import Quota as Quota
     from assay.goals import group as group
     from assay.goals import least_likely as least_likely
@@ -90,12 +96,14 @@ _HOME = {
     "assay.attacks.base": ("Guess", "Restarts", "Then", "Worst"),
     "assay.attacks.campaign": ("Campaign",),
     "assay.attacks.capgd": ("CAPGD",),
+    "assay.attacks.confident": ("Confident",),
     "assay.attacks.cpgd": ("CPGD",),
     "assay.attacks.cw": ("CW",),
     "assay.attacks.doa": ("DOA",),
     "assay.attacks.escalation": ("Escalation",),
     "assay.attacks.eyeglasses": ("Eyeglasses",),
     "assay.attacks.fab": ("FAB",),
+    "assay.attacks.gmsa": ("FPA", "GMSA", "Transfer"),
     "assay.attacks.lowprofool": ("LowProFool",),
     "assay.attacks.orders": ("Product", "by_chance", "by_md", "by_prior"),
     "assay.attacks.pgd": ("FGSM", "PGD"),
@@ -105,6 +113,7 @@ _HOME = {
     "assay.errors": ("AssayError", "Unsupported"),
     "assay.evaluate": ("evaluate",),
     "assay.games.static": ("Static",),
+    "assay.games.transductive": ("Transductive",),
     "assay.goals": ("Quota", "group", "least_likely", "random_target", "targeted", "untargeted"),
     "assay.losses": ("ce", "dlr", "margin", "md", "mdmax", "mdmul", "odds"),
     "assay.model": ("wrap",),
@@ -114,10 +123,12 @@ _HOME = {
     "assay.spaces.lp": ("L0", "L1", "L2", "Linf"),
     "assay.spaces.mask": ("Patch", "Rectangle"),
     "assay.spaces.quantised": ("Quantised",),
-    "assay.spaces.relations": ("F", "count", "divide", "floor", "implies", "log", "maximum", "minimum", "where"),
+    "assay.spaces.relations": (
+        "F", "count", "divide", "floor", "implies", "log", "maximum", "minimum", "where"
+    ),
     "assay.spaces.schema": ("Feature", "Schema"),
 }
-_MODULES = ("architectures", "datasets", "report", "testing", "training")
+_MODULES = ("architectures", "datasets", "defenses", "report", "testing", "training")
 _WHERE = {name: home for home, names in _HOME.items() for name in names}
 
 

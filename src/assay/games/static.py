@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -31,6 +31,7 @@ class Static:
     """A fixed classifier."""
 
     model: Any
+    divisible: ClassVar[bool] = True  # rows do not meet: any batch can be played by itself
 
     @property
     def described(self) -> dict[str, Any]:
@@ -72,11 +73,15 @@ class Static:
         batch: int = 256,
         budget: Budget = UNLIMITED,
         observe: Any = None,
+        only: int | None = None,
     ) -> Iterator[Records]:
-        """Records of one batch after the other; `observe(referee)` sees each batch's referee."""
+        """Records of one batch after the other (or of batch number `only`).
+
+        `observe(referee)` sees each batch's referee.
+        """
         with self.model.ready():
-            for start in range(0, len(data), batch):
-                rows = torch.arange(start, min(start + batch, len(data)))
+            batches = torch.arange(len(data)).split(batch)
+            for rows in batches if only is None else batches[only : only + 1]:
                 yield self._play(data, rows, space, goal, attack, seed, budget, observe)
 
     def _play(

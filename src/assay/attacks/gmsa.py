@@ -1,0 +1,229 @@
+"""GMSA (Chen et al. 2022): attack the space of models a defender may move to, not one model.
+
+    U_i = argmax L({F_0 .. F_i}, U'),   F_{i+1} = Gamma(U_i),   i = 0..T      (Algorithm 2, eq. 7)
+
+with L the mean of the losses (GMSA-AVG), their minimum (GMSA-MIN), or the loss of F_i alone (FPA,
+Algorithm 1); T = 0 is the transfer attack. F_0 is the model before any adaptation; Gamma is run by
+the attacker itself, with its own random numbers (`Problem.rehearsal`). Of U_0..U_T the one that did
+most harm when rehearsed is handed in. The inner problem is any attack of the library, in any space.
+
+What a reader would get wrong. Iterations count from 0, so T = 9 makes ten candidates. The candidate
+is chosen by the *error* of the rehearsed model on it, not by the loss; one rehearsal of a random
+defender picks the lucky candidate (the attacker's own estimate is then too high, see the flag
+`selection-bias`), and `simulations` > 1 repairs it. And GMSA-MIN takes (i + 1) times as many inner
+steps at iteration i, because each of its steps sees one model per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.attacks.base import Attack, run
+from assay.attacks.pgd import PGD
+from assay.errors import AssayError, Unsupported
+from assay.goals import reached
+from assay.model import Classifier
+from assay.problem import Needs, Problem, Rehearsal
+from assay.victims import Victims
+
+_PGD = PGD(100)
+_COMBINE = {"avg": "mean", "min": "min", "last": "mean"}
+_NAMES = {"avg": "GMSA-AVG", "min": "GMSA-MIN", "last": "FPA"}
+
+
+@dataclass(frozen=True)
+class GMSA:
+    """`inner` solves each iteration; `combine` is "avg", "min" or "last" (FPA).
+
+    `simulations`: runs of the defender per candidate; all of them join the model space.
+    `select`: by "error" (published) or by "loss". `fallback`: "attacked", or "clean": hand in the
+    clean batch if no candidate does better. `first`: F_0 is the "static" model, or the one adapted
+    to the "clean" batch. `window`: attack only so many of the latest models.
+    `warm`: inner steps from the second iteration on, starting from the set before; None: each
+    iteration starts anew. `selective`: leave a row clean unless most victims are fooled on it.
+    `scale`: for "min", as many times the inner steps as there are models.
+    """
+
+    inner: Attack = _PGD
+    combine: str = "avg"
+    iterations: int = 9
+    simulations: int = 1
+    select: str = "error"
+    fallback: str = "attacked"
+    first: str = "static"
+    window: int | None = None
+    warm: int | None = None
+    selective: bool = False
+    scale: bool = True
+
+    @property
+    def needs(self) -> Needs:
+        return self.inner.needs
+
+    @property
+    def name(self) -> str:
+        """What records call it."""
+        if self.combine == "last" and self.iterations == 0:
+            return "Transfer"
+        return _NAMES.get(self.combine, self.combine)
+
+    def check(self) -> None:
+        """Refuse settings that mean nothing."""
+        for field, allowed in (
+            ("combine", tuple(_COMBINE)),
+            ("select", ("error", "loss")),
+            ("fallback", ("attacked", "clean")),
+            ("first", ("static", "clean")),
+        ):
+            if getattr(self, field) not in allowed:
+                raise AssayError(
+                    f"GMSA({field}={getattr(self, field)!r}): expected one of {', '.join(allowed)}"
+                )
+        if self.iterations < 0 or self.simulations < 1:
+            raise AssayError(
+                f"GMSA(iterations={self.iterations}, simulations={self.simulations}): expected at "
+                "least 0 iterations (0 is a transfer attack) and 1 simulation"
+            )
+
+    def __call__(self, problem: Problem) -> None:
+        self.check()
+        if problem.rehearsal is None:
+            raise Unsupported(
+                f"{self.name} attacks a model that moves after the attacker; this one is fixed: "
+                f"use {self.inner!r} itself, or play ay.Transductive(defender)"
+            )
+        _Search(self, problem, problem.rehearsal).run()
+
+
+@dataclass
+class _Search:
+    """One run of the attack: the models simulated so far and the best candidate."""
+
+    how: GMSA
+    problem: Problem
+    rehearsal: Rehearsal
+    draws: int = 0
+    best: Problem | None = None
+    score: float = -torch.inf
+
+    def run(self) -> None:
+        how, clean = self.how, self.problem.referee.best.clone()
+        alone = how.iterations == 0 and how.fallback == "attacked"
+        models = [self.problem.model]
+        if how.first == "clean" or how.fallback == "clean":
+            met = self.simulate(clean)
+            models = met[:1] if how.first == "clean" else models
+            if how.fallback == "clean":
+                self.rate(self.problem.fork(), clean, met)
+        before: Tensor | None = None
+        for i in range(how.iterations + 1):
+            trial = self.attack(models, i, before)
+            if how.selective:
+                self.leave(trial, models, clean)
+            if alone:  # one candidate: nothing to choose, so nothing to rehearse
+                self.problem.choose(trial)
+                return
+            before = trial.referee.best
+            met = self.simulate(before)
+            if self.rate(trial, before, met):
+                break
+            models += met
+        assert self.best is not None
+        self.problem.choose(self.best)
+
+    def attack(self, models: list[Classifier], i: int, before: Tensor | None) -> Problem:
+        """The candidate set of iteration i, as what a fork of the problem has kept."""
+        how = self.how
+        if how.combine == "last":
+            models = models[-how.simulations :] if i else models
+        if how.window is not None:
+            models = models[-how.window :]
+        victims = Victims(tuple(models), _COMBINE[how.combine])
+        inner = how.inner
+        if how.combine == "min" and how.scale:
+            inner = lengthened(inner, len(models))
+        trial = self.problem.against(victims).aim(loss=getattr(inner, "loss", None))
+        rows = trial.open
+        if not len(rows):
+            return trial
+        region = trial.region(rows)
+        if how.warm is not None and before is not None:
+            inner = warmed(inner, how.warm)
+            trial.value(rows, region.encode(before[rows]))
+        trial.value(rows, region.origin)  # the record to beat starts at the clean point
+        run(inner, trial, how.name)
+        return trial
+
+    def leave(self, trial: Problem, models: list[Classifier], clean: Tensor) -> None:
+        """Put back the clean input where most of the models are not fooled."""
+        useless = self.hits(models, trial.referee.best) < 0.5
+        trial.referee.best[useless] = clean[useless]
+
+    def simulate(self, x: Tensor) -> list[Classifier]:
+        """What the defender might become when it gets this batch."""
+        self.draws += self.how.simulations
+        numbers = range(self.draws - self.how.simulations, self.draws)
+        return [self.rehearsal.adapt(x, draw) for draw in numbers]
+
+    def rate(self, trial: Problem, x: Tensor, met: list[Classifier]) -> bool:
+        """Remember the candidate if it is the best so far; True if nothing is left to gain."""
+        hits = self.hits(met, x)
+        scored = self.rehearsal.scored
+        score = float(hits[scored].mean())
+        if self.how.select == "loss":
+            rows = torch.arange(len(x), device=x.device)
+            with torch.no_grad():
+                _, value = Victims(tuple(met)).look(x, rows, trial.loss, trial.referee.targets)
+            score = float(value[scored].mean())
+        if score > self.score:
+            self.best, self.score = trial, score
+            self.rehearsal.estimate.copy_(hits)
+        return bool(hits[scored].min() >= 1.0)
+
+    @torch.no_grad()
+    def hits(self, models: list[Classifier], x: Tensor) -> Tensor:
+        """(n,): the share of these models that each row fools."""
+        rows = torch.arange(len(x), device=x.device)
+        targets, slack = self.problem.referee.targets, self.problem.referee.slack
+        each = [reached(model.logits(x, rows), targets, slack).double() for model in models]
+        return torch.stack(each).mean(0)
+
+
+def lengthened(attack: Any, times: int) -> Any:
+    """The same attack with `times` as many steps of the same length; others as they are."""
+    names = {f.name for f in fields(attack)}
+    if "steps" in names:
+        change: dict[str, Any] = {"steps": attack.steps * times}
+        if isinstance(attack, PGD) and attack.step is None:
+            change["step"] = 2.5 / attack.steps
+        return replace(attack, **change)
+    if "attack" in names:
+        return replace(attack, attack=lengthened(attack.attack, times))
+    return attack
+
+
+def warmed(attack: Any, steps: int) -> Any:
+    """The same attack from where it stands, for `steps` steps of the same length."""
+    names = {f.name for f in fields(attack)}
+    if {"steps", "start"} <= names:
+        change: dict[str, Any] = {"steps": steps, "start": "best"}
+        if isinstance(attack, PGD) and attack.step is None:
+            change["step"] = 2.5 / attack.steps
+        return replace(attack, **change)
+    if "attack" in names:
+        return replace(attack, attack=warmed(attack.attack, steps))
+    raise Unsupported(f"{attack!r} has no steps to be started warm; use warm=None, or PGD inside")
+
+
+def Transfer(inner: Attack = _PGD) -> GMSA:
+    """Attack the model before it adapts, and hope: T = 0, the defender is never rehearsed."""
+    return GMSA(inner, "last", 0)
+
+
+def FPA(inner: Attack = _PGD, iterations: int = 9, **more: Any) -> GMSA:
+    """The fixed point attack: each iteration attacks the last simulated model only."""
+    return GMSA(inner, "last", iterations, **more)

@@ -1,0 +1,12 @@
+"""Test-time defences: defenders for `ay.Transductive`. One file each; published parameters."""
+
+from assay.defenses.adapting import Adapting
+from assay.defenses.control import Control
+from assay.defenses.dann import DANN
+from assay.defenses.dent import DENT
+from assay.defenses.rmc import RMC
+from assay.defenses.tadv import TADV
+from assay.defenses.tent import TENT
+from assay.defenses.urejectron import URejectron
+
+__all__ = ["DANN", "DENT", "RMC", "TADV", "TENT", "Adapting", "Control", "URejectron"]

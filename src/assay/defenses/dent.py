@@ -1,0 +1,149 @@
+"""DENT (Wang et al. 2021, DENT+): each test input gets its own scale and shift in every BatchNorm.
+
+Statistics stay those of training; the affine parameters, one set per row, take a few steps towards
+
+    mean_i H(p_i) + sum_c q_c log q_c,    q = mean_i p_i
+
+(sure answers, diverse over the batch). Stateless: each batch starts from the trained values. The
+optimiser is AdaMod (Ding et al. 2019): Adam whose rate per coordinate is capped by its own moving
+average, which starts at zero, so the first step is at most 0.4 of Adam's.
+
+What a reader would get wrong: the adapted classifier is bound to its batch. Row i's parameters
+belong to row i; rows are coupled through q alone. Eq. (8) of Chen et al. sums where the code means.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from assay.defenses.isolate import seeded, still
+from assay.errors import AssayError
+from assay.model import Classifier
+
+_BETAS = (0.99, 0.999, 0.6)
+
+
+@dataclass(frozen=True, eq=False)
+class DENT:
+    """Six steps of AdaMod on row-wise affine parameters."""
+
+    model: nn.Module = field(repr=False)
+    steps: int = 6
+    rate: float = 6e-3
+
+    @property
+    def stateful(self) -> bool:
+        return False
+
+    def start(self) -> None:
+        return None
+
+    def base(self, state: None) -> Classifier:
+        return still(self.model)
+
+    def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
+        net = rowwise(self.model)
+        kind = next(iter(net.state_dict().values())).dtype
+        values = {
+            f"{name}.{key}": getattr(module, key).detach().expand(len(x), -1).clone()
+            for name, module in net.named_modules()
+            if isinstance(module, RowNorm)
+            for key in ("weight", "bias")
+        }
+        optimiser = AdaMod(self.rate)
+        with seeded(seed), torch.enable_grad():
+            net.train()  # matters for dropout only: the statistics are fixed
+            for _ in range(self.steps):
+                free = {k: v.detach().requires_grad_() for k, v in values.items()}
+                loss = sharpness(functional_call(net, free, (x.detach().to(kind),)))
+                grads = torch.autograd.grad(loss, list(free.values()))
+                values = optimiser.step(values, dict(zip(values, grads, strict=True)))
+        net.eval()
+
+        def call(x: Tensor, rows: Tensor) -> Tensor:
+            mine = {k: v[rows] for k, v in values.items()}
+            logits: Tensor = functional_call(net, mine, (x.to(kind),))
+            return logits
+
+        kind_name = f"DENT of torch {type(self.model).__name__}"
+        return Classifier(call, kind_name, True, bound=True, slack=1e-5), None
+
+
+def sharpness(logits: Tensor) -> Tensor:
+    """Mean entropy of the answers minus the entropy of the mean answer: low is sure and diverse."""
+    p = logits.softmax(1)
+    mean = p.mean(0)
+    return -(p * logits.log_softmax(1)).sum(1).mean() + (mean * (mean + 1e-5).log()).sum()
+
+
+class RowNorm(nn.Module):
+    """BatchNorm with fixed statistics and, when called with them, affine parameters per row."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        super().__init__()
+        if norm.running_mean is None or norm.running_var is None or not norm.affine:
+            raise AssayError("DENT needs BatchNorm layers with running statistics and affine=True")
+        self.register_buffer("mean", norm.running_mean.clone())
+        self.register_buffer("deviation", (norm.running_var + norm.eps).sqrt())
+        self.weight = nn.Parameter(norm.weight.detach().clone(), requires_grad=False)
+        self.bias = nn.Parameter(norm.bias.detach().clone(), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, C, ...) -> the same shape."""
+        mean, deviation, weight, bias = (
+            v.reshape(-1, x.shape[1], *[1] * (x.ndim - 2))
+            for v in (self.mean, self.deviation, self.weight, self.bias)
+        )
+        return (x - mean) / deviation * weight + bias
+
+
+def rowwise(model: nn.Module) -> nn.Module:
+    """A copy of the network with a RowNorm in place of every BatchNorm."""
+    net = copy.deepcopy(model).requires_grad_(False)
+    names = [name for name, module in net.named_modules() if isinstance(module, _BatchNorm)]
+    if not names:
+        raise AssayError(
+            f"{type(model).__name__} has no BatchNorm layer: DENT and TENT have nothing to adapt"
+        )
+    if names == [""]:
+        return RowNorm(net)  # type: ignore[arg-type]
+    for name in names:
+        parent, _, child = name.rpartition(".")
+        setattr(net.get_submodule(parent), child, RowNorm(net.get_submodule(name)))  # type: ignore[arg-type]
+    return net
+
+
+class AdaMod:
+    """Adam with adaptive, momental upper bounds on its rates."""
+
+    def __init__(self, rate: float, eps: float = 1e-8) -> None:
+        self.rate, self.eps, self.count = rate, eps, 0
+        self.first: dict[str, Tensor] = {}
+        self.second: dict[str, Tensor] = {}
+        self.bound: dict[str, Tensor] = {}
+
+    def step(self, values: dict[str, Tensor], grads: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The values after one more step; what was given is not changed."""
+        one, two, three = _BETAS
+        self.count += 1
+        size = self.rate * math.sqrt(1 - two**self.count) / (1 - one**self.count)
+        after = {}
+        for name, value in values.items():
+            zero = torch.zeros_like(value)
+            grad = grads[name]
+            m = self.first[name] = one * self.first.get(name, zero) + (1 - one) * grad
+            v = self.second[name] = two * self.second.get(name, zero) + (1 - two) * grad.square()
+            eta = size / (v.sqrt() + self.eps)
+            cap = self.bound[name] = three * self.bound.get(name, zero) + (1 - three) * eta
+            after[name] = value - eta.minimum(cap) * m
+        return after

@@ -1,0 +1,60 @@
+"""TADV (Chen et al. 2022, section 6): adversarial training from scratch after the attacker's move.
+
+Half of each batch is clean, half adversarial (PGD against the network as it stands), one forward
+pass on both together. The start of the attack is the clean point or a random one, by a coin for the
+batch.
+
+What a reader would get wrong: Gamma ignores the batch altogether. Its robustness is that of an
+independent draw from the distribution of adversarially trained networks, and the attack on it is a
+transfer from other draws. So it is a `Control` with another recipe, and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from assay.attacks.pgd import PGD
+from assay.data import Dataset
+from assay.defenses.control import Control
+from assay.training.adversarial import craft_by
+from assay.training.loop import Batch
+
+_PGD = PGD(40, step=1 / 30)  # steps of 0.01 for eps = 0.3
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Cross entropy on a batch whose second half has been attacked."""
+
+    attack: Any
+    space: Any
+
+    def losses(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
+        coin, draw = torch.randint(2**62, (2,), generator=batch.generator).tolist()
+        attack = replace(self.attack, start="clean" if coin % 2 else "random")
+        half = len(batch.x) // 2
+        craft = craft_by(attack, self.space)
+        bad = craft(net, batch.x[half:], batch.y[half:], draw)
+        net.train()
+        yield cross_entropy(net(torch.cat([batch.x[:half], bad])), batch.y)
+
+
+def TADV(
+    build: Callable[[], nn.Module],
+    data: Dataset,
+    space: Any,
+    attack: Any = _PGD,
+    *,
+    epochs: int = 100,
+    batch: int = 128,
+    rate: float = 1e-3,
+    seed: int = 0,
+) -> Control:
+    """Adversarial retraining with private randomness, in any space."""
+    return Control(build, data, Halves(attack, space), epochs, batch, rate, seed)

@@ -1,0 +1,230 @@
+"""Transductive: a defender adapts to the very batch the attacker has handed in (Chen et al. 2022).
+
+Rounds of batches. In each the attacker changes the rows it controls (U -> U'), the defender moves
+(F = Gamma(U')), and the referee asks F for its answers on U'. What the attacker knows:
+
+    "start"   the defender's start state; it keeps up a simulation of its own from then on
+    "state"   the true state before each round (state leaking)
+    "seed"    the state and the defender's random seed (public randomness): an upper bound
+
+`Defender.adapt` is a pure function of (state, batch, seed), so simulating, rolling back and leaking
+are all the same call. The referee's seeds are made from the run's seed, the run and the round
+alone: what the attacker consumed cannot change them.
+
+What a reader would get wrong: `clean` in the records is the answer of the defender adapted to the
+*clean* batch, in a game of its own in which nobody attacks; the static model's answers are another
+evaluation (`ay.evaluate(model, ...)`, the first rung of `ay.ladder`). And several runs with leaked
+states are several games: the attacker plays each of them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.attacks.base import Attack
+from assay.data import Dataset
+from assay.errors import AssayError
+from assay.games.round import Round, class_names
+from assay.goals import Goal
+from assay.model import Classifier, examine, wrap
+from assay.problem import UNLIMITED, Budget, check_needs
+from assay.records import Records
+from assay.spaces.region import Space
+from assay.streams import derive
+
+
+@runtime_checkable
+class Defender(Protocol):
+    """Whoever moves after the attacker."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a round changes the next one."""
+        ...
+
+    def start(self) -> Any:
+        """The state after training; public to the attacker."""
+        ...
+
+    def base(self, state: Any) -> Any:
+        """The classifier in this state, before it adapts to a batch: the paper's F_0."""
+        ...
+
+    def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Any, Any]:
+        """Gamma(U'): the classifier for this batch, and the next state. Never changes `state`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Transductive:
+    """A defender, `batch` rows per round, and the rules.
+
+    `order`: "natural", "sorted" (by label inside windows of `window` rows, two batches unless
+    given: the paper's adversarially ordered game), or a callable from the data to a permutation.
+    `controlled`, `scored`: masks over the data's rows; None: all. `runs`: how often the referee
+    plays, each time with other random numbers. `probe`: look on the first batch whether answers
+    depend on the order or on other rows (three adaptations).
+    """
+
+    defender: Any
+    batch: int = 128
+    information: str = "start"
+    order: str | Callable[[Dataset], Any] = "natural"
+    window: int | None = None
+    controlled: Any = field(default=None, repr=False)
+    scored: Any = field(default=None, repr=False)
+    runs: int = 1
+    probe: bool = True
+    _state: Any = field(default=None, repr=False)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        base = wrap(self.defender.base(self._state if self._state is not None else self._begin()))
+        return {"game": repr(self), "model": base.kind, "model_hash": base.hash}
+
+    def _begin(self) -> Any:
+        return self.defender.start()
+
+    def prepare(
+        self, data: Dataset, space: Any, goal: Any, attack: Any
+    ) -> tuple[Transductive, dict[str, Any]]:
+        """Everything that can be refused is refused here; then the defender starts."""
+        self._check(data)
+        if attack is not None and space is None:
+            raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
+        state = self._begin()
+        base = wrap(self.defender.base(state))
+        with base.ready(), torch.no_grad():
+            facts = examine(base, data.x[:32], data.y)
+            blank = base.logits(data.x[:1]).new_zeros(len(data), facts["classes"])
+        answers = facts["classes"] - (base.reject is not None)
+        if data.classes is not None and len(data.classes) != answers:
+            raise AssayError(
+                f"the data names {len(data.classes)} classes, but the defender has {answers}"
+            )
+        if space is not None:
+            space.check(data.x)
+        if attack is not None:
+            check_needs(attack, base, space)
+        targets = goal.targets(data.y, blank, torch.arange(len(data)), class_names(data, base))
+        if not bool(targets.any()):
+            raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
+        if base.reject is not None and bool(targets[:, base.reject].any()):
+            raise AssayError(
+                f"goal {goal!r} counts a rejected input as a success; the reject class is "
+                f"{base.reject}: use ay.untargeted(reject={base.reject})"
+            )
+        if self.probe:
+            facts |= self._probe(state, data)
+        return replace(self, _state=state), facts
+
+    def _check(self, data: Dataset) -> None:
+        if not isinstance(self.defender, Defender):
+            raise AssayError(
+                f"Transductive got a {type(self.defender).__name__}; expected a defender with "
+                "stateful, start(), base(state) and adapt(state, x, seed); see ay.defenses"
+            )
+        if self.information not in ("start", "state", "seed"):
+            raise AssayError(
+                f"information={self.information!r}: expected 'start', 'state' or 'seed'"
+            )
+        if self.batch < 1 or self.runs < 1:
+            raise AssayError(f"batch={self.batch}, runs={self.runs}: expected at least 1")
+        for name in ("controlled", "scored"):
+            mask = getattr(self, name)
+            if mask is not None and np.asarray(mask).shape != (len(data),):
+                raise AssayError(
+                    f"{name} has shape {np.asarray(mask).shape}; expected ({len(data)},), one "
+                    "truth value per row of the data"
+                )
+
+    def _probe(self, state: Any, data: Dataset) -> dict[str, Any]:
+        """Shares of rows whose answer changes with the order of the batch, and with its company."""
+        x = data.x[self._rounds(data)[0]]
+        if len(x) < 4:
+            return {}
+        place = torch.arange(len(x))
+        turned, half = place.flip(0), place[: len(x) // 2]
+        answers = [
+            self._answer(self._adapt(state, x[rows], 0)[0], x[rows])
+            for rows in (place, turned, half)
+        ]
+        return {
+            "order_difference": float((answers[1].flip(0) != answers[0]).double().mean()),
+            "company_difference": float((answers[2] != answers[0][half]).double().mean()),
+        }
+
+    @staticmethod
+    def _answer(model: Classifier, x: Tensor) -> Tensor:
+        with model.ready(), torch.no_grad():
+            return model.logits(x).argmax(1)
+
+    def _adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
+        model, after = self.defender.adapt(state, x, seed)
+        return wrap(model), after
+
+    def _rounds(self, data: Dataset) -> list[Tensor]:
+        """The places of the rows of each round."""
+        places = torch.arange(len(data))
+        if callable(self.order):
+            places = torch.as_tensor(np.asarray(self.order(data))).long()
+            if not torch.equal(places.sort().values, torch.arange(len(data))):
+                raise AssayError("order(data) must give each of the data's rows exactly once")
+        elif self.order == "sorted":
+            parts = torch.split(places, self.window or 2 * self.batch)
+            places = torch.cat([part[data.y[part].argsort(stable=True)] for part in parts])
+        elif self.order != "natural":
+            raise AssayError(f"order={self.order!r}: expected 'natural', 'sorted' or a callable")
+        return list(torch.split(places, self.batch))
+
+    def play(
+        self,
+        data: Dataset,
+        space: Space,
+        goal: Goal,
+        attack: Attack | None,
+        seed: int,
+        *,
+        batch: int = 0,  # of evaluate(): rounds have a size of their own
+        budget: Budget = UNLIMITED,
+        observe: Any = None,
+    ) -> Iterator[Records]:
+        """Records of one round after the other, each run of the referee after the one before."""
+        begin = self._state if self._state is not None else self._begin()
+        mind = begin  # where the attacker believes the defender to be
+        truth, calm = [begin] * self.runs, [begin] * self.runs
+        for number, index in enumerate(self._rounds(data)):
+            turn = Round(
+                self.defender,
+                data,
+                index,
+                number,
+                space,
+                goal,
+                attack,
+                seed,
+                budget,
+                observe,
+                self.controlled,
+                self.scored,
+            )
+            parts: list[Records] = []
+            if self.information == "start":
+                move = turn.attack(mind, derive(seed, "simulation", number))
+            for r in range(self.runs):
+                dice = derive(seed, "referee", r, number)
+                if self.information != "start":
+                    private = derive(seed, "simulation", r, number)
+                    shown = dice if self.information == "seed" else None
+                    move = turn.attack(truth[r], private, shown)
+                record, truth[r], calm[r] = turn.judge(move, truth[r], calm[r], dice, r)
+                parts.append(record)
+            if self.defender.stateful and self.information == "start":
+                _, mind = self._adapt(mind, move.x, derive(seed, "attacker", number))
+            yield Records.concat(parts)
