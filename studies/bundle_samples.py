@@ -1,12 +1,15 @@
 """Make the samples that ship in the package from the full files, byte for byte the same each time.
 
     python studies/bundle_samples.py --mnist mnist.npz --gtsrb GTSRB/ --orl orl_faces/ \
-        --url dataset_B_05_2020.csv --pima diabetes.csv --ctu13 botnet/ --lcld accepted.csv
+        --url dataset_B_05_2020.csv --pima diabetes.csv --ctu13 botnet/ --lcld loans.csv
 
 Each argument takes what the loader's `path=` takes (see its docstring), and each may be left out:
 that sample then stays as it is. `--ctu13` is different: a folder with features.csv and
-x_candidates_common.npy (or an .npz that holds it) of the MOEVA repository's data/botnet. What must not change without a new version: which rows are taken,
-since reports are compared by row id.
+x_candidates_common.npy (or an .npz that holds it) of the MOEVA repository's data/botnet; `--lcld`
+takes the 2,000 loans drawn by JGFuentesC/didactic-octo-telegram.
+
+What must not change without a new version: which rows are taken, since reports are compared by row
+id.
 """
 
 import argparse
@@ -16,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.datasets import source
+from assay.datasets import lending, source
 from assay.datasets.ctu13 import FEATURES as CTU13_FEATURES
 from assay.datasets.ctu13 import read as read_ctu13
 from assay.datasets.gtsrb import CLASSES as SIGNS
@@ -138,6 +141,15 @@ def bundle_ctu13(folder: Path) -> source.Arrays:
     }
 
 
+def bundle_lcld(path: Path) -> source.Arrays:
+    raw = lending.read(path)
+    kept = raw.loc[lending.prepare(raw).index.sort_values()]
+    columns = {c: kept[c].astype(float).to_numpy() for c in lending.NUMBERS}
+    columns |= {c: kept[c].str.strip().to_numpy().astype(str) for c in lending.TEXTS}
+    status = kept["loan_status"].to_numpy().astype(str)
+    return {**columns, "loan_status": status, "row": kept.index.to_numpy(np.int32)}
+
+
 def bundle_pima(path: Path) -> source.Arrays:
     frame = source.table(path, (*PIMA_FEATURES, "Outcome"), PIMA_ROWS)
     y = frame["Outcome"].to_numpy(np.uint8)
@@ -173,6 +185,7 @@ BUNDLES: dict[str, Callable[[Path], source.Arrays]] = {
     "url": bundle_url,
     "pima": bundle_pima,
     "ctu13": bundle_ctu13,
+    "lcld": bundle_lcld,
     "orl": bundle_orl,
 }
 

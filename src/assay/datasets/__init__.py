@@ -10,10 +10,12 @@ prepared. Every function returns `Splits`, and none of them loads torch before i
 
 from assay.datasets.ctu13 import ctu13
 from assay.datasets.gtsrb import gtsrb
+from assay.datasets.lcld import lcld
 from assay.datasets.mnist import mnist
 from assay.datasets.orl import orl
 from assay.datasets.pima import pima
 from assay.datasets.splits import Splits
 from assay.datasets.url import url
+from assay.datasets.wids import wids
 
-__all__ = ["Splits", "ctu13", "gtsrb", "mnist", "orl", "pima", "url"]
+__all__ = ["Splits", "ctu13", "gtsrb", "lcld", "mnist", "orl", "pima", "url", "wids"]

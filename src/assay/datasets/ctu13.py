@@ -2,19 +2,19 @@
 
 Origin: S. García, M. Grill, J. Stiborek and A. Zunino, "An empirical comparison of botnet detection
 methods", Computers & Security 45 (2014); features by A. Chernikova and A. Oprea ("FENCE", 2019):
-sums, minima and maxima of bytes, packets and durations by direction (s, d) and port. The sample, 387
-botnet rows that MOEVA's authors attacked, comes from serval-uni-lu/moeva2-ijcai22-replication
+sums, minima and maxima of bytes, packets and durations by direction (s, d) and port. The sample,
+387 botnet rows that MOEVA's authors attacked, comes from serval-uni-lu/moeva2-ijcai22-replication
 (data/botnet; MIT), as do types and upper bounds. Licence of the underlying data: CC BY-NC-SA 4.0
 according to the CAA paper; see NOTICE before you redistribute.
 
 What an attacker may do: add traffic. The 432 mutable features (bytes and packets sent, durations,
-bytes by protocol) may grow up to the largest value in the data, never shrink below the record's own.
+bytes by protocol) may grow to the largest value in the data, never shrink below the record's own.
 
 The thing to get wrong: two of the relations are sums of 54 features that must equal sums of 36, so
 a single feature can hardly ever move alone. All 387 rows satisfy all relations.
 
 Sample: no benign rows, hence no training part. With the full table (198,128 rows) the split is the
-papers': the first 143,046 rows, of which 20 % for validation, and the rest. Ids are rows of the file.
+papers': the first 143,046 rows, of which 20 % for validation, and the rest. Ids are row numbers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def ctu13(path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
     """387 botnet rows for testing; with `path` your own table.
 
     `path`: a CSV with the 756 columns and `is_botnet`; or an .npz with `x` (n x 756, raw units) and
-    `y`; or an .npz or .npy with botnet rows only (`x_candidates_common`), which then are the test set.
+    `y`; or an .npz or .npy with botnet rows only (`x_candidates_common`): they are the test set.
 
     >>> data = ctu13().test
     >>> data
