@@ -133,7 +133,9 @@ def test_a_mistake_is_one_sentence_on_stderr(folder, words, said):
 def test_a_wrong_key_names_file_line_and_nearest(folder):
     (folder / "run.toml").write_text(CONFIG.replace("steps", "stepps"))
     said = call("run", "run.toml", code=2).stderr
-    assert "run.toml, line 11 [attack]: PGD has no parameter 'stepps'; did you mean 'steps'?" in said
+    assert (
+        "run.toml, line 11 [attack]: PGD has no parameter 'stepps'; did you mean 'steps'?" in said
+    )
     assert not (folder / "runs").exists()
 
 

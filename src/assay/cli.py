@@ -105,11 +105,14 @@ def run(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="A TOML file; see docs/configuration.md.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to save; default: the file's own `out`, or runs/NAME.")
+        Path | None,
+        typer.Option(help="Where to save; default: the file's own `out`, or runs/NAME."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
     rows: Annotated[int | None, typer.Option(help="Evaluate only so many rows.", min=1)] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only where it was saved.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only where it was saved.")
+    ] = False,
 ) -> None:
     """Evaluate what a TOML file describes, print the report and save it.
 
@@ -135,8 +138,8 @@ def run(
         if partial is None:
             raise
         _save(partial, folder, config)
-        _say_no(f"{type(error).__name__}: {error}; {len(partial.records)} of {len(data)} rows were "
-                f"finished and are saved in {folder} (see the traceback with assay --debug run)")  # fmt: skip
+        done = f"{len(partial.records)} of {len(data)} rows were finished and are saved in {folder}"
+        _say_no(f"{type(error).__name__}: {error}; {done}; for the traceback: assay --debug run")
         if ctx.find_root().params.get("debug"):
             raise
         raise typer.Exit(1) from None
@@ -182,7 +185,9 @@ def demo(
 @app.command()
 def show(
     folder: RunFolder,
-    by: Annotated[str | None, typer.Option(help="Robust accuracy by a column, e.g. y or winner.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Robust accuracy by a column, e.g. y or winner.")
+    ] = None,
 ) -> None:
     """Print a saved report again.
 

@@ -22,11 +22,13 @@ from assay.evaluate import evaluate
 from assay.goals import group
 from assay.model import wrap
 from assay.report.report import Report
+from assay.report.stats import Estimate
 from assay.run import models
 from assay.spaces.lp import Linf
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 def play(out: Path, show: Callable[[Report], None], screen: Console) -> None:
     """All three parts; each report is printed by `show` and saved under `out`."""
@@ -54,9 +56,9 @@ def digits() -> tuple[Report, str]:
     report = evaluate(models.mnist(), data, space=space, attack=standard(space))
     clean, robust = report.metric("clean"), report.metric("robust")
     return report, (
-        f"of {clean.n} digits the network reads {_count(clean)} correctly, but only {_count(robust)} "
-        f"survive the four attacks of the standard ensemble. On another such sample expect between "
-        f"{robust.low:.0%} and {robust.high:.0%}."
+        f"of {clean.n} digits the network reads {_count(clean)} correctly, but only "
+        f"{_count(robust)} survive the four attacks of the standard ensemble. On another such "
+        f"sample expect between {robust.low:.0%} and {robust.high:.0%}."
     )
 
 
@@ -99,5 +101,5 @@ def addresses() -> tuple[Report, str]:
     )
 
 
-def _count(estimate: Any) -> int:
+def _count(estimate: Estimate) -> int:
     return round(estimate.value * estimate.n)

@@ -261,7 +261,9 @@ def test_every_public_noun_is_described_and_takes_typed_parameters(kind):
 
 
 def test_the_kinds_hold_what_the_package_says():
-    assert {"APGD", "PGD", "Then", "Worst", "Restarts", "Guess", "standard"} <= set(names("attacks"))
+    assert {"APGD", "PGD", "Then", "Worst", "Restarts", "Guess", "standard"} <= set(
+        names("attacks")
+    )
     assert {"L0", "L1", "L2", "Linf"} <= set(names("spaces"))
     assert {"untargeted", "targeted", "group", "least_likely"} <= set(names("goals"))
     assert {"mnist", "gtsrb", "url", "pima", "orl"} <= set(names("datasets"))

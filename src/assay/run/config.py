@@ -13,12 +13,12 @@
     type = "Then"
     attacks = [{type = "APGD", steps = 50}, {type = "Square"}]
 
-Everything is checked when the file is read, before anything is loaded: a wrong section, key, type or
-value is answered with its line, what was expected and the nearest valid name. What was read can be
-written again (`to_toml`), and reads as the same.
+Everything is checked when the file is read, before anything is loaded: a wrong section, key, type
+or value is answered with its line, what was expected and the nearest valid name. What was read can
+be written again (`to_toml`), and reads as the same.
 
-What a reader would get wrong: files that are read are looked for next to the TOML file; `out`, which
-is written, is taken from where you stand.
+What a reader would get wrong: files that are read are looked for next to the TOML file; `out`,
+which is written, is taken from where you stand.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def read(file: str | Path) -> Config:
 def parse(text: str, file: Path | None = None) -> Config:
     """The configuration in a text.
 
-    >>> text = '[data]\\nname = "mnist"\\n[model]\\ndemo = "mnist"\\n[space]\\ntype = "L2"\\neps = 1.5'
+    >>> text = 'data.name = "mnist"\\nmodel.demo = "mnist"\\nspace = {type = "L2", eps = 1.5}'
     >>> parse(text).space
     L2(1.5)
     """
@@ -170,7 +170,9 @@ def _data(given: Any, folder: Path) -> Data:
     if isinstance(options.get("path"), str):
         options["path"] = str(folder / options["path"])
     with at(path):
-        data: Data = nouns.fill(Data, "data", rest | ({"options": options} if options else {}), path)
+        data: Data = nouns.fill(
+            Data, "data", rest | ({"options": options} if options else {}), path
+        )
         data.check(folder, path)
     return data
 

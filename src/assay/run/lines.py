@@ -12,7 +12,9 @@ import tomllib
 
 Path = tuple[str | int, ...]
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_STRING = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\])*"|\'[^\']*\'', re.S)
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\])*"|\'[^\']*\'', re.S
+)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\n]+")
 
@@ -81,7 +83,7 @@ class _Walk:
         self.found.setdefault(path, self._line)
 
     def _key(self) -> list[str]:
-        parts = []
+        parts: list[str] = []
         while True:
             self._skip()
             match = _STRING.match(self.text, self.at) or _BARE.match(self.text, self.at)

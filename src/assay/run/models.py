@@ -24,7 +24,9 @@ def convnet(channels: int, classes: int, side: int) -> nn.Sequential:
     )  # fmt: skip
 
 
-def fit(net: nn.Module, data: Dataset, epochs: int, rate: float = 2e-3, batch: int = 128) -> nn.Module:
+def fit(
+    net: nn.Module, data: Dataset, epochs: int, rate: float = 2e-3, batch: int = 128
+) -> nn.Module:
     """Adam with a falling rate (one cycle), shuffled by a generator of its own."""
     shuffle = torch.Generator().manual_seed(0)
     steps = epochs * -(-len(data) // batch)
@@ -32,7 +34,7 @@ def fit(net: nn.Module, data: Dataset, epochs: int, rate: float = 2e-3, batch: i
     cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, total_steps=steps)
     net.train()
     for _ in range(epochs):
-        for rows in torch.randperm(len(data), generator=shuffle).split(batch):
+        for rows in torch.randperm(len(data), generator=shuffle).split(batch):  # type: ignore[no-untyped-call]
             loss: Tensor = nn.functional.cross_entropy(net(data.x[rows]), data.y[rows])
             adam.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -62,7 +64,7 @@ def gtsrb() -> nn.Module:
 
 
 class Contrast(nn.Module):
-    """Every picture with mean 0 and deviation 1: half of the signs were photographed in the dark."""
+    """Every picture with mean 0 and deviation 1: many signs were photographed in the dark."""
 
     def forward(self, x: Tensor) -> Tensor:
         mean = x.mean((1, 2, 3), keepdim=True)

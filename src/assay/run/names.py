@@ -4,8 +4,8 @@ Nothing is registered by hand. The names are the package's public ones, sorted b
 live in and by what they can do: an attack is called with a problem, a space makes regions, a goal
 gives targets. So a new attack is in here as soon as `import assay` knows it.
 
-What a reader would get wrong: a noun need not be a class. `Linf` is a function that returns an `Lp`,
-and `standard` is one that takes the space of the run; both are called by name like any class.
+What a reader would get wrong: a noun need not be a class. `Linf` is a function that returns an
+`Lp`, and `standard` is one that takes the space of the run; both are called by name like any class.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def parameters(noun: Callable[..., Any]) -> dict[str, Parameter]:
     return found
 
 
-def implied(noun: Callable[..., Any]) -> set[str]:
+def implied(noun: Callable[..., Any]) -> frozenset[str]:
     """The parameters that the run itself fills in."""
-    return IMPLIED & set(inspect.signature(noun).parameters)
+    return IMPLIED & frozenset(inspect.signature(noun).parameters)
 
 
 def _hints(noun: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 `build("attacks", {"type": "Restarts", "attack": {"type": "PGD", "steps": 10}, "times": 3})` is
 `Restarts(PGD(steps=10), times=3)`, and `table(...)` of that is the first table again. The types a
-noun declares for its parameters say what a value may be; nothing is converted that is not asked for,
-except that a number may be written as a fraction: "8/255".
+noun declares for its parameters say what a value may be; nothing is converted that is not asked
+for, except that a number may be written as a fraction: "8/255".
 
 What a reader would get wrong: nothing here runs code from the file. Names are looked up among the
 public ones, and fractions are read by a pattern, never by `eval`.
@@ -71,7 +71,9 @@ def build(kind: str, given: Any, path: Path = (), run: Mapping[str, Any] = {}) -
     """The noun that a table describes; `run` holds what the run fills in by itself (the space)."""
     one = kind.removesuffix("s")
     if not isinstance(given, dict):
-        raise Wrong(path, f"expected a table that names a type of {one}, e.g. {{type = ...}}; got {given!r}")
+        raise Wrong(
+            path, f"expected a table that names a type of {one}, e.g. {{type = ...}}; got {given!r}"
+        )
     name = given.get("type")
     if not isinstance(name, str):
         known = ", ".join(names(kind))
@@ -95,12 +97,14 @@ def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path 
     for key, p in wanted.items():
         if key not in given:
             if p.default is REQUIRED and not p.many:
-                raise Wrong(path, f"{name} needs {key}; it takes {', '.join(map(str, wanted.values()))}")
+                raise Wrong(
+                    path, f"{name} needs {key}; it takes {', '.join(map(str, wanted.values()))}"
+                )
             continue
         place = (*path, key)
         with at(place):
             try:
-                value = convert(given[key], tuple[p.hint, ...] if p.many else p.hint, place)
+                value = (_sequence if p.many else convert)(given[key], p.hint, place)
             except Wrong:
                 raise
             except AssayError as error:
@@ -135,15 +139,13 @@ def convert(value: Any, hint: Any, path: Path = ()) -> Any:
     kind = _kind(hint)
     if kind is not None:
         return build(kind, value, path)
-    if is_dataclass(hint):
-        return fill(hint, hint.__name__, _mapping(value), path)  # type: ignore[arg-type]
+    if is_dataclass(hint) and isinstance(hint, type):
+        return fill(hint, hint.__name__, _mapping(value), path)
     if origin is not None and issubclass(origin, Mapping):
         _, element = inner
         return {k: convert(v, element, (*path, k)) for k, v in _mapping(value).items()}
     if origin is not None and issubclass(origin, Sequence):
-        if not isinstance(value, list | tuple):
-            raise AssayError(f"{value!r}; expected a list")
-        return tuple(convert(v, inner[0], (*path, k)) for k, v in enumerate(value))
+        return _sequence(value, inner[0], path)
     raise AssayError(f"{value!r}; a {getattr(hint, '__name__', hint)} can be given in Python only")
 
 
@@ -154,6 +156,12 @@ def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise AssayError(f"{value!r}; expected a table")
     return value
+
+
+def _sequence(value: Any, hint: Any, path: Path) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise AssayError(f"{value!r}; expected a list")
+    return tuple(convert(v, hint, (*path, k)) for k, v in enumerate(value))
 
 
 def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
@@ -205,9 +213,7 @@ def table(noun: Any, run: Mapping[str, Any] = {}) -> dict[str, Any]:
 
 def _given(noun: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     values = {k: plain(getattr(noun, k)) for k in wanted}
-    return {
-        k: v for k, v in values.items() if v is not None and v != plain(wanted[k].default)
-    }
+    return {k: v for k, v in values.items() if v is not None and v != plain(wanted[k].default)}
 
 
 def _fields(noun: Any) -> dict[str, Any]:

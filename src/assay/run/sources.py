@@ -3,8 +3,8 @@
 Nothing is opened until `load()`; what can be refused without opening anything (a missing file, two
 sources at once, a name nobody knows) is refused by `check()`, before any work.
 
-What a reader would get wrong: `pickle`, `torchscript` and `python` run code that is in the file they
-name. They are for files you trust; `onnx` is the one that only holds a model.
+What a reader would get wrong: `pickle`, `torchscript` and `python` run code that is in the file
+they name. They are for files you trust; `onnx` is the one that only holds a model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -58,7 +58,9 @@ class Data:
         if self.rows is not None and self.rows < 1:
             raise Wrong((*place, "rows"), f"rows = {self.rows}: expected at least 1")
         if self.where is not None and set(self.where) != {"y"}:
-            raise Wrong((*place, "where"), f"where = {dict(self.where)}: expected classes: {{y = 1}}")
+            raise Wrong(
+                (*place, "where"), f"where = {dict(self.where)}: expected classes: {{y = 1}}"
+            )
 
     def load(self, folder: Path = Path()) -> Dataset:
         if self.name is not None:
@@ -92,7 +94,9 @@ def _npz(file: Path, source: Data) -> Dataset:
         if key not in arrays:
             raise AssayError(f"'{file}' has no array '{key}'{nearest(key, arrays)}")
     classes = arrays["classes"].tolist() if "classes" in arrays else None
-    return _dataset(arrays["x"], arrays[source.label], arrays.get(source.ids or "ids"), source, file, classes)
+    return _dataset(
+        arrays["x"], arrays[source.label], arrays.get(source.ids or "ids"), source, file, classes
+    )
 
 
 def _table(file: Path, source: Data) -> Dataset:
@@ -109,12 +113,14 @@ def _table(file: Path, source: Data) -> Dataset:
     inputs = frame.drop(columns=[c for c in (source.label, source.ids) if c is not None])
     text = [str(c) for c in inputs if not pd.api.types.is_numeric_dtype(inputs[c].dtype)]
     if text:
-        raise AssayError(f"column '{text[0]}' of '{file}' is not numeric; encode text as numbers first")
+        raise AssayError(
+            f"column '{text[0]}' of '{file}' is not numeric; encode text as numbers first"
+        )
     return _dataset(inputs.to_numpy(dtype=float), frame[source.label].to_numpy(), ids, source, file)
 
 
 def _dataset(x: Any, y: Any, ids: Any, source: Data, file: Path,
-             classes: Sequence[Any] | None = None) -> Dataset:  # fmt: skip
+             classes: Any = None) -> Dataset:  # fmt: skip
     if not np.issubdtype(y.dtype, np.number):  # names: their sorted order is the classes' order
         classes, y = np.unique(y.astype(str), return_inverse=True)
     if source.scale != 1.0:
@@ -146,9 +152,8 @@ class Model:
     def kind(self) -> str:
         given = [k for k in _LOADERS if getattr(self, k) is not None]
         if len(given) != 1:
-            raise AssayError(
-                f"model needs exactly one of {', '.join(_LOADERS)}; got {' and '.join(given) or 'none'}"
-            )
+            got = " and ".join(given) or "none"
+            raise AssayError(f"model needs exactly one of {', '.join(_LOADERS)}; got {got}")
         return given[0]
 
     def check(self, folder: Path, place: Place = ()) -> None:
@@ -199,7 +204,9 @@ def _pickle(folder: Path, value: str) -> Any:
     try:
         return joblib.load(path)  # reads plain pickles as well
     except Exception as error:
-        raise AssayError(f"'{path}' cannot be unpickled: {type(error).__name__}: {error}") from error
+        raise AssayError(
+            f"'{path}' cannot be unpickled: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _torchscript(folder: Path, value: str) -> Any:
