@@ -1,0 +1,283 @@
+"""What every attack, space and goal must pass: `check_attack`, `check_space`, `check_goal`.
+
+Small built-in problems with boxes other than [0, 1], and a second opinion in plain numpy that
+shares no code with the attacks: the model is evaluated and every claim checked from the weights up.
+A failed check is an `AssertionError` that says which promise was broken, on which problem.
+
+>>> from assay.attacks.pgd import PGD
+>>> check_attack(PGD(10))
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import assay
+from assay.data import Dataset
+from assay.evaluate import evaluate
+from assay.goals import group, reached, targeted, untargeted
+from assay.problem import Budget
+from assay.spaces.lp import Lp
+from assay.streams import Stream
+
+ROWS = 64
+PART = 24  # rows for what is run many times over
+
+
+class Toy(torch.nn.Module):
+    """One hidden layer of tanh, with weights that depend on the sizes alone."""
+
+    def __init__(self, features: int, classes: int, scale: float, hidden: int = 16) -> None:
+        super().__init__()
+        stream, row = Stream(classes, torch.tensor([features])), torch.tensor([0])
+        self.a = torch.nn.Parameter(
+            scale * stream.normal(row, features * hidden).reshape(features, hidden) / features**0.5
+        )
+        self.b = torch.nn.Parameter(
+            1.5 * stream.normal(row, hidden * classes).reshape(hidden, classes) / hidden**0.5
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.flatten(1) @ self.a).tanh() @ self.b
+
+    def numpy(self, x: np.ndarray) -> np.ndarray:
+        """The same in numpy, from the weights."""
+        a, b = self.a.detach().numpy(), self.b.detach().numpy()
+        logits: np.ndarray = np.tanh(x.reshape(len(x), len(a)) @ a) @ b
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem to be tried on."""
+
+    name: str
+    model: Toy
+    data: Dataset
+    space: Lp
+
+    @classmethod
+    def of(cls, name: str, shape: tuple[int, ...], classes: int, space: Lp) -> Case:
+        size = math.prod(shape)
+        model = Toy(size, classes, scale=8 / (space.high - space.low))
+        u = Stream(1, torch.arange(ROWS)).uniform(torch.arange(ROWS), size)
+        x = (space.low + (space.high - space.low) * u).reshape(ROWS, *shape)
+        x[: ROWS // 4] = x[: ROWS // 4].round().clamp(space.low, space.high)  # some on the box
+        y = torch.from_numpy(model.numpy(x.numpy()).argmax(1))
+        return cls(f"{name}, {space!r}", model, Dataset(x, y), space)
+
+
+def cases(space: Lp | None, norms: tuple[float, ...] | None) -> Iterator[Case]:
+    """Tables of 2 and 3 classes and an image of 10, in the given space or in each norm's own."""
+    sizes = {math.inf: (0.3, 0.12), 2.0: (0.7, 0.7), 1.0: (1.2, 2.0), 0.0: (2.0, 6.0)}
+    for k, p in enumerate([space.p] if space else norms or (math.inf, 2.0)):
+        table, image = sizes[p]
+        yield Case.of("10-class image", (1, 8, 8), 10, space or Lp(p, image, -1.0, 1.0))
+        yield Case.of("2-class table", (8,), 2, space or Lp(p, table, -2.0, 3.0))
+        if k == 0:
+            yield Case.of("3-class table", (8,), 3, space or Lp(p, table, -1.0, 4.0))
+
+
+def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: int = 20) -> None:
+    """Raise AssertionError unless the attack keeps every promise of an attack.
+
+    It claims only what holds, finds at least what random points find, does not depend on the batch,
+    stays within its budget, and leaves global random states and the model as they were. `space` is
+    an Lp space with a finite box of two numbers; `at_once` is how many queries of a row the attack
+    makes in one go (a population), which is by how much it may exceed a budget; `luck` is how many
+    random points per row it must not lose to (at most as many as it made queries itself).
+    """
+    _check_repr(attack)
+    for case in cases(space, attack.needs.norms):
+        classes = case.model.b.shape[1]
+        ring = {c: [(c + 1) % classes, (c + 2) % classes][: classes - 1] for c in range(classes)}
+        for goal in (untargeted(), targeted(0), group(ring))[: classes if classes < 3 else 3]:
+            with _untouched(case.model, f"{attack!r} on {case.name}"):
+                report = evaluate(case.model, case.data, space=case.space, goal=goal,
+                                  attack=attack, progress=False)  # fmt: skip
+            _check_claims(report, case, goal, attack)
+            if isinstance(goal, untargeted):
+                _check_strength(report, case, attack, luck)
+                _check_batches(report, case, attack)
+        _check_budget(case, attack, at_once)
+
+
+def _check_repr(thing: Any) -> None:
+    names = {type(thing).__name__: type(thing), "inf": math.inf, "nan": math.nan}
+    again = eval(repr(thing), {}, {n: getattr(assay, n) for n in dir(assay)} | names)
+    _expect(repr(again) == repr(thing), f"{thing!r}: its repr does not give it back: {again!r}")
+
+
+def _expect(holds: Any, message: str) -> None:
+    if not bool(holds):
+        raise AssertionError(message)
+
+
+@contextmanager
+def _untouched(model: torch.nn.Module, what: str) -> Iterator[None]:
+    """No global random number is drawn, and the model keeps its mode and its gradient flags."""
+    model.train()
+    states = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())  # type: ignore[index]  # noqa: NPY002
+    yield
+    now = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())  # type: ignore[index]  # noqa: NPY002
+    _expect(states[0] == now[0], f"{what}: draws from Python's global random numbers")
+    _expect(states[1] == now[1], f"{what}: draws from numpy's global random numbers")
+    _expect(torch.equal(states[2], now[2]), f"{what}: draws from torch's global random numbers")
+    _expect(model.training, f"{what}: leaves the model in eval mode")
+    for p in model.parameters():
+        _expect(p.requires_grad, f"{what}: leaves a weight's requires_grad switched off")
+        _expect(p.grad is None, f"{what}: leaves gradients in the model's weights")
+
+
+def _check_claims(report: Any, case: Case, goal: Any, attack: Any) -> None:
+    """Every success is valid and reaches the goal, by numpy alone."""
+    table, what = report.table, f"{attack!r} on {case.name}, {goal!r}"
+    won = table["success"].to_numpy()
+    x, found = case.data.x.numpy()[won], report.adversarial[won]
+    d = (found - x).reshape(len(x), math.prod(x.shape[1:]))
+    size = np.linalg.norm(d, case.space.p, axis=1) if len(d) else np.zeros(0)
+    _expect((size <= case.space.eps * (1 + 1e-5)).all(), f"{what}: a success outside the ball")
+    _expect((found >= case.space.low).all() and (found <= case.space.high).all(),
+            f"{what}: a success outside the box")  # fmt: skip
+    y, predicted = case.data.y.numpy()[won], case.model.numpy(found).argmax(1)
+    if isinstance(goal, untargeted):
+        fine = predicted != y
+    elif isinstance(goal, targeted):
+        fine = predicted == goal.target
+    else:
+        fine = np.array([p in goal.relation[s] for p, s in zip(predicted, y, strict=True)], bool)
+    _expect(fine.all(), f"{what}: {int((~fine).sum())} of {len(fine)} successes do not hold")
+
+
+def _check_strength(report: Any, case: Case, attack: Any, luck: int) -> None:
+    tries = min(luck, max(3, int(report.table["forwards"].max()) - 1))
+    rng = np.random.default_rng(0)
+    x, y, space = case.data.x.numpy(), case.data.y.numpy(), case.space
+    lucky = np.zeros(len(x), bool)
+    for _ in range(tries):
+        d = rng.standard_normal((len(x), x[0].size))
+        d *= space.eps / np.linalg.norm(d, min(space.p, 2.0) or 1.0, axis=1, keepdims=True)
+        if space.p == math.inf:
+            d = space.eps * np.sign(d)
+        elif space.p == 0.0:
+            d *= 0.0
+        near = np.clip(x + d.reshape(x.shape), space.low, space.high)
+        lucky |= case.model.numpy(near).argmax(1) != y
+    found = report.table["success"].to_numpy()
+    _expect(found.sum() >= lucky.sum(),
+            f"{attack!r} on {case.name}: finds {found.sum()} of {len(x)} rows, "
+            f"{tries} random points find {lucky.sum()}")  # fmt: skip
+
+
+def _check_batches(report: Any, case: Case, attack: Any) -> None:
+    """Batches of 1 (on a few rows), 7 and 64 in another order: the same flags and inputs."""
+    for batch, rows in ((1, range(0, ROWS, 16)), (7, range(PART - 1, -1, -1))):
+        other = evaluate(case.model, case.data.take(rows), space=case.space, attack=attack,
+                         batch=batch, progress=False)  # fmt: skip
+        index = np.array(rows)
+        flags = report.table["success"].to_numpy()[index] == other.table["success"].to_numpy()
+        _expect(flags.mean() >= 0.99,
+                f"{attack!r} on {case.name}: {int((~flags).sum())} of {len(flags)} rows end "
+                f"differently in batches of {batch}")  # fmt: skip
+        apart = np.abs(report.adversarial[index] - other.adversarial).reshape(len(index), -1).max(1)
+        _expect((apart < 1e-6).mean() >= 0.9,
+                f"{attack!r} on {case.name}: in batches of {batch} other points are tried: "
+                "draw random numbers from problem.random, row by row")  # fmt: skip
+
+
+def _check_budget(case: Case, attack: Any, at_once: int) -> None:
+    for limit in (Budget(forwards=7), Budget(backwards=5)):
+        table = evaluate(case.model, case.data.take(range(PART)), space=case.space, attack=attack,
+                         budget=limit, progress=False).table  # fmt: skip
+        for name, most in (("forwards", limit.forwards), ("backwards", limit.backwards)):
+            spent = int(table[name].max())
+            _expect(most is None or spent <= most + at_once,
+                    f"{attack!r} on {case.name}: {spent} {name}, budget {most}")  # fmt: skip
+
+
+def check_space(space: Any, x: Any, seed: int = 0) -> None:
+    """Raise AssertionError unless the space's regions keep every promise of a region.
+
+    `x` are clean inputs (n, ...), n >= 2, that lie in the space.
+
+    >>> from assay.spaces.lp import L2
+    >>> check_space(L2(0.5), torch.rand(8, 3))
+    """
+    x = torch.as_tensor(x)
+    n, rows, what = len(x), torch.arange(len(x)), repr(space)
+    space.check(x)
+    region = space.around(x)
+    z0 = region.origin
+    _expect(
+        z0.ndim == 2 and len(z0) == n, f"{what}: origin has shape {tuple(z0.shape)}, not (n, D)"
+    )
+    _expect(region.contains(x).all(), f"{what}: clean inputs are not contained")
+    _expect(torch.equal(region.decode(region.encode(x)), x), f"{what}: decode(encode(x)) is not x")
+    _expect(torch.equal(region.encode(x), z0), f"{what}: the origin is not encode(x)")
+    _expect((region.distance(x) == 0).all(), f"{what}: a clean input is not at distance 0")
+    _expect((region.penalty(z0) <= 1e-9).all(), f"{what}: a clean input has a penalty")
+    stream = Stream(seed, torch.arange(n))
+    noise = stream.normal(rows, z0.shape[1], z0.dtype)
+    starts = region.random(stream, rows)
+    for name, z in (("project", region.project(z0 + 10 * region.eps * noise)), ("random", starts)):
+        _expect(z.shape == z0.shape and z.isfinite().all(), f"{what}: {name} gives {z.shape}, {z}")
+        again = region.project(z)
+        _expect((again - z).abs().max() <= 1e-5 * (1 + z.abs().max()),
+                f"{what}: {name} gives points that project() still moves")  # fmt: skip
+        given = region.decode(z)
+        free = region.penalty(region.encode(given)) == 0
+        _expect(region.contains(given)[free].all(), f"{what}: {name} leaves the region")
+        _expect(torch.equal(region.decode(region.encode(given)), given),
+                f"{what}: decode, encode and decode again differ")  # fmt: skip
+        some = torch.arange(n - 1, -1, -2)
+        part = region.take(some)
+        _expect(torch.equal(part.decode(z[some]), given[some]) and
+                torch.equal(part.contains(given[some]), region.contains(given)[some]) and
+                torch.allclose(part.project(z[some]), again[some]),
+                f"{what}: take() gives rows that behave differently")  # fmt: skip
+    drawn = region.take(rows[1:]).random(_skip_normal(seed, n, z0.shape[1]), rows[1:])
+    _expect(torch.equal(drawn, starts[1:]), f"{what}: random() depends on the other rows")
+    step = torch.full((n,), 0.1 * region.eps, dtype=z0.dtype)
+    gain = ((region.ascend(z0, noise, step) - z0) * noise).sum(1)
+    _expect((gain >= 0).all(), f"{what}: ascend() steps against the gradient")
+
+
+def _skip_normal(seed: int, n: int, size: int) -> Stream:
+    """A fresh stream at the place where the first one stood when random() was called."""
+    stream = Stream(seed, torch.arange(n))
+    stream.normal(torch.arange(n), size)
+    return stream
+
+
+def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = None,
+               rows: int | None = None) -> None:  # fmt: skip
+    """Raise AssertionError unless the goal gives a proper mask, row by row.
+
+    >>> check_goal(targeted(3))
+    """
+    n, what = rows or 3 * classes, repr(goal)
+    index = torch.arange(n)
+    y = index % classes
+    clean = Stream(0, index).normal(index, classes)
+    mask = goal.targets(y, clean, index, names)
+    _expect(mask.shape == (n, classes) and mask.dtype == torch.bool,
+            f"{what}: targets has shape {tuple(mask.shape)} and type {mask.dtype}")  # fmt: skip
+    _expect(not mask.gather(1, y[:, None]).any(), f"{what}: a true class is among the targets")
+    _expect(mask.any(), f"{what}: no class has a target")
+    _expect(torch.equal(mask, goal.targets(y, clean, index, names)), f"{what}: answers differ")
+    some = torch.arange(n - 1, -1, -2)
+    part = goal.targets(y[some], clean[some], some, names)
+    _expect(torch.equal(part, mask[some]), f"{what}: a row's targets depend on the other rows")
+    for c in range(classes):
+        logits = torch.nn.functional.one_hot(torch.full((n,), c), classes).double()
+        _expect(torch.equal(reached(logits, mask), mask[:, c]), f"{what}: reached() at class {c}")
+    _check_repr(goal)

@@ -1,0 +1,155 @@
+"""Every attack and combination keeps every promise that `check_attack` lists; cheats are caught."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+import assay as ay
+from assay.attacks.standard import AutoAttack
+from assay.problem import Needs, Problem
+from assay.testing import check_attack, check_goal, check_space
+
+ATTACKS = [
+    ay.FGSM(),
+    ay.PGD(6),
+    ay.PGD(5, start="clean", restarts=2, loss="margin"),
+    ay.APGD(6),
+    ay.APGD(4, loss="odds", restarts=2, eot=2),
+    ay.FAB(5, targets=2, restarts=2),
+    ay.Square(30),
+    ay.Square(24, restarts=2),
+    ay.CW(steps=40, searches=3, c=1.0, lr=0.1),
+    ay.Then(ay.FGSM(), ay.Square(20)),
+    ay.Worst(ay.PGD(3), ay.Square(20)),
+    ay.Restarts(ay.PGD(3), 2),
+    ay.Guess(ay.PGD(3)),
+    ay.Guess(ay.APGD(3), mode="best", most=2),
+    AutoAttack(steps=3, targets=2, queries=10),
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_attack_keeps_its_promises(attack):
+    check_attack(attack)
+
+
+def test_fab_at_all_classes_at_once_spends_one_backward_pass_per_class():
+    check_attack(ay.FAB(4, targets=None), at_once=10)
+
+
+def test_average_guess_is_an_estimate_and_need_not_beat_luck():
+    check_attack(ay.Guess(ay.PGD(3), mode="average"), luck=0)
+
+
+@pytest.mark.parametrize("attack", [ay.PGD(5), ay.FAB(4, targets=2), ay.Square(60)], ids=str)
+@pytest.mark.parametrize("space", [ay.L1(15.0, -10.0, 40.0), ay.Linf(2.0, -10.0, 40.0)], ids=str)
+def test_scale_of_the_box_does_not_matter(attack, space):
+    check_attack(attack, space)
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """Does nothing, or what `how` says."""
+
+    how: str = ""
+
+    @property
+    def needs(self):
+        return Needs()
+
+    def __call__(self, problem: Problem) -> None:
+        if self.how == "solve":
+            problem.referee.solved[:] = True
+        elif self.how == "global":
+            torch.rand(1)
+        elif self.how == "spend":
+            rows = problem.open
+            for _ in range(12):
+                problem.submit(rows, problem.region(rows).origin)
+        elif self.how == "batch":
+            rows = problem.open
+            start = problem.region(rows).origin
+            noise = torch.rand(start.shape, generator=torch.Generator().manual_seed(0))
+            for _ in range(40):
+                noise = noise.roll(1, 1)
+                problem.submit(rows, problem.region(rows).project(start + 9 * (noise - 0.5)))
+                rows = problem.open
+                start, noise = problem.region(rows).origin, noise[: len(rows)]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("", "random points find"),
+        ("solve", "do not hold"),
+        ("global", "torch's global random"),
+        ("batch", "in batches of"),
+    ],
+)
+def test_check_attack_catches(how, message):
+    with pytest.raises(AssertionError, match=message):
+        check_attack(Cheat(how))
+
+
+def test_check_attack_catches_a_broken_budget():
+    with pytest.raises(AssertionError, match="forwards, budget 7"):
+        check_attack(Cheat("spend"), luck=0)
+
+
+@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.5), ay.L1(0.7), ay.L0(2)], ids=str)
+@pytest.mark.parametrize("shape", [(6,), (1, 4, 4), (2, 3, 2, 2)], ids=str)
+def test_space_keeps_its_promises(space, shape):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(9, *shape, generator=generator)
+    check_space(space, x)
+    check_space(space, x.round().double())  # on the box's corners
+
+
+def test_space_with_an_open_box_keeps_its_promises():
+    x = torch.tensor([[1.0, -2.0, 3.0], [5.0, 0.0, 0.0]])
+    inf = float("inf")
+    for space in (ay.Linf, ay.L2, ay.L1):
+        check_space(space(0.5, low=[-inf, -2.0, -inf], high=[inf, inf, 3.0]), x)
+
+
+def test_check_space_catches_a_projection_that_leaves_the_ball():
+    space = ay.L2(0.5)
+
+    @dataclass(frozen=True)
+    class Loose:
+        def check(self, x):
+            space.check(x)
+
+        def around(self, x):
+            region = space.around(x)
+            object.__setattr__(region, "project", lambda z: z.clamp(0, 1))
+            return region
+
+    with pytest.raises(AssertionError, match="leaves the region"):
+        check_space(Loose(), torch.full((4, 3), 0.5))
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        ay.untargeted(),
+        ay.untargeted(reject=9),
+        ay.targeted(3),
+        ay.targeted([1, 2, 3] * 10),
+        ay.least_likely(),
+        ay.group({0: [1, 2], 5: [6]}),
+    ],
+    ids=str,
+)
+def test_goal_keeps_its_promises(goal):
+    check_goal(goal)
+
+
+def test_check_goal_catches_a_true_class_among_the_targets():
+    class Own:
+        def targets(self, y, clean, index, names=None):
+            return torch.ones_like(clean, dtype=torch.bool)
+
+    with pytest.raises(AssertionError, match="true class"):
+        check_goal(Own())
