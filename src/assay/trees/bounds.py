@@ -14,7 +14,7 @@ from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
 from assay.trees.leaves import ROUNDING
-from assay.trees.local import localise
+from assay.trees.local import CELL, OPEN, YES, localise
 from assay.trees.search import search
 
 PACE = 100_000_000  # units of work one core of an ordinary machine does in a second
@@ -22,7 +22,7 @@ PACE = 100_000_000  # units of work one core of an ordinary machine does in a se
 
 def bounds(
     ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats, label: Ints, *, tolerance: float = 1e-6,
-    budget: float = 1.0, widest: int = 256, bins: int = 512, share: float = 1.0, workers: int | None = None,
+    budget: float = 1.0, widest: int = 256, bins: int = 512, workers: int | None = None,
 ) -> tuple[Floats, Floats, Ints]:
     """(low, high, work): bounds on P(label stays `label[i]`) for each record.
 
@@ -35,28 +35,22 @@ def bounds(
     nan = np.isnan(x)
 
     def one(i: int) -> tuple[float, float, int]:
-        status, kept, nf, nc, nl, nr, gain, roots, base, start, mass, seen, original, first, _ = localise(
-            ensemble.feature, grid.cut, ensemble.left, ensemble.right, ensemble.missing_left, ensemble.value,
-            ensemble.roots, ensemble.base, ensemble.cut, slack, masses[i], grid.start, nan[i], int(label[i]), tail,
-        )
-        if status == 0:
-            return 0.0, 1 - kept, len(nf)
-        if status == 1:
-            return kept, 1.0, len(nf)
-        point = representative[grid.start[:-1] + first]
+        local = localise(ensemble, grid, masses[i], nan[i], int(label[i]), tail, slack)
+        kept, work = local.kept, len(local.nf)
+        point = representative[grid.start[:-1] + local.first]
         point[nan[i]] = np.nan
-        if status == 3:
-            stays = int(ensemble.predict(point[None])[0]) == label[i]
-            return (kept, 1.0, len(nf)) if stays else (0.0, 1 - kept, len(nf))
-        low, high, work, cells, weight = search(
-            nf, nc, nl, nr, gain, roots, base, start, mass, slack, 0.8 * tolerance, int(budget * PACE), widest, bins, share
-        )
-        if len(weight):
-            rows = np.repeat(point[None], len(weight), axis=0)
-            rows[:, original] = representative[seen[start[:-1] + cells]]
-            stays_mass = float(weight[ensemble.predict(rows) == label[i]].sum())
-            low += stays_mass
-            high -= float(weight.sum()) - stays_mass
+        if local.status == OPEN:
+            low, high, work, ties = search(local, 0.8 * tolerance, int(budget * PACE), widest, bins)
+            if ties:
+                rows = np.repeat(point[None], len(ties), axis=0)
+                rows[:, local.original] = representative[local.seen[local.start[:-1] + np.array([c for c, _ in ties])]]
+                weight = np.array([w for _, w in ties])
+                stays = float(weight[ensemble.predict(rows) == label[i]].sum())
+                low, high = low + stays, high - (float(weight.sum()) - stays)
+        elif local.status == CELL:
+            low = high = float(ensemble.predict(point[None])[0] == label[i])
+        else:
+            low = high = float(local.status == YES)
         return low * kept, high * kept + (1 - kept), work
 
     threads = workers or min(os.cpu_count() or 1, len(x))

@@ -1,48 +1,60 @@
-"""Bounds on P(every margin > 0) inside one box of cells, by convolution of independent groups of features.
+"""One box of cells: settle it, or bound P(every margin > 0) inside it and say where to split it next.
 
-Features that share trees are joined, most tightly tied first, into groups of at most `widest` joint cells. A
-tree inside one group is tabulated exactly; a tree that spans groups goes to the group that moves it most,
-with its least (greatest) value over the rest. So L(x) <= margin(x) <= U(x), and L and U are sums of independent
-tables: their distributions are convolutions, rounded down for L and up for U. The largest group is not
-convolved but enumerated, which ties the rivals together: per cell, low = 1 - sum_k (1 - P_k), high = min_k P_k.
-With one group left the answer is exact.
+Trees that cannot move in the box are folded into its margins. If the worst (best) case of the others leaves no
+doubt, the box is settled. Otherwise features that share trees are joined, most tightly tied first, into groups
+of at most `widest` joint cells. A tree inside one group is tabulated exactly; a tree that spans groups is
+pulled apart (tables.py). So L(x) <= margin(x) <= U(x), both sums of independent tables, whose distributions are
+convolutions, rounded down for L and up for U. The largest group is not convolved but enumerated, which ties the
+rivals together: per cell, low = 1 - sum_k (1 - P_k), high = min_k P_k. With one group left the answer is exact.
+
+What a reader would get wrong: a tree inside a group costs nothing, however wide its range. The next split is
+the one that saves most expected range of the trees that *span* groups.
 """
 
 import numba
 import numpy as np
 
+from assay.trees.tables import own_table, pull_apart, savings
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def grouped(nf, nc, nl, nr, gain, roots, n_roots, base, cell_start, mass, lo, hi, slack, widest, bins, largest_share):  # type: ignore[no-untyped-def]
-    """(low, high, work) of the conditional probability in the box; (0, 1) where trees span too much."""
-    rivals, features = base.shape[0], lo.shape[0]
-    work = 0
+TABLE = 1024  # largest table of one tree; beyond, a tree counts with its whole range until the box is smaller
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, hi, slack, widest, bins, out):  # type: ignore[no-untyped-def]
+    """State of the box: 1 yes, 0 no, 3 one undecided cell, 2 open. Folds constant trees into `margin` in place.
+
+    out: low, high, split feature, split cut, trees left, work.
+    """
+    rivals, features = margin.shape[0], lo.shape[0]
 
     # 1. reachable nodes of every tree, which cuts they use, how far each tree can move
-    room = 256
+    room = 512
     node, parent, side = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int8)
-    begin = np.empty(n_roots + 1, np.int64)
-    count = 0
+    begin = np.empty(n_alive + 1, np.int64)
+    count, trees = 0, 0
     used = np.zeros(mass.shape[0], np.bool_)
-    moves = np.zeros(n_roots)
+    moves = np.zeros(n_alive)
     least, most = np.empty(rivals), np.empty(rivals)
-    for t in range(n_roots):
-        begin[t] = count
-        node, parent, side = _room(node, count + 1), _room(parent, count + 1), _room(side, count + 1)
-        node[count], parent[count], side[count] = roots[t], -1, 0
+    worst, best = margin.copy(), margin.copy()
+    for t in range(n_alive):
+        k = _settle(alive[t], nf, nc, nl, nr, lo, hi)
+        if nf[k] < 0:
+            for p in range(rivals):
+                margin[p] += gain[k, p]
+                worst[p] += gain[k, p]
+                best[p] += gain[k, p]
+            continue
+        alive[trees] = k
+        begin[trees] = count
+        if count + 1 > node.shape[0]:
+            node, parent, side = _room(node, count + 1), _room(parent, count + 1), _room(side, count + 1)
+        node[count], parent[count], side[count] = k, -1, 0
+        at = count
         count += 1
-        at = begin[t]
-        least[:] = np.inf
-        most[:] = -np.inf
+        for p in range(rivals):
+            least[p], most[p] = np.inf, -np.inf
         while at < count:
-            k = node[at]
-            while nf[k] >= 0:
-                if hi[nf[k]] <= nc[k]:
-                    k = nl[k]
-                elif lo[nf[k]] > nc[k]:
-                    k = nr[k]
-                else:
-                    break
+            k = _settle(node[at], nf, nc, nl, nr, lo, hi)
             node[at] = k
             if nf[k] >= 0:
                 used[cell_start[nf[k]] + nc[k]] = True
@@ -57,245 +69,250 @@ def grouped(nf, nc, nl, nr, gain, roots, n_roots, base, cell_start, mass, lo, hi
                     least[p], most[p] = min(least[p], v), max(most[p], v)
             at += 1
         for p in range(rivals):
-            moves[t] += most[p] - least[p]
-    begin[n_roots] = count
-    work += count
+            moves[trees] += most[p] - least[p]
+            worst[p] += least[p]
+            best[p] += most[p]
+        trees += 1
+    begin[trees] = count
+    out[4], out[5] = trees, count + n_alive
+    certain = True
+    for p in range(rivals):
+        if best[p] < -slack:
+            return 0
+        certain = certain and worst[p] > slack
+    if certain:
+        return 1
+    if trees == 0:
+        return 3
 
     # 2. merge cells that nothing separates in this box
     short = np.zeros(mass.shape[0], np.int32)
-    sizes = np.ones(features, np.int64)
-    weight = np.zeros(mass.shape[0])
     name = np.full(features, -1, np.int64)
-    active = 0
+    active, widest_feature = 0, 1
     for f in range(features):
-        s, n, whole = cell_start[f], 0, 0.0
-        for j in range(lo[f], hi[f] + 1):
-            short[s + j] = n
-            weight[s + n] += mass[s + j]
-            whole += mass[s + j]
-            if j < hi[f] and used[s + j]:
-                n += 1
-        for j in range(n + 1):
-            weight[s + j] /= whole
-        sizes[f] = n + 1
+        n = 0
+        for j in range(cell_start[f] + lo[f], cell_start[f] + hi[f]):
+            short[j] = n
+            n += used[j]
+        short[cell_start[f] + hi[f]] = n
         if n > 0:
             name[f] = active
             active += 1
-    if active == 0:
-        return 0.0, 1.0, work
-    members = np.empty(active, np.int64)
+            widest_feature = max(widest_feature, n + 1)
+    members, sizes, flat = np.empty(active, np.int64), np.empty(active, np.int64), np.zeros(active + 1, np.int64)
     for f in range(features):
         if name[f] >= 0:
-            members[name[f]] = f
+            a = name[f]
+            members[a] = f
+            sizes[a] = short[cell_start[f] + hi[f]] + 1
+            flat[a + 1] = flat[a] + sizes[a]
+    weight, cut_at = np.zeros(flat[active]), np.zeros(flat[active], np.int64)
+    for a in range(active):
+        f = members[a]
+        whole = 0.0
+        for j in range(lo[f], hi[f] + 1):
+            k = flat[a] + short[cell_start[f] + j]
+            weight[k] += mass[cell_start[f] + j]
+            whole += mass[cell_start[f] + j]
+            cut_at[k] = j  # the last local cell of a merged cell: where its upper cut is
+        for k in range(flat[a], flat[a + 1]):
+            weight[k] /= whole
 
-    # 3. features of each tree, with how much each splits; pairs tied by shared trees
+    # 3. features of each tree; pairs tied by shared trees
     tied = np.zeros((active, active))
     stamp = np.full(active, -1, np.int64)
-    tree_start = np.empty(n_roots + 1, np.int64)
-    tree_features = np.empty(count, np.int64)
-    n_listed = 0
-    for t in range(n_roots):
-        tree_start[t] = n_listed
+    tree_start, tree_features = np.empty(trees + 1, np.int64), np.empty(count, np.int64)
+    listed = 0
+    for t in range(trees):
+        tree_start[t] = listed
         for i in range(begin[t], begin[t + 1]):
-            k = node[i]
-            if nf[k] >= 0:
-                a = name[nf[k]]
+            if nf[node[i]] >= 0:
+                a = name[nf[node[i]]]
                 if stamp[a] != t:
                     stamp[a] = t
-                    tree_features[n_listed] = a
-                    n_listed += 1
-        n = n_listed - tree_start[t]
-        for i in range(tree_start[t], n_listed):
-            for j in range(i + 1, n_listed):
+                    tree_features[listed] = a
+                    listed += 1
+        n = listed - tree_start[t]
+        for i in range(tree_start[t], listed):
+            for j in range(i + 1, listed):
                 a, b = tree_features[i], tree_features[j]
-                v = moves[t] / (n - 1)
-                tied[min(a, b), max(a, b)] += v
-    tree_start[n_roots] = n_listed
+                tied[min(a, b), max(a, b)] += moves[t] / (n - 1)
+    tree_start[trees] = listed
 
-    # 4. groups
-    group = np.arange(active)
-    cells = np.empty(active, np.int64)
-    for a in range(active):
-        cells[a] = sizes[members[a]]
-    pairs = 0
-    for a in range(active):
-        for b in range(a + 1, active):
-            pairs += tied[a, b] > 0
-    first, second, strength = np.empty(pairs, np.int64), np.empty(pairs, np.int64), np.empty(pairs)
-    pairs = 0
-    for a in range(active):
-        for b in range(a + 1, active):
-            if tied[a, b] > 0:
-                first[pairs], second[pairs], strength[pairs] = a, b, -tied[a, b]
-                pairs += 1
-    order = np.argsort(strength)
-    for i in range(pairs):
-        a, b = group[first[order[i]]], group[second[order[i]]]
-        if a != b and cells[a] * cells[b] <= widest:
-            cells[a] *= cells[b]
-            for c in range(active):
-                if group[c] == b:
-                    group[c] = a
-    total, spanning = 0.0, 0.0
-    for t in range(n_roots):
-        total += moves[t]
-        g = group[tree_features[tree_start[t]]]
-        for i in range(tree_start[t] + 1, tree_start[t + 1]):
-            if group[tree_features[i]] != g:
-                spanning += moves[t]
-                break
-    work += pairs * 4
-    if spanning > largest_share * total:
-        return 0.0, 1.0, work
-
-    # 5. tables: strides of a feature within its group
-    table_start = np.full(active, -1, np.int64)
-    stride = np.zeros(active, np.int64)
-    offset, groups = 0, 0
-    leaders = np.empty(active, np.int64)
-    for g in range(active):
-        if group[g] != g:
-            continue
-        leaders[groups] = g
-        groups += 1
-        table_start[g] = offset
-        s = 1
+    # 4. groups, strongest tie first
+    group, cells = np.arange(active), sizes.copy()
+    while True:
+        strongest, x, y = 0.0, -1, -1
         for a in range(active):
-            if group[a] == g:
-                stride[a] = s
-                s *= sizes[members[a]]
-        offset += s
+            for b in range(a + 1, active):
+                if tied[a, b] > strongest:
+                    if group[a] == group[b] or cells[group[a]] * cells[group[b]] > widest:
+                        tied[a, b] = 0.0
+                    else:
+                        strongest, x, y = tied[a, b], group[a], group[b]
+        if x < 0:
+            break
+        cells[x] *= cells[y]
+        for c in range(active):
+            if group[c] == y:
+                group[c] = x
+
+    # 5. tables per group: feature strides, chances
+    table_start, stride = np.full(active, -1, np.int64), np.zeros(active, np.int64)
+    offset = 0
+    for g in range(active):
+        if group[g] == g:
+            table_start[g] = offset
+            s = 1
+            for a in range(active):
+                if group[a] == g:
+                    stride[a] = s
+                    s *= sizes[a]
+            offset += s
     lower, upper = np.zeros((rivals, offset)), np.zeros((rivals, offset))
     chance = np.ones(offset)
-    for i in range(groups):
-        g = leaders[i]
-        for a in range(active):
-            if group[a] == g:
-                size, s = sizes[members[a]], cell_start[members[a]]
-                for cell in range(cells[g]):
-                    chance[table_start[g] + cell] *= weight[s + (cell // stride[a]) % size]
-    big = np.max(cells)
-    some_least, some_most = np.empty((rivals, big)), np.empty((rivals, big))
-    from_cell, to_cell, digit = np.empty(active, np.int64), np.empty(active, np.int64), np.empty(active, np.int64)
-    inside = np.empty(active, np.int64)
-    matter = np.zeros(active)
-    for t in range(n_roots):
-        g = group[tree_features[tree_start[t]]]
-        one = True
-        for i in range(tree_start[t], tree_start[t + 1]):
-            one = one and group[tree_features[i]] == g
-        if not one:
-            # the group whose features split the tree nearest its root, where a split moves most
-            for i in range(tree_start[t], tree_start[t + 1]):
-                matter[group[tree_features[i]]] = 0.0
-            for i in range(begin[t], begin[t + 1]):
-                k = node[i]
-                if nf[k] >= 0:
-                    deep, up = 1.0, parent[i]
-                    while up >= 0:
-                        deep *= 0.5
-                        up = parent[up]
-                    matter[group[name[nf[k]]]] += deep
-            for i in range(tree_start[t], tree_start[t + 1]):
-                if matter[group[tree_features[i]]] > matter[g]:
-                    g = group[tree_features[i]]
-            some_least[:, : cells[g]] = np.inf
-            some_most[:, : cells[g]] = -np.inf
-        n = 0
-        for i in range(tree_start[t], tree_start[t + 1]):
-            if group[tree_features[i]] == g:
-                inside[n] = tree_features[i]
-                n += 1
-        # features of the group that this tree does not use run free
-        for a in range(active):
-            if group[a] == g:
-                known = False
-                for i in range(n):
-                    known = known or inside[i] == a
-                if not known:
-                    inside[n] = a
-                    n += 1
-        at = table_start[g]
-        for i in range(begin[t], begin[t + 1]):
-            k = node[i]
-            if nf[k] >= 0:
-                continue
-            for j in range(n):
-                from_cell[j], to_cell[j] = 0, sizes[members[inside[j]]] - 1
-            child, above = i, parent[i]
-            while above >= 0:
-                split = node[above]
-                a = name[nf[split]]
-                if group[a] == g:
-                    j = 0
-                    while inside[j] != a:
-                        j += 1
-                    c = short[cell_start[nf[split]] + nc[split]]
-                    if side[child] == 0:
-                        to_cell[j] = min(to_cell[j], c)
-                    else:
-                        from_cell[j] = max(from_cell[j], c + 1)
-                child, above = above, parent[above]
-            index = 0
-            empty = False
-            for j in range(n):
-                digit[j] = from_cell[j]
-                index += from_cell[j] * stride[inside[j]]
-                empty = empty or from_cell[j] > to_cell[j]
-            if empty:
-                continue
-            running = True
-            while running:
-                work += 1
-                if one:
+    for a in range(active):
+        g = group[a]
+        for cell in range(cells[g]):
+            chance[table_start[g] + cell] *= weight[flat[a] + (cell // stride[a]) % sizes[a]]
+
+    # 6. every tree into its tables
+    table = np.zeros((rivals, TABLE))
+    own = np.zeros((active, widest_feature), np.int64)
+    parts, strides, place = np.empty(active, np.int64), np.empty(active, np.int64), np.empty(active, np.int64)
+    low_cell, high_cell = np.empty(active, np.int64), np.empty(active, np.int64)
+    saved = np.zeros(flat[active])
+    sub, entry_chance = np.zeros((active, TABLE), np.int64), np.empty(TABLE)
+    subsize, leader, substride = np.empty(active, np.int64), np.empty(active, np.int64), np.empty(active, np.int64)
+    main = np.zeros(2, np.int64)
+    piece_least, piece_most, piece = np.empty((rivals, TABLE)), np.empty((rivals, TABLE)), np.empty((rivals, active, TABLE))
+    base_low, base_high = margin.copy(), margin.copy()
+    gap, fallback, fallback_tree = 0.0, 0.0, -1
+    for t in range(trees):
+        a0, k = tree_start[t], tree_start[t + 1] - tree_start[t]
+        mine = tree_features[a0 : a0 + k]
+        size = own_table(nf, nc, gain, node, parent, side, begin[t], begin[t + 1], name, short, cell_start, sizes, mine, k,
+                         own, parts, strides, table, low_cell, high_cell)
+        out[5] += 4 * size
+        if size == 0:
+            gap += moves[t]
+            if moves[t] > fallback:
+                fallback, fallback_tree = moves[t], t
+            for p in range(rivals):
+                x0, x1 = np.inf, -np.inf
+                for i in range(begin[t], begin[t + 1]):
+                    if nf[node[i]] < 0:
+                        x0, x1 = min(x0, gain[node[i], p]), max(x1, gain[node[i], p])
+                base_low[p] += x0
+                base_high[p] += x1
+            continue
+        n_groups = 0
+        for j in range(k):
+            h = 0
+            while h < n_groups and leader[h] != group[mine[j]]:
+                h += 1
+            if h == n_groups:
+                leader[h] = group[mine[j]]
+                subsize[h] = 1
+                n_groups += 1
+            place[j] = h
+            substride[j] = subsize[h]
+            subsize[h] *= parts[j]
+        cost = 0.0
+        if n_groups > 1:
+            for i in range(size):
+                q = 1.0
+                for h in range(n_groups):
+                    sub[h, i] = 0
+                for j in range(k):
+                    c = (i // strides[j]) % parts[j]
+                    sub[place[j], i] += c * substride[j]
+                    entry = 0.0
+                    for cell in range(sizes[mine[j]]):
+                        if own[j, cell] == c:
+                            entry += weight[flat[mine[j]] + cell]
+                    q *= entry
+                entry_chance[i] = q
+            cost = pull_apart(table, size, k, parts, strides, rivals, place, n_groups, entry_chance, sub, subsize,
+                              main, piece_least, piece_most, piece)
+            out[5] += 12 * size * n_groups * rivals
+        factor = (cost / moves[t] if moves[t] > 0.0 else 0.0) + 0.02
+        savings(table, size, k, parts, strides, rivals, sizes, mine, own, weight, flat, factor, saved)
+        gap += cost
+        for h in range(n_groups):
+            g = leader[h]
+            at = table_start[g]
+            out[5] += cells[g] * rivals
+            for cell in range(cells[g]):
+                s = 0
+                for j in range(k):
+                    if place[j] == h:
+                        a = mine[j]
+                        s += own[j, (cell // stride[a]) % sizes[a]] * (substride[j] if n_groups > 1 else strides[j])
+                if n_groups == 1:
                     for p in range(rivals):
-                        lower[p, at + index] += gain[k, p]
-                        upper[p, at + index] += gain[k, p]
+                        lower[p, at + cell] += table[p, s]
+                        upper[p, at + cell] += table[p, s]
+                elif h == main[0]:
+                    for p in range(rivals):
+                        lower[p, at + cell] += piece_least[p, s]
+                        upper[p, at + cell] += piece_most[p, s]
                 else:
                     for p in range(rivals):
-                        v = gain[k, p]
-                        some_least[p, index], some_most[p, index] = min(some_least[p, index], v), max(some_most[p, index], v)
-                j = 0
-                while True:
-                    if j == n:
-                        running = False
-                        break
-                    digit[j] += 1
-                    index += stride[inside[j]]
-                    if digit[j] <= to_cell[j]:
-                        break
-                    index -= (digit[j] - from_cell[j]) * stride[inside[j]]
-                    digit[j] = from_cell[j]
-                    j += 1
-        if not one:
-            for p in range(rivals):
-                for c in range(cells[g]):
-                    lower[p, at + c] += some_least[p, c]
-                    upper[p, at + c] += some_most[p, c]
+                        lower[p, at + cell] += piece[p, h, s]
+                        upper[p, at + cell] += piece[p, h, s]
 
-    # 6. convolve all but the largest group, then enumerate that one
-    final = leaders[0]
-    for i in range(groups):
-        if cells[leaders[i]] > cells[final]:
-            final = leaders[i]
+    # 7. convolve all but the largest group, then enumerate that one
+    leaders, groups, final = np.empty(active, np.int64), 0, -1
+    for g in range(active):
+        if group[g] == g:
+            leaders[groups] = g
+            groups += 1
+            if final < 0 or cells[g] > cells[final]:
+                final = g
     at, size = table_start[final], cells[final]
-    low_all, high_all = np.ones(size), np.ones(size)
-    one_cell = np.empty(size)
+    low_all, high_all, one_cell = np.ones(size), np.ones(size), np.empty(size)
     for p in range(rivals):
-        work += _tails(lower[p], chance, leaders[:groups], table_start, cells, final, base[p] - slack, bins, 0, one_cell)
+        out[5] += _tails(lower[p], chance, leaders[:groups], table_start, cells, final, base_low[p] - slack, bins, 0, one_cell)
         for c in range(size):
             low_all[c] -= 1.0 - one_cell[c]
-        work += _tails(upper[p], chance, leaders[:groups], table_start, cells, final, base[p] + slack, bins, 1, one_cell)
+        out[5] += _tails(upper[p], chance, leaders[:groups], table_start, cells, final, base_high[p] + slack, bins, 1, one_cell)
         for c in range(size):
             high_all[c] = min(high_all[c], one_cell[c])
-    low_sum, high_sum = 0.0, 0.0
+    low, high = 0.0, 0.0
     for c in range(size):
-        low_sum += chance[at + c] * max(low_all[c], 0.0)
-        high_sum += chance[at + c] * min(max(high_all[c], 0.0), 1.0)
-    return min(low_sum, 1.0), min(high_sum, 1.0), work
+        low += chance[at + c] * max(low_all[c], 0.0)
+        high += chance[at + c] * min(max(high_all[c], 0.0), 1.0)
+    out[0], out[1] = min(low, 1.0), min(max(high, low), 1.0)
+
+    # 8. where to split
+    if fallback_tree >= 0:  # the widest tree that no table could hold, at its root
+        k = node[begin[fallback_tree]]
+        out[2], out[3] = nf[k], nc[k]
+        return 2
+    top = -1.0
+    for a in range(active):
+        for c in range(flat[a], flat[a + 1] - 1):
+            if saved[c] > top:
+                top = saved[c]
+                out[2], out[3] = members[a], cut_at[c]
+    return 2
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _settle(k, nf, nc, nl, nr, lo, hi):  # type: ignore[no-untyped-def]
+    """Follow tests that the box decides."""
+    while nf[k] >= 0:
+        if hi[nf[k]] <= nc[k]:
+            k = nl[k]
+        elif lo[nf[k]] > nc[k]:
+            k = nr[k]
+        else:
+            break
+    return k
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _tails(table, chance, leaders, table_start, cells, final, base, bins, up, out):  # type: ignore[no-untyped-def]
     """P(base + table[cell] + sum of the other groups > 0) per cell of `final`, rounded down (up=0) or up (up=1)."""
     work = 0
@@ -326,12 +343,14 @@ def _tails(table, chance, leaders, table_start, cells, final, base, bins, up, ou
         for c in range(table_start[g], table_start[g] + cells[g]):
             a, b = min(a, table[c]), max(b, table[c])
         width = min(int(np.ceil((b - a) / step)), bins) + 1
-        histogram[:width] = 0.0
+        for k in range(width):
+            histogram[k] = 0.0
         for c in range(table_start[g], table_start[g] + cells[g]):
             # a hair of rounding in the wrong direction must not move an atom inwards
             k = int(np.ceil((table[c] - a) / step - 1e-13 * bins)) if up else int((table[c] - a) / step + 1e-13 * bins)
             histogram[min(max(k, 0), width - 1)] += chance[c]
-        fresh[: length + width - 1] = 0.0
+        for j in range(length + width - 1):
+            fresh[j] = 0.0
         for k in range(width):
             h = histogram[k]
             if h > 0.0:
@@ -356,10 +375,11 @@ def _tails(table, chance, leaders, table_start, cells, final, base, bins, up, ou
     return work // 4 + size
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _room(a, n):  # type: ignore[no-untyped-def]
     if n <= a.shape[0]:
         return a
     out = np.empty(max(n, 2 * a.shape[0]), a.dtype)
-    out[: a.shape[0]] = a
+    for i in range(a.shape[0]):
+        out[i] = a[i]
     return out

@@ -134,7 +134,7 @@ class Ensemble:
         return (self.feature, self.threshold, self.left, self.right, self.missing_left, self.value, self.roots)
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _scores(x, feature, threshold, left, right, missing_left, value, roots, base, single):  # type: ignore[no-untyped-def]
     n, outputs = x.shape[0], value.shape[1]
     out = np.empty((n, outputs))

@@ -31,7 +31,7 @@ def distribution(ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats) -> F
     )
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _walk(feature, cut, left, right, missing_left, label, root, cumulative, start, nan, classes):  # type: ignore[no-untyped-def]
     n, features = nan.shape
     out = np.zeros((n, classes))

@@ -9,12 +9,59 @@ What a reader would get wrong: margins within `slack` of zero are decided by the
 they count as undecided here and are settled by the original model on a single cell (bounds.py).
 """
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
+
+from assay.noise.marginal import Floats
+from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.grid import Grid
+
+Int32s = NDArray[np.int32]
+NO, YES, OPEN, CELL = 0, 1, 2, 3
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def localise(feature, cut, left, right, missing_left, value, roots, base, threshold_cut, slack, cells, start, nan, label, tail):  # type: ignore[no-untyped-def]
+@dataclass(frozen=True, eq=False)
+class Local:
+    """One record's part of the ensemble. `status`: settled NO or YES, OPEN, or a single undecided CELL."""
+
+    status: int
+    kept: float  # mass not clipped
+    nf: Int32s  # (nodes,) local feature, -1 at a leaf
+    nc: Int32s  # a local cell <= nc goes left
+    nl: Int32s
+    nr: Int32s
+    gain: Floats  # (nodes, rivals) at leaves: v_label - v_rival
+    roots: Int32s
+    base: Floats  # (rivals,)
+    start: Ints  # first cell of each local feature
+    mass: Floats  # (cells,) sums to 1 per feature
+    seen: Ints  # an original cell inside each local cell
+    original: Ints  # local feature -> feature
+    first: Ints  # first kept original cell per feature
+    slack: float
+
+
+def localise(
+    ensemble: Ensemble, grid: Grid, masses: Floats, nan: NDArray[np.bool_], label: int, tail: float, slack: float
+) -> Local:
+    """The part of the ensemble that a record with these cell masses can reach."""
+    found = _localise(
+        ensemble.feature, grid.cut, ensemble.left, ensemble.right, ensemble.missing_left, ensemble.value,
+        ensemble.roots, ensemble.base, ensemble.cut, slack, masses, grid.start, nan, label, tail,
+    )
+    status, kept, nf, nc, nl, nr, gain, keep, roots, margin, start, mass, seen, original, first = found
+    return Local(
+        status, kept, nf.copy(), nc.copy(), nl.copy(), nr.copy(), np.ascontiguousarray(gain[:, keep]), roots.copy(),
+        margin[keep], start, mass, seen, original, first, slack,
+    )
+
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _localise(feature, cut, left, right, missing_left, value, roots, base, threshold_cut, slack, cells, start, nan, label, tail):  # type: ignore[no-untyped-def]
     """(status, kept, local arrays): status 1 settled yes, 0 settled no, 2 open."""
     features, trees, outputs = nan.shape[0], roots.shape[0], value.shape[1]
     first, last = np.zeros(features, np.int64), np.zeros(features, np.int64)
@@ -103,7 +150,9 @@ def localise(feature, cut, left, right, missing_left, value, roots, base, thresh
             if feature[g] >= 0:
                 if top + 2 > stack.shape[0]:
                     bigger = np.empty((2 * stack.shape[0], 3), np.int64)
-                    bigger[:top] = stack[:top]
+                    for i in range(top):
+                        for j in range(3):
+                            bigger[i, j] = stack[i, j]
                     stack = bigger
                 stack[top, 0], stack[top, 1], stack[top, 2] = right[g], me, 1
                 stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = left[g], me, 0
@@ -165,8 +214,6 @@ def localise(feature, cut, left, right, missing_left, value, roots, base, thresh
                 status = 2
     if moving == 0 and status == 2:
         status = 3  # a single cell that the original model must decide
-    gain = np.ascontiguousarray(gain[:, keep])
-    margin = margin[keep]
 
     # local cells: merge what no node separates
     name = np.full(features, -1, np.int64)
@@ -207,13 +254,14 @@ def localise(feature, cut, left, right, missing_left, value, roots, base, thresh
             nc[node] = local_cut[start[nf[node]] + nc[node]]
             nf[node] = name[nf[node]]
     return (
-        status, kept, nf[:count].copy(), nc[:count].copy(), nl[:count].copy(), nr[:count].copy(), gain,
-        local_roots[:moving].copy(), margin, cell_start, mass, seen, original, first, last,
+        status, kept, nf[:count], nc[:count], nl[:count], nr[:count], gain, keep, local_roots[:moving], margin,
+        cell_start, mass, seen, original, first,
     )
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _grow(a, room):  # type: ignore[no-untyped-def]
     out = np.empty(room, a.dtype)
-    out[: a.shape[0]] = a
+    for i in range(a.shape[0]):
+        out[i] = a[i]
     return out
