@@ -103,14 +103,17 @@ class Encoding:
             x = x.index_copy(1, torch.tensor([column]), (x0[:, column] + (soft - was))[:, None])
         return x
 
-    def snap(self, x0: Tensor, z0: Tensor, z: Tensor, x: Tensor) -> Tensor:
-        """Categories and one-hot groups at their largest coordinate; ties go to the original."""
-        for column, places, codes, size in self.categories:
-            pick = (z[:, places] + 1e-9 * z0[:, places]).argmax(1)
+    def snap(self, x0: Tensor, z0: Tensor, z: Tensor, x: Tensor, lead: float = 0.0) -> Tensor:
+        """Categories and one-hot groups at their largest coordinate; ties go to the original.
+
+        `lead` is how far ahead of the original another must be: at 1 only a whole change counts.
+        """
+        lead = max(lead - 1e-6, 1e-9)
+        for column, places, codes, _ in self.categories:
+            pick = (z[:, places] + lead * z0[:, places]).argmax(1)
             at_home = z0[:, places].argmax(1) == pick
             x[:, column] = torch.where(at_home, x0[:, column], codes[pick])
         for columns, places in self.blocks:
-            block = z[:, places]
-            pick = (block + 1e-9 * x0[:, columns]).argmax(1)
+            pick = (z[:, places] + lead * z0[:, places]).argmax(1)
             x[:, columns] = torch.nn.functional.one_hot(pick, len(columns)).to(x.dtype)
         return x

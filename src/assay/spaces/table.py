@@ -8,8 +8,8 @@ that of the smooth part of this map, straight through the rounding, with feature
 defines as functions of the others.
 
 What a reader would get wrong: whole features are rounded to the nearest, not towards the original
-as in the published attack, which loses every move of less than a unit (on URL that costs a third of
-the remaining robust rows); what leaves the ball by it is decoded again from nearer.
+as in the published attack, which loses every move of less than a unit (on URL a third of the rows
+that seem robust then are not); only what leaves the ball by it is decoded again, carefully.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class TableSpace:
 
     @cached_property
     def plan(self) -> Repair:
-        """How broken relations are repaired."""
-        return Repair(self.schema.program, self.schema.mutable)
+        """How broken relations are repaired; categories are never written, they are not amounts."""
+        plain = [f.kind != "category" and not f.group for f in self.schema.features]
+        return Repair(self.schema.program, self.schema.mutable & torch.tensor(plain))
 
     @cached_property
     def sums(self) -> list[tuple[Tensor, Tensor]]:
@@ -190,14 +191,14 @@ class TableRegion:
         far = self.distance(x)
         limit = self.space.eps * (1 + _SLACK)
         again = (~fine | (far > limit)).nonzero()[:, 0]
-        for _ in range(_TRIES):
+        for attempt in range(_TRIES):
             if not len(again):
                 break
-            nearer = (0.98 * self.space.eps / far[again]).clamp(max=0.98)
-            shrink[again] *= torch.where(fine[again], nearer, nearer.clamp(max=_NEARER))
+            nearer = (0.98 * self.space.eps / far[again]).clamp(max=0.98) if attempt else 1.0
+            shrink[again] *= torch.where(fine[again], nearer, _NEARER)
             part = self.take(again)
             z_near = part.origin + (z[again] - part.origin) * shrink[again, None]
-            found, good = part._settle(z_near, part.x0, part.origin, part.low, part.high)
+            found, good = part._settle(z_near, part.x0, part.origin, part.low, part.high, careful=True)
             reach = part.distance(found)
             fine[again], far[again] = good, reach
             done = good & (reach <= limit)
@@ -206,13 +207,18 @@ class TableRegion:
         return x
 
     def _settle(
-        self, z: Tensor, x0: Tensor, z0: Tensor, low: Tensor, high: Tensor
+        self, z: Tensor, x0: Tensor, z0: Tensor, low: Tensor, high: Tensor, careful: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Round, bound, restore, repair; and which rows satisfy their relations then."""
+        """Round, bound, restore, repair; and which rows satisfy their relations then.
+
+        `careful` rounds towards the original, which cannot leave the ball.
+        """
         space, schema = self.space, self.space.schema
         x = space.encoding.shift(x0, z0, z)
-        x = torch.where(schema.whole, x0 + (x - x0).round(), x)
-        x = space.encoding.snap(x0, z0, z, x)
+        step = x - x0
+        units = (step.abs() + (1e-6 if careful else 0.5)).floor().copysign(step)
+        x = torch.where(schema.whole, x0 + units, x)
+        x = space.encoding.snap(x0, z0, z, x, 1.0 if careful else 0.0)
         x = torch.where(schema.mutable, x.maximum(low).minimum(high), x0)
         if not space.repair:
             return x, torch.ones(len(x), dtype=torch.bool)
