@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from assay.goals import random_target as random_target
     from assay.goals import targeted as targeted
     from assay.goals import untargeted as untargeted
+    from assay.ladder import ladder as ladder
     from assay.losses import ce as ce
     from assay.losses import dlr as dlr
     from assay.losses import margin as margin
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from assay.problem import Budget as Budget
     from assay.report.report import Report as Report
     from assay.spaces.eyeglasses import eyeglasses as eyeglasses
+    from assay.run.run import Run as Run
     from assay.spaces.lp import L0 as L0
     from assay.spaces.lp import L1 as L1
     from assay.spaces.lp import L2 as L2
@@ -114,17 +116,27 @@ _HOME = {
     "assay.evaluate": ("evaluate",),
     "assay.games.static": ("Static",),
     "assay.games.transductive": ("Transductive",),
+    "assay.ladder": ("ladder",),
     "assay.goals": ("Quota", "group", "least_likely", "random_target", "targeted", "untargeted"),
     "assay.losses": ("ce", "dlr", "margin", "md", "mdmax", "mdmul", "odds"),
     "assay.model": ("wrap",),
     "assay.problem": ("Budget",),
     "assay.report.report": ("Report",),
     "assay.spaces.eyeglasses": ("eyeglasses",),
+    "assay.run.run": ("Run",),
     "assay.spaces.lp": ("L0", "L1", "L2", "Linf"),
     "assay.spaces.mask": ("Patch", "Rectangle"),
     "assay.spaces.quantised": ("Quantised",),
     "assay.spaces.relations": (
-        "F", "count", "divide", "floor", "implies", "log", "maximum", "minimum", "where"
+        "F",
+        "count",
+        "divide",
+        "floor",
+        "implies",
+        "log",
+        "maximum",
+        "minimum",
+        "where",
     ),
     "assay.spaces.schema": ("Feature", "Schema"),
 }

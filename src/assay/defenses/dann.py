@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -55,6 +56,11 @@ class DANN:
         return False
 
     def start(self) -> Classifier:
+        return self._static
+
+    @cached_property
+    def _static(self) -> Classifier:
+        """F_0; made once."""
         if self.model is not None:
             return still(self.model)
         return Control(self.build, self.data, epochs=self.epochs, rate=self.rate).train(self.seed)

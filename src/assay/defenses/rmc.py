@@ -67,6 +67,11 @@ class RMC:
         return True
 
     def start(self) -> RMCState:
+        return RMCState(self, self._bank, _copied(self.model.state_dict()), None, None)
+
+    @cached_property
+    def _bank(self) -> Bank:
+        """D' and its features; made once."""
         x, y = [self.data.x], [self.data.y]
         if self.space is not None:
             craft, net = craft_by(self.attack, self.space), copy.deepcopy(self.model)
@@ -80,8 +85,7 @@ class RMC:
                 ]
                 y.append(self.data.y)
         points = torch.cat(x)
-        bank = Bank(points, torch.cat(y), self._features(points), len(self.data))
-        return RMCState(self, bank, _copied(self.model.state_dict()), None, None)
+        return Bank(points, torch.cat(y), self._features(points), len(self.data))
 
     def base(self, state: RMCState) -> Classifier:
         return still(self._revive(*state.now)[0])

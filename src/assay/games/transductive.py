@@ -81,15 +81,15 @@ class Transductive:
     scored: Any = field(default=None, repr=False)
     runs: int = 1
     probe: bool = True
-    _state: Any = field(default=None, repr=False)
+    _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
 
     @property
     def described(self) -> dict[str, Any]:
-        base = wrap(self.defender.base(self._state if self._state is not None else self._begin()))
-        return {"game": repr(self), "model": base.kind, "model_hash": base.hash}
-
-    def _begin(self) -> Any:
-        return self.defender.start()
+        kind = type(self.defender).__name__
+        if not self._started:
+            return {"game": repr(self), "model": kind, "model_hash": "unknown"}
+        base = wrap(self.defender.base(*self._started))
+        return {"game": repr(self), "model": f"{kind} on {base.kind}", "model_hash": base.hash}
 
     def prepare(
         self, data: Dataset, space: Any, goal: Any, attack: Any
@@ -98,7 +98,7 @@ class Transductive:
         self._check(data)
         if attack is not None and space is None:
             raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
-        state = self._begin()
+        state = self.defender.start()
         base = wrap(self.defender.base(state))
         with base.ready(), torch.no_grad():
             facts = examine(base, data.x[:32], data.y)
@@ -122,7 +122,7 @@ class Transductive:
             )
         if self.probe:
             facts |= self._probe(state, data)
-        return replace(self, _state=state), facts
+        return replace(self, _started=(state,)), facts
 
     def _check(self, data: Dataset) -> None:
         if not isinstance(self.defender, Defender):
@@ -173,7 +173,7 @@ class Transductive:
         """The places of the rows of each round."""
         places = torch.arange(len(data))
         if callable(self.order):
-            places = torch.as_tensor(np.asarray(self.order(data))).long()
+            places = torch.as_tensor(np.ascontiguousarray(self.order(data))).long()
             if not torch.equal(places.sort().values, torch.arange(len(data))):
                 raise AssayError("order(data) must give each of the data's rows exactly once")
         elif self.order == "sorted":
@@ -196,7 +196,7 @@ class Transductive:
         observe: Any = None,
     ) -> Iterator[Records]:
         """Records of one round after the other, each run of the referee after the one before."""
-        begin = self._state if self._state is not None else self._begin()
+        (begin,) = self._started or (self.defender.start(),)
         mind = begin  # where the attacker believes the defender to be
         truth, calm = [begin] * self.runs, [begin] * self.runs
         for number, index in enumerate(self._rounds(data)):

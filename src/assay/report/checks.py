@@ -5,7 +5,7 @@ Each flag has an id; `docs/checks.md` has a paragraph on each. Flags never chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.records import Records
+from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -40,6 +41,12 @@ IDS = (
     "not-finite",
     "below-chance",
     "interrupted",
+    "order-dependent",
+    "company-dependent",
+    "selection-bias",
+    "transfer-beats-gmsa",
+    "rests-on-randomness",
+    "narrow-enough",
 )
 
 
@@ -58,6 +65,20 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
     elif facts.get("batch_difference", 0.0) > 1e-3:
         text = "a row's answer depends on the other rows of its batch: a fixed model does not"
         yield Flag("batch-dependent", text + "; evaluate it one row at a time, or as a game")
+
+
+def of_defender(facts: dict[str, Any]) -> Iterator[Flag]:
+    """Flags from trying a test-time defence on one batch in three ways."""
+    turned = facts.get("order_difference", 0.0)
+    if turned > 0:
+        text = f"{turned:.0%} of the answers on a batch change when the same rows come in another"
+        yield Flag("order-dependent", text + " order: an attacker may choose it", "note")
+    company = facts.get("company_difference", 0.0)
+    if company > 0:
+        text = f"{company:.0%} of the answers change when half of the batch is taken away: other"
+        yield Flag(
+            "company-dependent", text + " users' rows decide (play controlled=, scored=)", "note"
+        )
 
 
 def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
@@ -82,9 +103,35 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if classes and len(records) >= 30 and accuracy < 0.8 / classes:
         text = f"clean accuracy {accuracy:.3f} is below chance for {classes} classes"
         yield Flag("below-chance", text + ": are the labels in the model's order?")
+    known = np.isfinite(c["simulated"]) & (c["skipped"] == "")
+    if known.any():
+        gain = c["simulated"][known] - c["success"][known]
+        error = gain.std() / max(1, len(gain)) ** 0.5
+        if gain.mean() > max(0.05, 2 * error):
+            text = (
+                f"the attacker rehearsed a success of {c['simulated'][known].mean():.3f} and got "
+            )
+            text += f"{c['success'][known].mean():.3f}: it chose a candidate that was lucky once; "
+            yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
+    if facts.get("narrow"):
+        text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
+        yield Flag("narrow-enough", text + " interval was as narrow as asked for", "note")
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
+
+
+def of_ladder(robust: Mapping[str, Estimate], strongest: str) -> Iterator[Flag]:
+    """Flags from the rungs of a ladder, by name."""
+    best, transfer = robust[strongest], robust.get("transfer")
+    if transfer is not None and transfer.value < best.value:
+        text = f"the transfer attack ({transfer.value:.3f}) beats {strongest} ({best.value:.3f}): "
+        yield Flag("transfer-beats-gmsa", text + "the inner attack is too weak, give it more steps")
+    public = robust.get("public randomness")
+    if public is not None and public.high < best.low:
+        text = f"robust accuracy falls from {best.value:.3f} to {public.value:.3f} when the "
+        text += "defender's random numbers are known: they must stay secret"
+        yield Flag("rests-on-randomness", text, "note")
 
 
 def monotone(reports: Sequence[Report]) -> Iterator[Flag]:

@@ -60,7 +60,8 @@ def gather(data: Dataset, records: Records) -> Examples | None:
     if records.adversarial is None or not len(won) or len(records) > len(data):
         return None
     nearest = won[np.argsort(c["distance"][won], kind="stable")][:MOST]
-    clean = data.x.cpu().numpy()
+    place = {name: i for i, name in enumerate(data.ids.tolist())}  # games may reorder the rows
+    clean = data.x.cpu().numpy()[[place[name] for name in c["id"].tolist()]]
     flat = (len(won), -1)
     moved = records.adversarial[won].reshape(flat) != clean[won].reshape(flat)
     names, units = _features(data.schema)

@@ -17,7 +17,7 @@ import numpy as np
 
 from assay.errors import AssayError, nearest
 from assay.records import FIELDS, Records
-from assay.report import groups
+from assay.report import groups, rounds
 from assay.report.checks import Flag
 from assay.report.examples import Examples
 from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
@@ -97,7 +97,7 @@ class Report:
 
     @cached_property
     def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
-        return groups.figures(self)
+        return groups.figures(self) | rounds.figures(self)
 
     @property
     def adversarial(self) -> np.ndarray | None:
@@ -119,7 +119,7 @@ class Report:
 
     def compare(self, other: Report) -> Comparison:
         """Paired comparison with a report on the same examples."""
-        mine, theirs = self.table.set_index("id"), other.table.set_index("id")
+        mine, theirs = (r.table.set_index(["id", "run"]) for r in (self, other))
         shared = mine.index.intersection(theirs.index)
         if not len(shared):
             raise AssayError("the two reports have no example in common: nothing can be compared")

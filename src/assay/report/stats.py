@@ -43,9 +43,17 @@ def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Estimate:
 
 
 def bootstrap(
-    values: np.ndarray, clusters: np.ndarray | None = None, draws: int = 2000, seed: int = 0
+    values: np.ndarray,
+    clusters: np.ndarray | None = None,
+    draws: int = 2000,
+    seed: int = 0,
+    second: np.ndarray | None = None,
 ) -> Estimate:
-    """The mean with a percentile interval; whole clusters (ids) are drawn where they repeat."""
+    """The mean with a percentile interval; whole clusters (ids) are drawn where they repeat.
+
+    With `second` (the runs of a random player) clusters of both kinds are drawn and a value counts
+    as often as its two clusters together: rows that share a run are not independent either.
+    """
     values = np.asarray(values, dtype=float)
     n = len(values)
     if n == 0:
@@ -55,6 +63,8 @@ def bootstrap(
     else:
         _, inverse = np.unique(clusters, return_inverse=True)
         sums, sizes = np.bincount(inverse, values), np.bincount(inverse).astype(float)
+    if second is not None and clusters is not None:
+        return _crossed(values, clusters, second, draws, seed)
     rng = np.random.default_rng(seed)
     # Weights of a bootstrap draw are multinomial counts, so no (draws, n) table of indices is made.
     means = np.empty(draws)
@@ -63,6 +73,27 @@ def bootstrap(
         means[k] = weight @ sums / (weight @ sizes)
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(values.mean()), float(low), float(high), n)
+
+
+def _crossed(
+    values: np.ndarray, rows: np.ndarray, columns: np.ndarray, draws: int, seed: int
+) -> Estimate:
+    """The bootstrap of a table whose rows and columns are both random (Owen's pigeonhole)."""
+    _, i = np.unique(rows, return_inverse=True)
+    _, j = np.unique(columns, return_inverse=True)
+    size = (i.max() + 1, j.max() + 1)
+    total, count = np.zeros(size), np.zeros(size)
+    np.add.at(total, (i, j), values)
+    np.add.at(count, (i, j), 1.0)
+    rng = np.random.default_rng(seed)
+    means = []
+    for _ in range(draws):
+        a, b = (np.bincount(rng.integers(0, n, n), minlength=n) for n in size)
+        weight = a @ count @ b
+        if weight:
+            means.append(a @ total @ b / weight)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Estimate(float(values.mean()), float(low), float(high), len(values))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

@@ -1,0 +1,113 @@
+"""Figures of games in which the model moves: runs of the referee, the attacker's price, rejection.
+
+A run of a random defender is one draw that all its rows share, so rows of several runs are not
+independent twice over: intervals then come from a bootstrap that draws ids *and* runs.
+
+Rejection (Chen et al. 2022, eq. 1): error on what is accepted, over all rows; the same among the
+accepted rows only, which is what the paper's figure shows and what a defence that rejects almost
+everything makes look good; and the share of clean inputs that are turned away. `doubt` is how far
+rejecting is ahead of answering, so every other threshold is a view of the same records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.report.stats import Estimate, bootstrap, wilson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from assay.report.report import Report
+
+Figures = dict[str, tuple[str, Estimate]]
+
+
+def figures(report: Report) -> Figures:
+    """What a transductive game adds to a report: name -> (title, estimate)."""
+    if not str(report.spec.get("game", "")).startswith("Transductive"):
+        return {}
+    table = report.table
+    played = table[table["skipped"] == ""]
+    attacked = played[played["winner"] != "clean"]
+    found: Figures = {
+        "clean": (
+            "accuracy on clean batches, adapted",
+            _share(table, table["clean"] == table["y"]),
+        ),
+        "robust": ("robust accuracy", _share(played, ~played["success"])),
+        "success": (
+            "attack success (of rows attacked)",
+            _share(attacked, attacked["success"]),
+        ),
+    }
+    known = played.dropna(subset=["simulated"])
+    if len(known):
+        title = "robust accuracy as the attacker rehearsed it"
+        found["rehearsed"] = (title, _share(known, 1 - known["simulated"]))
+        title = "adaptations the attacker ran, per round"
+        found["adaptations"] = (title, bootstrap(table["adaptations"].to_numpy()))
+    if played["doubt"].notna().any():
+        found |= _rejection(played)
+    return found
+
+
+def _share(rows: pd.DataFrame, hits: Any) -> Estimate:
+    values = np.asarray(hits, dtype=float)
+    if len(rows) and rows["run"].nunique() > 1:
+        return bootstrap(values, rows["id"].to_numpy(), second=rows["run"].to_numpy())
+    if np.isin(values, (0.0, 1.0)).all():
+        return wilson(int(values.sum()), len(values))
+    return bootstrap(values, rows["id"].to_numpy())
+
+
+def _rejection(rows: pd.DataFrame) -> Figures:
+    accepted = rows[rows["doubt"] <= 0]
+    wrong = rows["answer"] != rows["y"]
+    return {
+        "error": (
+            "error on accepted inputs, over all",
+            _share(rows, wrong & (rows["doubt"] <= 0)),
+        ),
+        "error_accepted": (
+            "error among accepted inputs",
+            _share(accepted, accepted["answer"] != accepted["y"]),
+        ),
+        "rejected": ("rejected", _share(rows, rows["doubt"] > 0)),
+        "rejected_clean": ("clean inputs rejected", _share(rows, rows["clean_doubt"] > 0)),
+    }
+
+
+def curve(report: Report, points: int = 100) -> pd.DataFrame:
+    """Rejection at other thresholds: one row per share of inputs rejected, from none to all.
+
+    `rejected` is over all rows; `rejected_clean` over the rows nobody attacked, or, where the
+    attacker controls all, over the clean inputs in their place.
+    """
+    import pandas as pd
+
+    table = report.table[report.table["skipped"] == ""]
+    doubt = table["doubt"].to_numpy()
+    if not len(table) or np.isnan(doubt).all():
+        from assay.errors import AssayError
+
+        raise AssayError("this report knows no rejection: its defender has no reject class")
+    calm = ~table["controlled"].to_numpy()
+    clean = doubt[calm] if calm.any() else table["clean_doubt"].to_numpy()
+    wrong = (table["answer"] != table["y"]).to_numpy()
+    rows = []
+    for share in np.linspace(0, 1, points):
+        limit = np.inf if share == 0 else np.quantile(doubt, 1 - share)
+        kept = doubt < limit
+        rows.append(
+            {
+                "threshold": limit,
+                "rejected": float(1 - kept.mean()),
+                "error": float((wrong & kept).mean()),
+                "error_accepted": float(wrong[kept].mean()) if kept.any() else 0.0,
+                "rejected_clean": float((clean >= limit).mean()),
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,232 @@
+"""The game: who knows what, whose random numbers are whose, what the records say."""
+
+import numpy as np
+import pytest
+import torch
+from toys import Bound, Dice, Drift, Fixed, Median, Picky, linear, plane
+
+import assay as ay
+from assay.problem import Needs
+
+SPACE = ay.Linf(0.2)
+INNER = ay.PGD(8)
+
+
+def play(defender, attack, data=None, seed=0, goal=None, space=SPACE, **rules):
+    return ay.evaluate(
+        ay.Transductive(defender, **rules),
+        data or plane(),
+        space=space,
+        attack=attack,
+        goal=goal,
+        seed=seed,
+    )
+
+
+def same(a, b, leave=("seconds",)):
+    for name, column in a.records.columns.items():
+        if name not in leave:
+            np.testing.assert_array_equal(column, b.records.columns[name], err_msg=name)
+    np.testing.assert_array_equal(a.adversarial, b.adversarial)
+
+
+class Wasteful:
+    """Draws random numbers of every kind, rehearses a lot, and hands in the clean batch."""
+
+    needs = Needs()
+
+    def __call__(self, problem):
+        torch.rand(1000)
+        np.random.rand(1000)  # noqa: NPY002
+        problem.random.uniform(problem.open, 100)
+        for draw in range(7):
+            problem.rehearsal.adapt(problem.referee.best, draw)
+
+
+def test_the_referee_does_not_depend_on_what_the_attack_consumed():
+    calm, busy = (play(Dice(), attack, batch=8, runs=3) for attack in (None, Wasteful()))
+    same(calm, busy, leave=("seconds", "adaptations", "clean_doubt"))
+
+
+def test_replaying_a_saved_game_gives_the_same_records(tmp_path):
+    attack = ay.GMSA(INNER, iterations=2)
+    first = play(Dice(), attack, batch=8, runs=2)
+    first.save(tmp_path / "game")
+    loaded = ay.Report.load(tmp_path / "game")
+    again = play(Dice(), attack, batch=8, runs=2, seed=loaded.spec["seed"])
+    same(loaded, again)
+    other = play(Dice(), attack, batch=8, runs=2, seed=1)
+    assert not np.array_equal(other.records.columns["margin"], first.records.columns["margin"])
+
+
+def test_a_defender_that_does_not_move_is_as_robust_as_its_model():
+    data = plane(40, gap=0.1)
+    static = ay.evaluate(Fixed().model, data, space=ay.Linf(0.15), attack=ay.PGD(20))
+    for attack in (ay.PGD(20), ay.Transfer(ay.PGD(20)), ay.GMSA(ay.PGD(20), iterations=1)):
+        moved = play(Fixed(), attack, data, space=ay.Linf(0.15), batch=16)
+        assert moved.metric("robust").value == static.metric("robust").value
+        assert moved.metric("clean").value == 1.0
+
+
+def test_public_randomness_is_a_rehearsal_of_the_game_itself():
+    report = play(Dice(), ay.GMSA(INNER, iterations=2), batch=8, runs=2, information="seed")
+    c = report.records.columns
+    np.testing.assert_array_equal(c["simulated"], c["success"].astype(float))
+    private = play(Dice(), ay.GMSA(INNER, iterations=2), batch=8, runs=2)
+    assert report.metric("robust").value <= private.metric("robust").value
+
+
+@pytest.mark.parametrize("information", ["start", "state", "seed"])
+def test_the_state_moves_on_from_round_to_round(information):
+    report = play(Drift(0.05), None, batch=6, information=information)
+    margins = report.table.query("y == 1").groupby("round")["margin"].min()
+    assert list(report.table["round"].unique()) == [0, 1, 2, 3]
+    # Every round the border moves by 0.05 to the left: rows of class 1 are safer by 0.5.
+    data = plane()
+    for number in range(4):
+        rows = report.table[(report.table["round"] == number) & (report.table["y"] == 1)]
+        x = data.x[rows["id"].to_numpy(int), 0].numpy()
+        expected = -10 * (x - 0.5 + 0.05 * (number + 1))
+        np.testing.assert_allclose(rows["margin"], expected, atol=1e-5)
+    assert len(margins) == 4
+
+
+def test_an_attacker_without_the_state_keeps_up_its_own():
+    seen = []
+
+    class Look:
+        needs = Needs()
+
+        def __call__(self, problem):
+            seen.append(float(problem.model.module.bias[1]))
+
+    play(Drift(0.05), Look(), batch=6)
+    np.testing.assert_allclose(seen, [-2.5, -2.25, -2.0, -1.75], atol=1e-6)
+
+
+def test_sorted_windows_and_callables():
+    data = plane(16)
+    report = play(Fixed(), None, data, batch=4, order="sorted", window=8)
+    assert report.table["y"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1] * 2
+    assert sorted(report.table["id"]) == list(range(16))
+    turned = play(Fixed(), None, data, batch=4, order=lambda d: np.arange(len(d))[::-1])
+    assert turned.table["id"].tolist() == list(range(15, -1, -1))
+    with pytest.raises(ay.AssayError, match="exactly once"):
+        play(Fixed(), None, data, order=lambda d: np.zeros(len(d)))
+    with pytest.raises(ay.AssayError, match="order='label'"):
+        play(Fixed(), None, data, order="label")
+
+
+def test_reordered_rows_keep_their_own_clean_inputs_in_the_examples():
+    report = play(Fixed(), ay.PGD(20), plane(16, gap=0.05), batch=4, order="sorted")
+    moved = np.abs(report.examples.clean - report.examples.adversarial).max()
+    assert moved <= 0.2 + 1e-6
+
+
+def test_only_controlled_rows_change_and_only_scored_rows_count():
+    data = plane(20)
+    controlled = np.arange(20) < 10
+    report = play(Median(), ay.GMSA(INNER, iterations=1), data, batch=20,
+                  controlled=controlled, scored=~controlled)  # fmt: skip
+    moved = (report.adversarial != data.x.numpy()).any(1)
+    assert moved[controlled].any() and not moved[~controlled].any()
+    assert (report.table["skipped"] == "not scored").tolist() == controlled.tolist()
+    assert report.metric("robust").n == 10
+    assert report.table["controlled"].tolist() == controlled.tolist()
+
+
+def test_answers_that_depend_on_company_are_flagged():
+    data = plane(12)
+    data = data.take(data.y.argsort(stable=True))
+    flags = {f.id for f in play(Median(), None, data, batch=12).flags}
+    assert "company-dependent" in flags and "order-dependent" not in flags
+    assert not play(Fixed(), None).flags
+
+
+def test_a_classifier_bound_to_its_batch_is_asked_by_row():
+    data = plane(12)
+    report = play(Bound(), None, data, batch=5)
+    np.testing.assert_allclose(report.table["margin"], -0.1, atol=1e-5)
+    # Each border follows its own row, so handing in any point on the right side changes nothing.
+    attacked = play(Bound(), ay.GMSA(INNER, iterations=2), data, batch=5, space=ay.Linf(0.05))
+    assert attacked.metric("robust").value == 1.0
+
+
+def test_runs_are_played_with_other_random_numbers_and_widen_the_interval():
+    report = play(Dice(), ay.Transfer(INNER), batch=24, runs=4)
+    assert report.table["run"].nunique() == 4 and len(report.table) == 96
+    by_run = [e.value for e in report.metric("robust", by="run").values()]
+    assert len(set(by_run)) > 1
+    e = report.metric("robust")
+    assert e.value == pytest.approx(np.mean(by_run))
+    assert e.low <= min(by_run) + 0.25 and e.high - e.low > 0.1
+
+
+def test_rejecting_is_no_success_and_has_figures_of_its_own():
+    data = plane(40)
+    report = play(Picky(0.7), None, data, goal=ay.untargeted(reject=2), batch=40)
+    high = data.x[:, 1].numpy() > 0.7
+    assert ((report.table["doubt"] > 0) == high).all()
+    assert report.metric("rejected").value == high.mean()
+    assert report.metric("rejected_clean").value == high.mean()
+    assert report.metric("error").value == 0.0
+    assert (report.table["answer"] == report.table["y"]).all()
+    attacked = play(Picky(0.7), ay.GMSA(ay.PGD(20), iterations=3), data, batch=40,
+                    goal=ay.untargeted(reject=2), space=ay.Linf(0.45))  # fmt: skip
+    t = attacked.table
+    assert attacked.metric("error").value == t["success"].mean() > 0.5
+    assert attacked.metric("error_accepted").n == (t["doubt"] <= 0).sum()
+    from assay.report.rounds import curve
+
+    line = curve(attacked, 11)
+    assert line["rejected"].is_monotonic_increasing
+    assert line["error"].iloc[-1] == 0.0 and line["rejected"].iloc[0] == 0.0
+    with pytest.raises(ay.AssayError, match=r"untargeted\(reject=2\)"):
+        play(Picky(), None)
+    with pytest.raises(ay.AssayError, match="no reject class"):
+        curve(play(Fixed(), None))
+
+
+def test_refusals():
+    with pytest.raises(ay.AssayError, match="expected a defender"):
+        play(linear([1.0, 1.0]), None)
+    with pytest.raises(ay.AssayError, match="information='all'"):
+        play(Fixed(), None, information="all")
+    with pytest.raises(ay.AssayError, match=r"controlled has shape \(3,\)"):
+        play(Fixed(), None, controlled=[True] * 3)
+    with pytest.raises(ay.AssayError, match="batch=0"):
+        play(Fixed(), None, batch=0)
+    with pytest.raises(ay.AssayError, match="needs a space"):
+        play(Fixed(), INNER, space=None)
+    with pytest.raises(ay.Unsupported, match="moves after the attacker"):
+        ay.evaluate(Fixed().model, plane(), space=SPACE, attack=ay.GMSA(INNER))
+
+
+def test_rows_that_break_their_own_space_stay_in_the_batch_but_not_in_the_figures():
+    class Half:
+        """Inputs above 0.6 in the second coordinate are not allowed, clean or not."""
+
+        p = float("inf")
+
+        def check(self, x):
+            pass
+
+        def around(self, x):
+            region = SPACE.around(x)
+            object.__setattr__(region, "high", torch.tensor([[1.0, 0.6]]))
+            return region
+
+    data = plane(30)
+    report = play(Fixed(), INNER, data, space=Half(), batch=30)
+    bad = data.x[:, 1].numpy() > 0.6
+    assert ((report.table["skipped"] == "invalid") == bad).all()
+    assert (report.adversarial[bad] == data.x.numpy()[bad]).all()
+    assert report.metric("robust").n == (~bad).sum()
+
+
+def test_a_plain_attack_in_the_game_is_a_transfer_attack():
+    data = plane(20, gap=0.05)
+    one = play(Dice(0.1), ay.PGD(10), data, batch=10)
+    other = play(Dice(0.1), ay.Transfer(ay.PGD(10)), data, batch=10)
+    np.testing.assert_array_equal(one.table["final"], other.table["final"])
+    assert (one.table["adaptations"] == 0).all() and (other.table["adaptations"] == 0).all()
