@@ -150,7 +150,7 @@ def schema(table: pd.DataFrame) -> Schema:
     return Schema([_feature(name, table[name]) for name in FEATURES], RELATIONS, "wids")
 
 
-def _feature(name: str, column: pd.Series) -> Feature:  # type: ignore[type-arg]
+def _feature(name: str, column: pd.Series) -> Feature:
     from assay.spaces.schema import Feature
 
     if name in CATEGORIES:
