@@ -17,7 +17,7 @@ from assay.trees.leaves import ROUNDING
 from assay.trees.local import CELL, OPEN, YES, localise
 from assay.trees.search import search
 
-PACE = 100_000_000  # units of work one core of an ordinary machine does in a second
+PACE = 40_000_000  # units of work one core of an ordinary machine does in a second
 
 
 def bounds(

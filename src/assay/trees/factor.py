@@ -1,0 +1,68 @@
+"""Correlation by one common factor: Gauss-Hermite over the factor, certified bounds for each of its values.
+
+If R = l l' + diag(1 - l^2), the features are independent given the factor, and P = E_t[P(label | t)]. Two
+features always have one factor, three usually. The bounds given t are certificates; the quadrature adds an
+error that is estimated from two rules and carried into the interval (so the answer is "numerical").
+"""
+
+import numpy as np
+from scipy import special
+
+from assay.noise.joint import Noise
+from assay.noise.marginal import Floats
+from assay.trees.bounds import bounds
+from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.grid import Grid
+
+RULES = (24, 33)  # nodes of the two rules
+
+
+def loadings(correlation: Floats) -> Floats | None:
+    """l with l l' equal to the off-diagonal of the correlation, None if there is none."""
+    d = len(correlation)
+    off = correlation - np.diag(np.diag(correlation))
+    if np.abs(off).max() < 1e-14:
+        return np.zeros(d)
+    share = np.abs(off).max(axis=1)
+    load = np.zeros(d)
+    for _ in range(2000):
+        values, vectors = np.linalg.eigh(off + np.diag(share))
+        load = vectors[:, -1] * np.sqrt(max(values[-1], 0.0))
+        if np.abs(load**2 - share).max() < 1e-14:
+            break
+        share = np.minimum(load**2, 1.0)
+    left = np.abs(np.outer(load, load) - np.diag(load**2) - off).max()
+    return load if left < 1e-7 and (load**2).max() < 0.98 else None
+
+
+def one_factor(
+    ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, label: Ints, load: Floats, *, tolerance: float, budget: float
+) -> tuple[Floats, Floats]:
+    """Bounds on P(label), the quadrature's error estimate included."""
+    levels = grid.levels(noise, x)
+    per_feature = np.repeat(load, np.diff(grid.start))
+    spread = np.sqrt(1 - per_feature**2)
+    lows, highs = [], []
+    for nodes in RULES:
+        t, w = np.polynomial.hermite_e.hermegauss(nodes)
+        low, high = np.zeros(len(x)), np.zeros(len(x))
+        for value, weight in zip(t, w / w.sum(), strict=True):
+            if weight < 1e-13:
+                high += weight
+                continue
+            edges = (levels - per_feature * value) / spread
+            below, above = special.ndtr(edges), special.ndtr(-edges)
+            masses = np.empty_like(levels)
+            for f in range(x.shape[1]):
+                a, b = grid.start[f], grid.start[f + 1]
+                under = np.concatenate([np.zeros((len(x), 1)), below[:, a : b - 1]], axis=1)
+                over = np.concatenate([np.ones((len(x), 1)), above[:, a : b - 1]], axis=1)
+                masses[:, a:b] = np.maximum(np.where(under > 0.5, over - above[:, a:b], below[:, a:b] - under), 0.0)
+                masses[:, a:b] /= masses[:, a:b].sum(axis=1, keepdims=True)
+            l, h, _ = bounds(ensemble, grid, masses, x, label, tolerance=tolerance / 2, budget=budget / nodes)
+            low += weight * l
+            high += weight * h
+        lows.append(low)
+        highs.append(high)
+    error = np.abs((lows[0] + highs[0]) / 2 - (lows[1] + highs[1]) / 2)
+    return np.clip(lows[1] - error, 0, 1), np.clip(highs[1] + error, 0, 1)
