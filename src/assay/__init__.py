@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assay import architectures as architectures
     from assay import datasets as datasets
     from assay import defenses as defenses
+    from assay import noise as noise
     from assay import report as report
     from assay import testing as testing
     from assay import training as training
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from assay.errors import AssayError as AssayError
     from assay.errors import Unsupported as Unsupported
     from assay.evaluate import evaluate as evaluate
+    from assay.games.nature import Nature as Nature
     from assay.games.static import Static as Static
     from assay.games.transductive import Transductive as Transductive
     from assay.goals import Quota as Quota
@@ -67,10 +69,20 @@ if TYPE_CHECKING:
     from assay.losses import mdmul as mdmul
     from assay.losses import odds as odds
     from assay.model import wrap as wrap
+    from assay.noise.copula import Copula as Copula
+    from assay.noise.independent import Independent as Independent
+    from assay.noise.marginal import Confusion as Confusion
+    from assay.noise.marginal import Marginal as Marginal
+    from assay.noise.marginal import exponential as exponential
+    from assay.noise.marginal import lognormal as lognormal
+    from assay.noise.marginal import normal as normal
+    from assay.noise.marginal import still as still
+    from assay.noise.marginal import uniform as uniform
+    from assay.noise.normal import Normal as Normal
     from assay.problem import Budget as Budget
     from assay.report.report import Report as Report
-    from assay.spaces.eyeglasses import eyeglasses as eyeglasses
     from assay.run.run import Run as Run
+    from assay.spaces.eyeglasses import eyeglasses as eyeglasses
     from assay.spaces.lp import L0 as L0
     from assay.spaces.lp import L1 as L1
     from assay.spaces.lp import L2 as L2
@@ -114,12 +126,25 @@ _HOME = {
     "assay.data": ("Dataset",),
     "assay.errors": ("AssayError", "Unsupported"),
     "assay.evaluate": ("evaluate",),
+    "assay.games.nature": ("Nature",),
     "assay.games.static": ("Static",),
     "assay.games.transductive": ("Transductive",),
     "assay.ladder": ("ladder",),
     "assay.goals": ("Quota", "group", "least_likely", "random_target", "targeted", "untargeted"),
     "assay.losses": ("ce", "dlr", "margin", "md", "mdmax", "mdmul", "odds"),
     "assay.model": ("wrap",),
+    "assay.noise.copula": ("Copula",),
+    "assay.noise.independent": ("Independent",),
+    "assay.noise.marginal": (
+        "Confusion",
+        "Marginal",
+        "exponential",
+        "lognormal",
+        "normal",
+        "still",
+        "uniform",
+    ),
+    "assay.noise.normal": ("Normal",),
     "assay.problem": ("Budget",),
     "assay.report.report": ("Report",),
     "assay.spaces.eyeglasses": ("eyeglasses",),
@@ -140,7 +165,7 @@ _HOME = {
     ),
     "assay.spaces.schema": ("Feature", "Schema"),
 }
-_MODULES = ("architectures", "datasets", "defenses", "report", "testing", "training")
+_MODULES = ("architectures", "datasets", "defenses", "noise", "report", "testing", "training")
 _WHERE = {name: home for home, names in _HOME.items() for name in names}
 
 

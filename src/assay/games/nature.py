@@ -1,0 +1,228 @@
+"""Nature: no adversary. How likely does the decision change when a reading is off by its known error?
+
+    report = ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), data)
+
+Real-world robustness (Scher & Truegler 2022): R = P(f(x + e) = f(x)). Tree ensembles get exact or certified
+intervals (trees/exact.py), every other classifier Monte Carlo with a Clopper-Pearson interval. With a goal
+other than untargeted, R is the probability that the label does *not* land in the goal's classes.
+
+What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the paper;
+`expected_accuracy` is the probability of the true one. And `winner` says what kind of promise an interval is
+("exact", "certified", "numerical", "estimate", "sampled"), because they are not the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from assay.data import Dataset
+from assay.errors import AssayError, Unsupported
+from assay.goals import untargeted
+from assay.model import Classifier, wrap
+from assay.noise.joint import Noise
+from assay.noise.mixing import silenced
+from assay.noise.sampling import monte_carlo
+from assay.records import Records
+from assay.report.stats import Estimate
+from assay.trees import exact
+from assay.trees.ensemble import Ensemble
+from assay.trees.readers import read, reader
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+METHODS = ("auto", "estimate", "combined", "monte carlo")
+
+
+@dataclass(frozen=True, eq=False)
+class Nature:
+    """A classifier and the noise its inputs carry.
+
+    `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as work, so that
+    results do not depend on the machine. `method`: "auto"; "estimate" (trees by quasi-Monte-Carlo along one
+    feature); "combined" (certified bounds, then sampling of what they leave open); "monte carlo" (any model).
+    """
+
+    model: Any
+    noise: Noise
+    tolerance: float = 1e-6
+    budget: float = 1.0
+    method: str = "auto"
+    draws: int = 100_000  # most draws per record where sampling is used
+    confidence: float = 0.99
+    _ensemble: Ensemble | None = field(default=None, repr=False)
+
+    divisible: ClassVar[bool] = True  # records do not meet: any batch can be played by itself
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise AssayError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
+        if not 0 < self.tolerance < 1:
+            raise AssayError(f"tolerance={self.tolerance}: expected between 0 and 1")
+        if not self.budget > 0:
+            raise AssayError(f"budget={self.budget}: expected a positive number of seconds")
+
+    @property
+    def described(self) -> dict[str, Any]:
+        model = wrap(_source(self.model))
+        return {"game": "Nature", "model": model.kind, "model_hash": model.hash, "noise": repr(self.noise)}
+
+    def prepare(self, data: Dataset, space: Any, goal: Any, attack: Any) -> tuple[Nature, dict[str, Any]]:
+        """Read the trees, check the noise against the data."""
+        if space is not None or attack is not None:
+            raise Unsupported("Nature has no adversary: it takes a noise, not a space or an attack; use Static for those")
+        x = _rows(data)
+        self.noise.marginals(x.shape[1])
+        self.noise.correlation(x.shape[1])
+        ready = self._ready()
+        classes = ready._classes(x)
+        if int(data.y.max()) >= classes:
+            raise AssayError(f"y holds class {int(data.y.max())}, but the model has classes 0..{classes - 1}")
+        return ready, {"classes": classes, "tolerance": self.tolerance}
+
+    def play(
+        self, data: Dataset, space: Any, goal: Any, attack: Any, seed: int, *, batch: int = 256, only: int | None = None,
+        **how: Any,
+    ) -> Iterator[Records]:
+        """The records, a batch at a time."""
+        ready = self._ready()
+        starts = range(0, len(data), batch)
+        for start in starts if only is None else starts[only : only + 1]:
+            rows = torch.arange(start, min(start + batch, len(data)))
+            yield ready._play(data, rows, goal, seed)
+
+    def _play(self, data: Dataset, index: torch.Tensor, goal: Any, seed: int) -> Records:
+        began = time.perf_counter()
+        x, y = _rows(data)[index.numpy()], data.y[index]
+        clean = self.predict(x)
+        classes = self._classes(x)
+        if isinstance(goal, untargeted):
+            stays = np.eye(classes, dtype=bool)[clean]
+        else:
+            blank = torch.nn.functional.one_hot(torch.from_numpy(clean), classes).double()
+            stays = ~goal.targets(y, blank, index, data.classes).numpy()
+        found = self.probability(x, stays, data.ids[index.numpy()], seed)
+        seconds = time.perf_counter() - began
+        return Records.of(
+            len(x), id=data.ids[index.numpy()], y=y.numpy(), clean=clean, final=clean, success=found.middle < 0.5,
+            winner=found.kind, seconds=seconds / len(x), probability_low=found.low, probability_high=found.high,
+        )
+
+    def probability(self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0) -> exact.Probability:
+        """P(label in allowed[i]) for each record, by the method that fits."""
+        ids = range(len(x)) if ids is None else ids
+        ready = self._ready()
+        ensemble = ready._ensemble
+        if ensemble is None or self.method == "monte carlo":
+            counts = monte_carlo(
+                ready.predict, self.noise, x, ready._classes(x), list(ids), seed=seed, width=max(self.tolerance, 1e-9),
+                most=self.draws, confidence=self.confidence, allowed=allowed, first=min(1000, self.draws),
+            )
+            return exact.Probability(*counts.interval(allowed), "sampled")
+        ask = partial(exact.inside, ensemble, self.noise, x, allowed, tolerance=self.tolerance, budget=self.budget, seed=seed)
+        if self.method != "combined":
+            return ask(estimate=self.method == "estimate")
+        found = ask()
+        wide = np.flatnonzero(found.width > self.tolerance)
+        if not len(wide) or found.kind != "certified":
+            return found
+        counts = monte_carlo(
+            ready.predict, self.noise, x[wide], ensemble.n_classes, [list(ids)[i] for i in wide], seed=seed,
+            width=self.tolerance, most=self.draws, confidence=self.confidence, allowed=allowed[wide],
+            first=min(1000, self.draws),
+        )
+        low, high = counts.interval(allowed[wide])
+        found.low[wide], found.high[wide] = np.maximum(found.low[wide], low), np.minimum(found.high[wide], high)
+        return replace(found, kind="certified+sampled")
+
+    def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
+        """(low, high) of P(label = class) for every record and class, (n, classes)."""
+        x = _rows(data)
+        ready = self._ready()
+        classes = ready._classes(x)
+        if ready._ensemble is not None and self.method in ("auto", "estimate"):
+            low, high, _ = exact.distribution(
+                ready._ensemble, self.noise, x, tolerance=self.tolerance, budget=self.budget, seed=seed,
+                estimate=self.method == "estimate",
+            )
+            return low, high
+        low, high = np.empty((len(x), classes)), np.empty((len(x), classes))
+        for c in range(classes):
+            found = ready.probability(x, np.eye(classes, dtype=bool)[None, c].repeat(len(x), 0), seed=seed)
+            low[:, c], high[:, c] = found.low, found.high
+        return low, high
+
+    def expected_accuracy(self, data: Dataset, seed: int = 0) -> Estimate:
+        """The mean probability of the true class: bounds, not a sampling interval, over these records."""
+        x = _rows(data)
+        classes = self._ready()._classes(x)
+        found = self._ready().probability(x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed)
+        return Estimate(float(found.middle.mean()), float(found.low.mean()), float(found.high.mean()), len(x))
+
+    def importance(self, data: Any, seed: int = 0) -> Any:
+        """Which features' noise matters: robustness gained per record when one feature's noise is switched off.
+
+        A DataFrame (records x features), named by the data's schema where it has one.
+        """
+        import pandas as pd
+
+        x = _rows(data)
+        ready = self._ready()
+        stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
+        before = ready.probability(x, stays, seed=seed).middle
+        gained = {
+            name: replace(ready, noise=silenced(self.noise, f, x.shape[1])).probability(x, stays, seed=seed).middle - before
+            for f, name in enumerate(_names(data, x.shape[1]))
+        }
+        return pd.DataFrame(gained, index=getattr(data, "ids", None))
+
+    def predict(self, x: Floats) -> NDArray[np.int64]:
+        """Class indices, by the trees read or by the model itself."""
+        ready = self._ready()
+        if ready._ensemble is not None:
+            return ready._ensemble.predict(x)
+        model: Classifier = ready.model
+        with model.ready(), torch.no_grad():
+            return model.logits(torch.from_numpy(np.ascontiguousarray(x))).argmax(1).cpu().numpy()
+
+    def _ready(self) -> Nature:
+        """With the trees read (once), or the model wrapped."""
+        if self._ensemble is not None or isinstance(self.model, Classifier) and reader(self.model.source) is None:
+            return self
+        source = _source(self.model)
+        if isinstance(source, Ensemble) or reader(source) is not None:
+            return replace(self, _ensemble=read(source))
+        if self.method in ("estimate", "combined"):
+            raise Unsupported(f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'")
+        return replace(self, model=wrap(self.model))
+
+    def _classes(self, x: Floats) -> int:
+        if self._ensemble is not None:
+            return self._ensemble.n_classes
+        model: Classifier = self.model
+        with model.ready(), torch.no_grad():
+            return int(model.logits(torch.from_numpy(np.ascontiguousarray(x[:1]))).shape[1])
+
+
+def _source(model: Any) -> Any:
+    return model.source if isinstance(model, Classifier) and reader(model.source) is not None else model
+
+
+def _rows(data: Any) -> Floats:
+    x = data.x if isinstance(data, Dataset) else data
+    x = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
+    return np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
+
+
+def _names(data: Any, features: int) -> list[Any]:
+    if hasattr(data, "columns"):
+        return list(data.columns)
+    names = getattr(getattr(data, "schema", None), "names", None)
+    return list(names) if names is not None and len(names) == features else list(range(features))
