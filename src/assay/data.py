@@ -83,9 +83,8 @@ class Dataset:
             raise AssayError(f"{len(self.ids)} ids for {n} examples")
         if len(np.unique(self.ids)) != n:
             values, counts = np.unique(self.ids, return_counts=True)
-            raise AssayError(
-                f"id {values[counts > 1][0]!r} occurs {counts.max()} times; ids must be unique"
-            )
+            twice = values[counts > 1].tolist()[0]
+            raise AssayError(f"id {twice!r} occurs {counts.max()} times; ids must be unique")
 
     def __len__(self) -> int:
         return len(self.x)

@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,13 @@ def _torch_call(module: torch.nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def settle(model: Classifier, x: Tensor) -> Classifier:
-    """A callable's nature, found by trying it: does it take tensors, and do gradients come back?"""
+    """A model's nature, found by trying it.
+
+    A callable: does it take tensors, and do gradients come back? An estimator: which of its scores
+    has the arg-max that it predicts itself (an SVC's probabilities do not always)?
+    """
+    if model.names is not None and hasattr(model.source, "predict"):
+        return _faithful(model, x)
     if model.kind.split()[0] != "callable":
         return model
     probe = x.detach().clone().requires_grad_()
@@ -200,6 +207,11 @@ def _numpy(function: Callable[[np.ndarray], Any], flat: bool = True) -> Callable
 
 def _estimator(model: Any) -> Classifier:
     """scikit-learn and whatever follows its manner: probabilities, else scores, else labels."""
+    return next(_offers(model))
+
+
+def _offers(model: Any) -> Iterator[Classifier]:
+    """What an estimator can be asked for, the most telling first; last, its labels as votes."""
     kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
     labels = _labels(model, kind)
     names = tuple(str(c) for c in labels)
@@ -212,21 +224,29 @@ def _estimator(model: Any) -> Classifier:
 
         return pd.DataFrame(x, columns=list(columns))
 
-    def give(name: str, outputs: str) -> Classifier:
-        function = getattr(model, name)
-        call = _numpy(lambda x: function(framed(x)))
-        return Classifier(call, kind, False, outputs, names, source=model)
-
-    if hasattr(model, "predict_proba"):
-        return give("predict_proba", "probabilities")
-    if hasattr(model, "decision_function"):
-        return give("decision_function", "logits")
+    def ask(name: str, x: np.ndarray) -> Any:
+        return getattr(model, name)(framed(x))
 
     def votes(x: np.ndarray) -> np.ndarray:
         predicted = np.asarray(model.predict(framed(x))).reshape(-1, 1)
         return np.asarray(predicted == labels[None], dtype=float)
 
-    return Classifier(_numpy(votes), kind, False, "probabilities", names, source=model)
+    for name, outputs in (("predict_proba", "probabilities"), ("decision_function", "logits")):
+        if hasattr(model, name):
+            call = _numpy(partial(ask, name))
+            yield Classifier(call, kind, False, outputs, names, source=model)
+    yield Classifier(_numpy(votes), kind, False, "probabilities", names, source=model)
+
+
+def _faithful(model: Classifier, x: Tensor) -> Classifier:
+    """The first offer of an estimator whose arg-max is what the estimator predicts."""
+    *_, votes = offers = tuple(_offers(model.source))
+    predicted = votes.logits(x).argmax(1)
+    for offer in offers:
+        logits = offer.logits(x)
+        if logits.shape[1] == len(votes.names or ()) and torch.equal(logits.argmax(1), predicted):
+            return offer
+    return votes
 
 
 def _labels(model: Any, kind: str) -> np.ndarray:
@@ -270,8 +290,16 @@ def examine(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
     """Try the model on a few rows: errors for what cannot work, facts for what looks wrong."""
     training = model.module is not None and any(m.training for m in model.module.modules())
     with model.ready(), torch.no_grad():
-        first, again = model.logits(x), model.logits(x)
-        alone = model.logits(x[:1])
+        try:
+            first = model.logits(x)
+        except AssayError:
+            raise
+        except Exception as error:  # whatever a model may raise
+            raise AssayError(
+                f"the model cannot take inputs of shape {tuple(x.shape)} and {x.dtype}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        again, alone = model.logits(x), model.logits(x[:1])
     classes = first.shape[1]
     if classes < 2:
         raise AssayError(f"the model has {classes} class: robustness needs at least 2")

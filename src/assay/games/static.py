@@ -44,6 +44,7 @@ class Static:
         """Everything that can be refused is refused here, before the first attack."""
         if space is None:
             raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
+        _check_kinds(space, goal, attack)
         head = data.x[:32]
         model = settle(wrap(self.model), head)
         facts = examine(model, head, data.y)
@@ -80,8 +81,9 @@ class Static:
         `observe(referee)` sees each batch's referee.
         """
         with self.model.ready():
-            batches = torch.arange(len(data)).split(batch)
-            for rows in batches if only is None else batches[only : only + 1]:
+            starts = range(0, len(data), batch)
+            for start in starts if only is None else starts[only : only + 1]:
+                rows = torch.arange(start, min(start + batch, len(data)))
                 yield self._play(data, rows, space, goal, attack, seed, budget, observe)
 
     def _play(
@@ -99,6 +101,10 @@ class Static:
         x, y = data.x[index], data.y[index]
         with torch.no_grad():
             clean = self.model.logits(x)
+        if not bool(clean.isfinite().all()):
+            row = int((~clean.isfinite().all(1)).nonzero()[0])
+            name = data.ids[index[row]]
+            raise AssayError(f"the model answers {clean[row].tolist()} for id {name}: not finite")
         names = data.classes or self.model.names
         targets = goal.targets(y, clean, index, names)
         region = space.around(x)
@@ -157,3 +163,16 @@ class Static:
             score=referee.score.cpu().numpy(),
             skipped=skipped,
         )
+
+
+def _check_kinds(space: Any, goal: Any, attack: Any) -> None:
+    """Each part in its own place, and made: `PGD()`, not `PGD`."""
+    for name, value, fits, example in (
+        ("space", space, isinstance(space, Space), "ay.Linf(8/255)"),
+        ("goal", goal, isinstance(goal, Goal), "ay.untargeted()"),
+        ("attack", attack, callable(attack) and hasattr(attack, "needs"), "ay.APGD()"),
+    ):
+        if isinstance(value, type):
+            raise AssayError(f"{name}={value.__name__}: not the class but {value.__name__}()")
+        if not fits:
+            raise AssayError(f"{name}={value!r}: this is no {name}; expected e.g. {example}")

@@ -60,11 +60,12 @@ class Lp:
     def check(self, x: Tensor) -> None:
         if self.p not in _NAMES:
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
-        if not (self.eps > 0 and math.isfinite(self.eps)):
-            raise AssayError(f"eps={self.eps}: expected a positive number")
+        number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
+        if not (number and self.eps > 0 and math.isfinite(self.eps)):
+            raise AssayError(f"eps={self.eps!r}: expected a positive number")
         low, high = self._box(x)
-        if bool((low > high).any()):
-            raise AssayError(f"box: low={self.low} lies above high={self.high}")
+        if not bool((low <= high).all()):  # NaN included
+            raise AssayError(f"box: low={self.low} lies above high={self.high}, or is no number")
         flat = x.reshape(len(x), -1)
         for values, wrong in (
             (flat.amin(1), (flat < low).any(1)),
@@ -85,9 +86,10 @@ class Lp:
                 torch.as_tensor(b, dtype=x.dtype, device=x.device).expand(shape).reshape(1, -1)
                 for b in (self.low, self.high)
             )
-        except RuntimeError:
+        except (RuntimeError, TypeError, ValueError):
             raise AssayError(
-                f"box: low and high must be numbers or have the shape {tuple(shape)} of an input"
+                f"box: low={self.low!r} and high={self.high!r} must be numbers or "
+                f"have the shape {tuple(shape)} of an input"
             ) from None
 
     def around(self, x: Tensor) -> LpRegion:

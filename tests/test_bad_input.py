@@ -1,0 +1,231 @@
+"""Bad input: one clear AssayError that names the value, before any attack starts."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import assay as ay
+from assay.errors import AssayError
+from assay.problem import Needs
+
+X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(40) % 3
+
+
+class Net(torch.nn.Module):
+    """Three classes from four features; `spoil` changes the answer."""
+
+    def __init__(self, spoil=lambda out, x: out):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+        self.spoil = spoil
+
+    def forward(self, x):
+        return self.spoil(self.layer(x), x)
+
+
+class Never:
+    """An attack that must not be reached."""
+
+    needs = Needs()
+
+    def __call__(self, problem):
+        pytest.fail("the attack was started")
+
+
+def evaluate(model=None, data=None, space=None, **how):
+    how = {"attack": Never()} | how
+    data = ay.Dataset(X, Y) if data is None else data
+    return ay.evaluate(model or Net(), data, space=space or ay.Linf(0.1), **how)
+
+
+def refuses(said, make):
+    with pytest.raises(AssayError) as caught:
+        make()
+    assert re.search(said, str(caught.value), re.S), str(caught.value)
+
+
+def changed(x, at, value):
+    x = x.clone()
+    x[at] = value
+    return x
+
+
+# --- the inputs
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_nan_and_infinite_inputs(value):
+    data = ay.Dataset(changed(X, (7, 2), value), Y, ids=np.arange(40) + 100)
+    refuses(f"1 of 40 inputs.*row 7 \\(id 107\\), feature 2: {value}", lambda: evaluate(data=data))
+
+
+@pytest.mark.parametrize("value", [-0.25, 1.5])
+def test_inputs_outside_the_box(value):
+    data = ay.Dataset(changed(X, (7, 2), value), Y)
+    said = f"1 of 40 inputs lie outside the box.*row 7.*{value}.*low=, high="
+    refuses(said, lambda: evaluate(data=data))
+
+
+def test_inputs_outside_a_box_by_feature():
+    box = ay.Linf(0.1, high=torch.tensor([1.0, 1.0, 0.5, 1.0]))
+    refuses("lie outside the box", lambda: evaluate(space=box))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "said"),
+    [
+        (np.zeros((0, 4)), np.zeros(0), "empty"),
+        ([], [], "empty"),
+        (torch.zeros(3), torch.zeros(3), r"x has shape \(3,\); expected \(examples, features"),
+        (torch.zeros(3, 4, dtype=torch.uint8), [0, 1, 2], r"uint8.*x / 255"),
+        (torch.zeros(3, 4, dtype=torch.int64), [0, 1, 2], "int64; expected float32"),
+        (torch.zeros(3, 4, dtype=torch.complex64), [0, 1, 2], "complex64; expected float32"),
+        ([["a", "b"], ["c", "d"]], [0, 1], "x cannot be read as an array of numbers"),
+        ([[1.0], [1.0, 2.0]], [0, 1], "x cannot be read as an array of numbers"),
+        (X, Y[:-1], r"y has shape \(39,\); expected \(40,\)"),
+        (X, Y[:, None], r"y has shape \(40, 1\)"),
+        (X, Y - 1, "y holds -1; expected class indices"),
+        (X, Y + 0.5, "y holds 0.5; expected class indices"),
+        (X, Y.float() * float("nan"), "y holds nan"),
+        (X, ["a"] * 40, "y cannot be read"),
+    ],
+)
+def test_data_that_is_none(x, y, said):
+    refuses(said, lambda: ay.Dataset(x, y))
+
+
+def test_ids_and_class_names_that_do_not_fit():
+    refuses("39 ids for 40 examples", lambda: ay.Dataset(X, Y, ids=range(39)))
+    refuses("id 3 occurs 2 times", lambda: ay.Dataset(X, Y, ids=[3, *range(39)]))
+    refuses("only 2 class names", lambda: ay.Dataset(X, Y, classes=("a", "b")))
+    refuses("names 4 classes.*model has 3", lambda: evaluate(data=ay.Dataset(X, Y, classes="abcd")))
+
+
+def test_labels_out_of_the_models_range():
+    refuses(r"y holds class 3, but the model has classes 0\.\.2",
+            lambda: evaluate(data=ay.Dataset(X, changed(Y, 39, 3))))  # fmt: skip
+
+
+def test_a_subset_that_is_not_there():
+    data = ay.Dataset(X, Y, classes=("ant", "bee", "cat"))
+    refuses("no class 'bat'; did you mean 'cat'", lambda: data.where(y="bat"))
+    refuses("no row has class \\[5\\]", lambda: data.where(y=5))
+    refuses("sample of 41 rows", lambda: data.sample(41))
+    refuses("row 40", lambda: data.take([40]))
+
+
+# --- the model
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda out, x: out * float("nan"), r"answers \[nan, nan, nan\] for row 0"),
+        (lambda out, x: out / 0, "not finite"),
+        (lambda out, x: out[:-1], "shape .*expected"),
+        (lambda out, x: out[:, None], "shape .*expected"),
+        (lambda out, x: out.sum(), "shape .*expected"),
+        (lambda out, x: out[:, :0], "0 class"),
+    ],
+)
+def test_a_model_that_returns_nonsense(spoil, said):
+    refuses(said, lambda: evaluate(Net(spoil)))
+
+
+def test_a_model_for_other_inputs():
+    other = torch.nn.Linear(5, 3)
+    refuses(r"cannot take.*\(40, 4\)|cannot take.*\(32, 4\)", lambda: evaluate(other))
+
+
+def test_a_model_that_is_nan_on_a_later_row_keeps_what_was_done():
+    last = X[39].clone()
+    net = Net(lambda out, x: torch.where((x == last).all(1, keepdim=True), torch.nan, out))
+    with pytest.raises(AssayError, match="row .*id 39.*not finite|id 39") as caught:
+        evaluate(net, batch=16, attack=ay.PGD(2))
+    assert len(caught.value.partial.records) == 32
+
+
+@pytest.mark.parametrize("thing", [3, None, {"a": 1}, "no_such.onnx", ay])
+def test_what_is_no_model(thing):
+    refuses("cannot wrap|no model file", lambda: ay.evaluate(thing, ay.Dataset(X, Y),
+                                                             space=ay.Linf(0.1)))  # fmt: skip
+
+
+def test_an_estimator_that_is_not_fitted_or_no_classifier():
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    refuses("not fitted", lambda: evaluate(LogisticRegression()))
+    refuses("not a classifier", lambda: evaluate(LinearRegression().fit(X.numpy(), Y.numpy())))
+
+
+# --- the question
+
+
+@pytest.mark.parametrize("eps", [0, -1, float("nan"), float("inf"), "8/255", None])
+def test_a_radius_that_is_none(eps):
+    refuses(f"eps={eps!r}: expected a positive number", lambda: evaluate(space=ay.Linf(eps)))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.0, 0.0, "low=1.0 lies above high=0.0"),
+        ([0.0, 0.0], 1.0, r"shape \(4,\)"),
+        ("0", 1.0, "low='0'|must be numbers"),
+        (float("nan"), 1.0, "nan"),
+    ],
+)
+def test_a_box_that_is_none(low, high, said):
+    refuses(said, lambda: evaluate(space=ay.Linf(0.1, low, high)))
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        (ay.targeted(3), r"class 3, but the model has classes 0\.\.2"),
+        (ay.targeted(-1), "class -1"),
+        (ay.targeted("cat"), "class 'cat', but the data has no class names"),
+        (ay.targeted([0, 1]), "2 targets, but the data has a row 39"),
+        (ay.group({0: [5]}), "class 5"),
+        (ay.group({7: [0]}), "class 7"),
+        (ay.group({}), "empty relation"),
+        (ay.group({0: 1}), "must be a list"),
+        (ay.group({0: [0]}), "its own target"),
+        (ay.untargeted(reject=9), "class 9"),
+        (ay.group({0: []}), "no row of this data has any class"),
+    ],
+)
+def test_goals_for_other_classes(goal, said):
+    refuses(said, lambda: evaluate(goal=goal))
+
+
+def test_parts_in_each_others_places():
+    refuses("needs a space", lambda: ay.evaluate(Net(), ay.Dataset(X, Y), attack=Never()))
+    refuses("data is a Tensor", lambda: ay.evaluate(Net(), X, space=ay.Linf(0.1)))
+    refuses("space=0.1", lambda: evaluate(space=0.1))
+    refuses("goal='untargeted'", lambda: evaluate(goal="untargeted"))
+    refuses("attack=.*PGD", lambda: evaluate(attack="PGD"))
+    refuses(r"attack=.*PGD.*PGD\(\)", lambda: evaluate(attack=ay.PGD))
+
+
+@pytest.mark.parametrize("batch", [0, -1, 1.5, "8"])
+def test_batches(batch):
+    refuses(f"batch={batch!r}", lambda: evaluate(batch=batch))
+
+
+def test_a_loss_that_cannot_work_here():
+    refuses("dlr.*3 classes", lambda: evaluate(attack=ay.PGD(2, loss="dlr")))
+    refuses("no loss 'marign'; did you mean 'margin'",
+            lambda: evaluate(attack=ay.Then(ay.PGD(2, loss="marign"))))  # fmt: skip
+
+
+def test_an_attack_that_cannot_work_here():
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier().fit(X.numpy(), Y.numpy())
+    refuses("needs gradients.*Square", lambda: evaluate(tree, attack=ay.PGD(2)))
+    refuses("L0", lambda: evaluate(space=ay.L0(2), attack=ay.Square(5)))
+    refuses("at least one attack", lambda: evaluate(attack=ay.Then()))
