@@ -282,9 +282,10 @@ class Problem:
             (grad,) = torch.autograd.grad(value.sum(), z)
         grad = grad.nan_to_num(0.0, 0.0, 0.0)
         self._count(rows, backwards=1)
-        self.referee.gradients += len(rows)
-        self.referee.flat += int((grad == 0).all(1).sum())
         self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        left = ~self.referee.solved[rows]  # a loss may well be flat where the goal is reached
+        self.referee.gradients += int(left.sum())
+        self.referee.flat += int(((grad == 0).all(1) & left).sum())
         return value.detach(), grad
 
     def jacobian(self, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
