@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,14 +16,16 @@ from assay.attacks.standard import standard
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.game import Game
-from assay.games.static import Static
 from assay.goals import Quota, group, untargeted
-from assay.problem import Budget, Referee
+from assay.problem import Budget
 from assay.records import Records
 from assay.report import checks
 from assay.report.examples import gather
 from assay.report.report import Report
+from assay.run.job import COUNTED, Job
 from assay.run.progress import Progress
+from assay.run.run import Run
+from assay.streams import Stream, keys
 
 
 def evaluate(
@@ -36,46 +40,50 @@ def evaluate(
     budget: Budget | None = None,
     progress: bool | None = None,
     also: Sequence[Any] = (),
+    run: Run | None = None,
 ) -> Report:
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
     `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
     `attack` is the standard ensemble for the space unless given. The records depend on the seed and
     on the examples' ids, not on `batch`. Ctrl-C ends the run and reports the finished batches.
-    `also` names further goals, each attacked in the same way and shown in the same report.
+    `also` names further goals, each attacked in the same way and shown in the same report. `run`
+    says how it is carried out: kept in a folder and resumed, in worker processes, on Ray.
 
     >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
     """
     if not isinstance(data, Dataset):
         raise AssayError(f"data is a {type(data).__name__}; expected ay.Dataset(x, y)")
-    if batch < 1:
-        raise AssayError(f"batch={batch}: expected at least 1")
+    if not isinstance(batch, int) or batch < 1:
+        raise AssayError(f"batch={batch!r}: expected a whole number of at least 1")
     _check_finite(data)
-    game: Any = target if isinstance(target, Game) else Static(target)
+    run = run or Run()
+    run.check()
     goal = untargeted() if goal is None else goal
     asked, whole = goal, data
     if isinstance(goal, Quota):
         data, goal = goal.pairs(data)
-    if attack is None and isinstance(game, Static) and space is not None:
+    if attack is None and not isinstance(target, Game) and space is not None:
         attack = standard(space)
-    game, facts = game.prepare(data, space, goal, attack)
-    spec = describe(game, data, space, asked, attack, seed, budget)
-    spec |= aims(asked, data, facts.get("classes", 0))
-    facts |= {"gradients": 0, "flat": 0, "nonfinite": 0}
-
-    def observe(referee: Referee) -> None:
-        for name in ("gradients", "flat", "nonfinite"):
-            facts[name] += getattr(referee, name)
-
-    moves = game.play(
-        data, space, goal, attack, seed, batch=batch, budget=budget or Budget(), observe=observe
+    if run.until is not None:
+        data = data.take(
+            Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
+        )
+    job = Job(target, data, space, goal, attack, seed, batch, budget or Budget())
+    facts = job.prepare()
+    spec = describe(job, asked) | aims(asked, data, facts.get("classes", 0))
+    if run.shard is not None:
+        spec["shard"] = list(run.shard)
+    records = _collect(job, run, spec, facts, progress)
+    flags = (
+        *checks.of_model(facts),
+        *checks.of_defender(facts),
+        *checks.of_run(records, facts),
     )
-    records = _collect(moves, data, facts, progress, spec)
-    flags = (*checks.of_model(facts), *checks.of_run(records, facts))
     single = attack.attack if isinstance(attack, Campaign) else attack
     others = {
         type(g).__name__: evaluate(
-            game,
+            target,
             whole,
             space=space,
             goal=g,
@@ -84,6 +92,7 @@ def evaluate(
             batch=batch,
             budget=budget,
             progress=progress,
+            run=replace(run, out=run.out and Path(run.out) / "also" / type(g).__name__),
         )
         for g in also
     }
@@ -91,50 +100,55 @@ def evaluate(
 
 
 def _collect(
-    moves: Iterator[Records],
-    data: Dataset,
-    facts: dict[str, Any],
-    progress: bool | None,
-    spec: dict[str, Any],
+    job: Job, run: Run, spec: dict[str, Any], facts: dict[str, Any], progress: bool | None
 ) -> Records:
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
-    parts: list[Records] = []
-    with Progress(len(data), progress) as bar:
+    parts: dict[int, Records] = {}
+    facts |= dict.fromkeys(COUNTED, 0)
+
+    def done() -> Records:
+        return Records.concat(parts[k] for k in sorted(parts))
+
+    with Progress(len(job.data), progress) as bar:
         try:
-            for part in moves:
-                parts.append(part)
-                bar.advance(part)
+            for k, part in run.parts(job, spec):
+                parts[k] = part.records
+                for name, count in part.facts.items():
+                    facts[name] += count
+                bar.advance(part.records)
+                if run.until is not None and bar.half_width <= run.until:
+                    facts["narrow"] = len(job.data)
+                    break
         except KeyboardInterrupt:
             if not parts:
                 raise
-            facts["interrupted"] = len(data)
+            facts["interrupted"] = len(job.data)
         except Exception as error:
             if parts:
-                error.partial = Report(spec, Records.concat(parts))  # type: ignore[attr-defined]
-                error.add_note(
-                    f"{sum(map(len, parts))} of {len(data)} rows were finished: see .partial"
-                )
+                error.partial = Report(spec, done())  # type: ignore[attr-defined]
+                error.add_note(f"{len(done())} of {len(job.data)} rows were finished: see .partial")
             raise
-    return Records.concat(parts)
+    return done()
 
 
-def describe(
-    game: Game, data: Dataset, space: Any, goal: Any, attack: Any, seed: int, budget: Budget | None
-) -> dict[str, Any]:
+def describe(job: Job, asked: Any) -> dict[str, Any]:
     """What was asked, as plain values: the spec of a report."""
+    data, space = job.data, job.space
     return {
-        **game.described,
+        **job.game.described,
         "data": data.name or "data",
         "data_hash": data.hash,
         "rows": len(data),
         "classes": list(data.classes) if data.classes else None,
         "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
         "space": repr(space) if space is not None else "",
-        "goal": repr(goal),
-        "attack": repr(attack) if attack is not None else "",
-        "threat": " ".join(getattr(part, "in_words", "") for part in (space, goal)).strip(),
-        "budget": repr(budget) if budget else "",
-        "seed": seed,
+        "goal": repr(asked),
+        "attack": repr(job.attack) if job.attack is not None else "",
+        "threat": " ".join(getattr(part, "in_words", "") for part in (space, asked)).strip(),
+        "budget": repr(job.budget) if job.budget != Budget() else "",
+        "seed": job.seed,
+        "batch": job.batch,
+        "chunks": job.count,
         "versions": {
             "assay": version("assay"),
             "torch": torch.__version__,

@@ -113,6 +113,13 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             )
             text += f"{c['success'][known].mean():.3f}: it chose a candidate that was lucky once; "
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
+    if "tolerance" in facts:
+        width = c["probability_high"] - c["probability_low"]
+        wide = int((width > 1.01 * facts["tolerance"]).sum())
+        if wide:
+            text = f"{wide} of {len(records)} records: bounds wider than {facts['tolerance']:g} (widest "
+            text += f"{np.nanmax(width):.2g}) when the budget ended; give Nature more budget="
+            yield Flag("bounds-wide", text + " or use method='combined'", "note")
     if facts.get("narrow"):
         text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
         yield Flag("narrow-enough", text + " interval was as narrow as asked for", "note")

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from assay.records import Records
+from assay.report.stats import wilson
 
 
 class Progress:
@@ -47,9 +48,16 @@ class Progress:
         self.played += int(played.sum())
         self.broken += int((c["success"] & played).sum())
         if self._bar is not None:
-            robust = 1 - self.broken / max(1, self.played)
-            text = f"clean {self.correct / self.rows:.3f}  robust {robust:.3f}"
+            robust = wilson(self.played - self.broken, self.played)
+            text = f"clean {self.correct / self.rows:.3f}  robust {robust.value:.3f} "
+            text += f"[{robust.low:.3f}, {robust.high:.3f}]"
             self._bar.update(self._task, completed=self.rows, so_far=text)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval of robust accuracy so far."""
+        e = wilson(self.played - self.broken, self.played)
+        return (e.high - e.low) / 2 if e.n else 1.0
 
     def __exit__(
         self,

@@ -1,0 +1,74 @@
+"""Job: one evaluation cut into chunks that can be played anywhere, in any order, any time.
+
+The plan (which rows make up which chunk) depends on what was asked and on nothing else, so a run
+that was killed, sharded or spread over machines ends with the same records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.data import Dataset
+from assay.games.game import Game
+from assay.games.static import Static
+from assay.problem import Budget, Referee
+from assay.records import Records
+
+COUNTED = ("gradients", "flat", "nonfinite")  # what a referee notices on the way
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A finished chunk: its records, and what was noticed while they were made."""
+
+    records: Records
+    facts: dict[str, int]
+
+
+@dataclass(eq=False)
+class Job:
+    """What every chunk needs. Sent to other processes without the prepared game."""
+
+    target: Any  # as the user gave it
+    data: Dataset
+    space: Any
+    goal: Any
+    attack: Any
+    seed: int
+    batch: int
+    budget: Budget
+    game: Any = field(default=None, repr=False)  # prepared; made anew in each process
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"game": None}
+
+    def prepare(self) -> dict[str, Any]:
+        """Check everything and settle the game; facts about the model."""
+        game = self.target if isinstance(self.target, Game) else Static(self.target)
+        facts: dict[str, Any]
+        self.game, facts = game.prepare(self.data, self.space, self.goal, self.attack)
+        return facts
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are: a game whose rounds build on each other is one."""
+        if not getattr(self.game, "divisible", False):
+            return 1
+        return -(-len(self.data) // self.batch)
+
+    def play(self, chunk: int) -> Part:
+        """Play one chunk."""
+        if self.game is None:
+            self.prepare()
+        facts = dict.fromkeys(COUNTED, 0)
+
+        def observe(referee: Referee) -> None:
+            for name in COUNTED:
+                facts[name] += getattr(referee, name)
+
+        how: dict[str, Any] = {"batch": self.batch, "budget": self.budget, "observe": observe}
+        if self.count > 1:
+            how["only"] = chunk
+        moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, **how)
+        return Part(Records.concat(moves), facts)

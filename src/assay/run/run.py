@@ -1,0 +1,74 @@
+"""Run: how an evaluation is carried out: where it is kept, who works on it, when it may stop.
+
+evaluate(net, data, space=..., run=Run("runs/night", workers=2))
+evaluate(net, data, space=..., run=Run("runs/night", resume=True))
+evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: assay merge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError
+from assay.run.executors import Executor, Here, Processes, Ray
+from assay.run.job import Job, Part
+from assay.run.store import Store
+
+
+@dataclass(frozen=True)
+class Run:
+    """`out`: a folder to keep (and resume) the run in. `shard=(i, n)`: the i-th of n parts, from 1.
+
+    `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side.
+    Rows are then played in a random order, or the rows seen so far would not speak for the rest.
+    """
+
+    out: str | Path | None = None
+    resume: bool = False
+    shard: tuple[int, int] | None = None
+    workers: int = 1
+    ray: str | None = None
+    until: float | None = None
+
+    def check(self) -> None:
+        """Refuse settings that make no sense."""
+        if self.workers < 1:
+            raise AssayError(f"workers={self.workers}: expected at least 1")
+        if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
+            raise AssayError(
+                f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
+            )
+        if self.until is not None and not 0 < self.until < 0.5:
+            raise AssayError(f"until={self.until}: expected a half-width between 0 and 0.5")
+        if self.resume and self.out is None:
+            raise AssayError("resume: which run? give its folder with out=")
+        if self.ray is not None and self.workers > 1:
+            raise AssayError("give workers= or ray=, not both: Ray knows its workers itself")
+
+    @property
+    def executor(self) -> Executor:
+        """Where the chunks are played."""
+        if self.ray is not None:
+            return Ray(self.ray)
+        return Processes(self.workers) if self.workers > 1 else Here()
+
+    def parts(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Part]]:
+        """All chunks of this run's share: first what is stored, then what is left to play."""
+        share = range(job.count)
+        if self.shard is not None:
+            share = range(self.shard[0] - 1, job.count, self.shard[1])
+        store = Store(Path(self.out)) if self.out is not None else None
+        with store.held(spec, self.resume) if store else nullcontext():
+            stored = store.done() if store else {}
+            for k in share:
+                if store and k in stored:
+                    yield k, Part(store.read(k), stored[k])
+            left = [k for k in share if k not in stored]
+            for k, part in self.executor.map(job, left):
+                if store:
+                    store.write(k, part)
+                yield k, part

@@ -1,0 +1,200 @@
+"""Store: a run as a folder from which it can go on after `kill -9`.
+
+    spec.json      what was asked, with hashes of data and model
+    chunks/K.npz   records and handed-in inputs of a finished chunk
+    index.sqlite   which chunks are finished (WAL)
+    lock           held by the process that writes here
+
+A chunk is written to a temporary file, flushed to disk and renamed; only then does the index name
+it. So whatever the index names is whole, and at most the chunk in progress is lost.
+
+What a reader would get wrong: SQLite's WAL is not for network file systems, so each shard of a run
+has a folder of its own, and `merge` joins them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.errors import AssayError
+from assay.records import FIELDS, Records
+from assay.run.job import Part
+
+# Fields that do not change what the records will be.
+_FREE = ("versions", "shard", "flags", "finished")
+_TEXT = [name for name, (dtype, _) in FIELDS.items() if dtype == "object"]
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder of one run, or of one shard of it."""
+
+    folder: Path
+
+    @property
+    def _index(self) -> Path:
+        return self.folder / "index.sqlite"
+
+    @contextmanager
+    def held(self, spec: dict[str, Any], resume: bool) -> Iterator[None]:
+        """Take the folder for writing: new, or to go on with the same run."""
+        with _in_a_sentence(self.folder):
+            self._make(spec, resume)
+            with (self.folder / "lock").open("w") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise AssayError(
+                        f"another process is writing to '{self.folder}'; wait for it, or choose "
+                        "another folder"
+                    ) from None
+                yield
+
+    def _make(self, spec: dict[str, Any], resume: bool) -> None:
+        path = self.folder / "spec.json"
+        if path.exists():
+            if not resume:
+                raise AssayError(
+                    f"'{self.folder}' already holds a run; resume it (--resume), or choose another "
+                    "folder"
+                )
+            _compare(json.loads(path.read_text()), json.loads(json.dumps(spec, default=str)), path)
+        (self.folder / "chunks").mkdir(parents=True, exist_ok=True)
+        for leftover in (self.folder / "chunks").glob("*.tmp"):
+            leftover.unlink()
+        with closing(self._connect()) as db, db:
+            columns = "k INTEGER PRIMARY KEY, rows INTEGER, facts TEXT"
+            db.execute(f"CREATE TABLE IF NOT EXISTS chunks ({columns})")
+        if not path.exists():
+            _write(path, json.dumps(spec, indent=2, default=str).encode())
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._index, timeout=30)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        return db
+
+    def done(self) -> dict[int, dict[str, int]]:
+        """Finished chunks and what was noticed in them."""
+        if not self._index.exists():
+            raise AssayError(f"'{self.folder}' is not the folder of a run: it has no index.sqlite")
+        with closing(self._connect()) as db:
+            found = db.execute("SELECT k, facts FROM chunks ORDER BY k").fetchall()
+        return {k: json.loads(facts) for k, facts in found}
+
+    def write(self, k: int, part: Part) -> None:
+        """Make a chunk durable."""
+        with _in_a_sentence(self.folder):
+            arrays: dict[str, Any] = dict(part.records.columns)
+            for name in _TEXT:  # as text or numbers: nothing that would have to be unpickled
+                arrays[name] = np.array(arrays[name].tolist())
+            if part.records.adversarial is not None:
+                arrays["adversarial"] = part.records.adversarial
+            temporary = self.folder / "chunks" / f"{k}.tmp"
+            with temporary.open("wb") as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(self.folder / "chunks" / f"{k}.npz")
+            _sync(self.folder / "chunks")
+            with closing(self._connect()) as db, db:
+                db.execute(
+                    "INSERT OR REPLACE INTO chunks VALUES (?, ?, ?)",
+                    (k, len(part.records), json.dumps(part.facts)),
+                )
+
+    def read(self, k: int) -> Records:
+        """The records of a finished chunk."""
+        with np.load(self.folder / "chunks" / f"{k}.npz") as file:
+            columns = {name: file[name].astype(dtype) for name, (dtype, _) in FIELDS.items()}
+            inputs = file["adversarial"] if "adversarial" in file.files else None
+            return Records(columns, inputs)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked."""
+        path = self.folder / "spec.json"
+        if not path.exists():
+            raise AssayError(f"'{self.folder}' is not the folder of a run: it has no spec.json")
+        spec: dict[str, Any] = json.loads(path.read_text())
+        return spec
+
+
+def merge(parts: Sequence[Path], out: Path) -> Store:
+    """Join the shards of a run to exactly the whole; refuses a gap or shards of different runs."""
+    if not parts:
+        raise AssayError("merge: no folders given")
+    shards = [Store(Path(p)) for p in parts]
+    whole = {k: v for k, v in shards[0].spec.items() if k != "shard"}
+    for shard in shards[1:]:
+        _compare(whole, shard.spec, shard.folder)
+    owner: dict[int, Store] = {}
+    for shard in shards:
+        for k in shard.done():
+            owner.setdefault(k, shard)  # the same chunk twice is the same records twice
+    missing = sorted(set(range(int(whole["chunks"]))) - set(owner))
+    if missing:
+        raise AssayError(
+            f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
+            f"first is chunk {missing[0]}; finish that shard with --resume"
+        )
+    store = Store(Path(out))
+    with store.held(whole, resume=False):
+        facts = {k: shard.done()[k] for k, shard in owner.items()}
+        for k, shard in sorted(owner.items()):
+            name = f"chunks/{k}.npz"
+            shutil.copyfile(shard.folder / name, store.folder / name)
+            with closing(store._connect()) as db, db:
+                rows = len(shard.read(k))
+                db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (k, rows, json.dumps(facts[k])))
+    return store
+
+
+def _compare(old: dict[str, Any], new: dict[str, Any], where: Path) -> None:
+    keys = sorted((set(old) | set(new)) - set(_FREE))
+    differ = [f"{k}: {old.get(k)!r} there, {new.get(k)!r} now" for k in keys
+              if old.get(k) != new.get(k)]  # fmt: skip
+    if differ:
+        raise AssayError(f"'{where}' belongs to another run; " + "; ".join(differ))
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """A rename is durable only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _in_a_sentence(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise AssayError(
+            f"cannot write to '{folder}': {reason}; what is finished there is safe: make room, "
+            "or choose another folder, and resume"
+        ) from None

@@ -1,0 +1,29 @@
+"""A small evaluation that can be slowed down; also imported by killed child processes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+import assay as ay
+
+
+class Slow(torch.nn.Module):
+    pause = 0.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.pause)
+        return x
+
+
+def job(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
+    g = torch.Generator().manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 3), Slow())
+    net[0].weight.data = torch.randn(3, 8, generator=g)
+    net[0].bias.data.zero_()
+    net[1].pause = pause
+    x = torch.rand(120, 8, generator=g)
+    data = ay.Dataset(x, net[0](x).argmax(1).detach())
+    return net, data, {"space": ay.Linf(0.08), "attack": ay.APGD(8), "batch": 12}

@@ -1,0 +1,232 @@
+"""Runs that survive: kill -9 at any moment, resume, shards, locks, full disks."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import assay as ay
+from assay.records import FIELDS, Records
+from assay.run.executors import Here, Processes
+from assay.run.job import Part
+from assay.run.store import Store, merge
+
+SCRIPT = """
+import sys, time, torch, assay as ay
+torch.set_num_threads(1)
+from job_for_tests import job
+net, data, how = job(pause=0.02)
+ay.evaluate(net, data, **how, run=ay.Run(sys.argv[1], resume=True, workers=int(sys.argv[2])))
+"""
+TESTS = Path(__file__).parent
+
+
+def small(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, object]]:
+    if str(TESTS) not in sys.path:
+        sys.path.insert(0, str(TESTS))
+    from job_for_tests import job
+
+    return job(pause)
+
+
+def same(a: ay.Report, b: ay.Report) -> None:
+    for name in FIELDS:
+        if name == "seconds":
+            continue
+        x, y = a.records.columns[name], b.records.columns[name]
+        if x.dtype.kind == "f":
+            np.testing.assert_array_equal(x, y, err_msg=name)
+        else:
+            assert (x == y).all(), name
+    assert a.adversarial is not None and b.adversarial is not None
+    assert (a.adversarial == b.adversarial).all()
+
+
+def test_stored_records_are_the_records(tmp_path: Path) -> None:
+    net, data, how = small()
+    plain = ay.evaluate(net, data, **how)
+    kept = ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "run"))
+    same(plain, kept)
+    again = ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "run", resume=True))
+    same(plain, again)
+
+
+def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
+    net, data, how = small()
+    whole = ay.evaluate(net, data, **how)
+    rng = random.Random(0)
+    env = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    folder, kills = tmp_path / "run", 0
+    moments = [0.0, *sorted(rng.uniform(0.0, 0.6) for _ in range(4))]
+    for extra in moments:
+        child = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), "1"], env=env)
+        seen = _chunks(folder)
+        while _chunks(folder) == seen and child.poll() is None:
+            time.sleep(0.01)
+        time.sleep(extra * 0.2)
+        if child.poll() is None:
+            child.send_signal(signal.SIGKILL)
+            kills += 1
+        child.wait()
+    assert kills >= 3
+    left = set(range(10)) - set(Store(folder).done())
+    assert left and len(left) < 10
+    resumed = ay.evaluate(net, data, **how, run=ay.Run(folder, resume=True))
+    same(whole, resumed)
+    assert sorted(Store(folder).done()) == list(range(10))
+
+
+def _chunks(folder: Path) -> int:
+    return len(list((folder / "chunks").glob("*.npz")))
+
+
+def test_a_torn_chunk_is_not_believed(tmp_path: Path) -> None:
+    net, data, how = small()
+    whole = ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    store = Store(tmp_path)
+    with store._connect() as db:
+        db.execute("DELETE FROM chunks WHERE k = 3")
+    (tmp_path / "chunks" / "3.npz").write_bytes(b"half a fil")
+    (tmp_path / "chunks" / "4.tmp").write_bytes(b"left over")
+    same(whole, ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True)))
+    assert not list((tmp_path / "chunks").glob("*.tmp"))
+
+
+def test_another_run_is_refused_with_the_difference(tmp_path: Path) -> None:
+    net, data, how = small()
+    ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    with pytest.raises(ay.AssayError, match="already holds a run"):
+        ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    with pytest.raises(ay.AssayError, match=r"seed: 0 there, 1 now"):
+        ay.evaluate(net, data, **how, seed=1, run=ay.Run(tmp_path, resume=True))
+    with pytest.raises(ay.AssayError, match="data_hash"):
+        ay.evaluate(net, data.take(range(90)), **how, run=ay.Run(tmp_path, resume=True))
+    net[0].weight.data += 1  # type: ignore[index, union-attr, operator]
+    with pytest.raises(ay.AssayError, match="model_hash"):
+        ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True))
+
+
+def test_shards_merge_to_exactly_the_whole(tmp_path: Path) -> None:
+    net, data, how = small()
+    whole = ay.evaluate(net, data, **how)
+    folders = [tmp_path / f"part{i}" for i in (1, 2, 3)]
+    for i, folder in enumerate(folders, 1):
+        ay.evaluate(net, data, **how, run=ay.Run(folder, shard=(i, 3)))
+    with pytest.raises(ay.AssayError, match=r"3 of 10 chunks are in none"):
+        merge(folders[:2], tmp_path / "gap")
+    merge(folders, tmp_path / "whole")
+    same(whole, ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "whole", resume=True)))
+    store = Store(tmp_path / "whole")
+    joined = Records.concat(store.read(k) for k in store.done())
+    assert (joined.columns["id"] == whole.records.columns["id"]).all()
+
+
+def test_two_writers_are_kept_apart(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with (
+        store.held({"a": 1}, resume=False),
+        pytest.raises(ay.AssayError, match="another process is writing"),
+        store.held({"a": 1}, resume=True),
+    ):
+        pass
+
+
+def test_an_unwritable_folder_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    net, data, how = small()
+    with pytest.raises(ay.AssayError, match="cannot write to"):
+        ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "file" / "run"))
+
+
+def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = Store(tmp_path)
+    with store.held({"a": 1}, resume=False):
+        monkeypatch.setattr("assay.run.store.np.savez", full)
+        with pytest.raises(ay.AssayError, match="No space left on device"):
+            store.write(0, Part(Records.of(2), {}))
+        assert store.done() == {}
+
+
+def test_processes_give_the_same_records() -> None:
+    net, data, how = small()
+    same(ay.evaluate(net, data, **how), ay.evaluate(net, data, **how, run=ay.Run(workers=2)))
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    from assay.run.job import Job
+
+    net, data, how = small()
+    job = Job(KillsOnce(net, str(tmp_path / "killed")), data, how["space"], ay.untargeted(),
+              how["attack"], 0, 12, ay.Budget())  # fmt: skip
+    honest = Job(net, data, how["space"], ay.untargeted(), how["attack"], 0, 12, ay.Budget())
+    honest.prepare()
+    got = dict(Processes(2).map(job, range(10)))
+    assert (tmp_path / "killed").exists()
+    expected = dict(Here().map(honest, range(10)))
+    for k in range(10):
+        assert (got[k].records.columns["success"] == expected[k].records.columns["success"]).all()
+
+
+class KillsOnce(torch.nn.Module):
+    """A model whose worker is killed the first time it sees a batch."""
+
+    def __init__(self, net: torch.nn.Module, flag: str) -> None:
+        super().__init__()
+        self.net, self.flag = net, flag
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not os.path.exists(self.flag):
+            open(self.flag, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        out: torch.Tensor = self.net(x)
+        return out
+
+
+def test_stops_when_narrow_enough() -> None:
+    net, data, how = small()
+    report = ay.evaluate(net, data, **how, run=ay.Run(until=0.15))
+    e = report.metric("robust")
+    assert len(report.records) < len(data)
+    assert (e.high - e.low) / 2 <= 0.15
+    assert "narrow-enough" in {f.id for f in report.flags}
+
+
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        (ay.Run(workers=0), "workers=0"),
+        (ay.Run(shard=(4, 3)), "shard=4/3"),
+        (ay.Run(until=0.7), "until=0.7"),
+        (ay.Run(resume=True), "which run"),
+        (ay.Run(workers=2, ray="auto"), "not both"),
+    ],
+)
+def test_settings_that_make_no_sense(run: ay.Run, text: str) -> None:
+    net, data, how = small()
+    with pytest.raises(ay.AssayError, match=text):
+        ay.evaluate(net, data, **how, run=run)
+
+
+def test_what_workers_cannot_load_is_said(tmp_path: Path) -> None:
+    (tmp_path / "gone_for_workers.py").write_text(
+        "import torch\nclass Net(torch.nn.Linear):\n    pass\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    from gone_for_workers import Net  # type: ignore[import-not-found]
+
+    sys.path.remove(str(tmp_path))
+    _, data, how = small()
+    with pytest.raises(ay.AssayError, match="cannot load the model"):
+        ay.evaluate(Net(8, 3), data, **how, run=ay.Run(workers=2))
