@@ -1,0 +1,150 @@
+"""Reports: figures are views of the rows, and what was saved is what is loaded."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats as sps
+
+import assay as ay
+from assay.errors import AssayError
+from assay.report.report import Report
+from assay.report.stats import wilson
+
+X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
+Y = X[:, :3].argmax(1)
+
+
+class Net(torch.nn.Module):
+    """The largest of the first three features; raises after so many rows, if asked to."""
+
+    def __init__(self, limit=None, error=RuntimeError("broke down")):
+        super().__init__()
+        self.limit, self.error, self.seen = limit, error, 0
+
+    def forward(self, x):
+        self.seen += len(x)
+        if self.limit is not None and self.seen > self.limit:
+            raise self.error
+        return 5 * x[:, :3]
+
+
+def evaluate(ids=None, net=None, **how):
+    how = {"space": ay.Linf(0.05), "attack": ay.PGD(5), "batch": 16} | how
+    y = Y.clone()
+    y[:5] = (y[:5] + 1) % 3  # wrong from the start
+    data = ay.Dataset(X, y, ids=ids, classes=("a", "b", "c"), name="toy")
+    return ay.evaluate(net or Net().eval(), data, **how)
+
+
+def test_figures_are_computed_from_the_rows():
+    report = evaluate()
+    t = report.table
+    assert report.metric("clean") == wilson(int((t["clean"] == t["y"]).sum()), 60)
+    assert report.metric("robust") == wilson(int((~t["success"]).sum()), 60)
+    attacked = t[t["winner"] != "clean"]
+    assert len(attacked) == 55
+    assert report.metric("success") == wilson(int(attacked["success"].sum()), 55)
+    assert report.metric("forwards").value == pytest.approx(attacked["forwards"].mean())
+    near = attacked[attacked["success"]]["distance"]
+    assert report.metric("distance").value == pytest.approx(near.mean()) and near.max() <= 0.05001
+
+
+def test_metrics_by_a_column():
+    report = evaluate()
+    by = report.metric("robust", by="y")
+    t = report.table
+    assert set(by) == {0, 1, 2}
+    for value, e in by.items():
+        rows = t[t["y"] == value]
+        assert e == wilson(int((~rows["success"]).sum()), len(rows))
+    assert sum(e.n for e in by.values()) == 60
+    with pytest.raises(AssayError, match="no metric 'robst'; did you mean 'robust'"):
+        report.metric("robst")
+    with pytest.raises(AssayError, match="no column 'winer'"):
+        report.metric("robust", by="winer")
+
+
+@pytest.mark.parametrize(
+    "ids", [None, np.arange(60) + 7, [f"row/{k}" for k in range(60)], [f"{k:03d}" for k in range(60)]],
+    ids=["none", "int", "str", "digits"],
+)  # fmt: skip
+def test_what_is_saved_is_what_is_loaded(ids, tmp_path):
+    report = evaluate(ids)
+    loaded = Report.load(report.save(tmp_path / "run"))
+    for name, column in report.records.columns.items():
+        other = loaded.records.columns[name]
+        assert other.dtype == column.dtype, name
+        same = (
+            column == other
+            if column.dtype.kind != "f"
+            else np.isclose(column, other, equal_nan=True)
+        )
+        assert np.all(same), name
+    assert np.array_equal(loaded.adversarial, report.adversarial)
+    assert loaded.flags == report.flags
+    assert {k: v for k, v in loaded.spec.items() if k != "flags"} == report.spec
+    assert str(loaded) == str(report)
+    assert loaded.compare(report).p_value == 1.0
+
+
+def test_loading_what_is_no_report(tmp_path):
+    with pytest.raises(AssayError, match="no saved report in"):
+        Report.load(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(AssayError, match="cannot write the report"):
+        evaluate().save(tmp_path / "file")
+
+
+def test_comparison_is_paired():
+    weak, strong = evaluate(attack=ay.PGD(1, step=0.1)), evaluate(attack=ay.APGD(20))
+    a, b = weak.table["success"].to_numpy(), strong.table["success"].to_numpy()
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    c = weak.compare(strong)
+    assert only_b > 0
+    assert (c.only_first, c.only_second) == (only_a, only_b)
+    assert c.p_value == pytest.approx(sps.binomtest(only_a, only_a + only_b, 0.5).pvalue)
+    assert c.robust.value == pytest.approx(b.mean() - a.mean())
+    d = weak.table["forwards"].to_numpy() - strong.table["forwards"].to_numpy()
+    assert c.queries_p_value == pytest.approx(sps.wilcoxon(d[d != 0]).pvalue)
+    assert "McNemar" in str(c)
+
+
+def test_comparison_is_by_id_not_by_place():
+    whole = evaluate()
+    back = np.arange(60)[::-1]
+    data = ay.Dataset(X, Y).take(back.copy())
+    turned = ay.evaluate(Net().eval(), data, space=ay.Linf(0.05), attack=ay.PGD(5))
+    c = whole.compare(turned)
+    assert (c.only_first, c.only_second) == (5, 0)  # the five with other labels
+    apart = ay.evaluate(Net().eval(), ay.Dataset(X, Y, ids=range(100, 160)), space=ay.Linf(0.05),
+                        attack=ay.PGD(1))  # fmt: skip
+    with pytest.raises(AssayError, match="no example in common"):
+        whole.compare(apart)
+
+
+def test_text_names_every_figure_with_interval_and_rows():
+    text = str(evaluate())
+    for word in ("clean accuracy", "robust accuracy", "valid share", "95 % interval", "60",
+                 "broken by", "PGD", "seed 0", "Linf(0.05)"):  # fmt: skip
+        assert word in text
+    assert "<pre>" in evaluate()._repr_html_() or "<" in evaluate()._repr_html_()
+
+
+def test_ctrl_c_returns_the_finished_batches():
+    report = evaluate(net=Net(200, KeyboardInterrupt()).eval())
+    done = len(report.records)
+    assert 0 < done < 60 and done % 16 == 0
+    assert [f.id for f in report.flags if f.id == "interrupted"] == ["interrupted"]
+    whole = evaluate()
+    assert report.table["success"].tolist() == whole.table["success"].tolist()[:done]
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(net=Net(90, KeyboardInterrupt()).eval())
+
+
+def test_a_model_that_breaks_down_leaves_what_was_finished():
+    with pytest.raises(RuntimeError, match="broke down") as caught:
+        evaluate(net=Net(200).eval())
+    partial = caught.value.partial
+    assert 0 < len(partial.records) < 60
+    assert partial.metric("clean").n == len(partial.records)
+    assert any("rows were finished" in note for note in caught.value.__notes__)
