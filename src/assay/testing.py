@@ -10,6 +10,7 @@ A failed check is an `AssertionError` that says which promise was broken, on whi
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ import assay
 from assay.data import Dataset
 from assay.evaluate import evaluate
 from assay.goals import group, reached, targeted, untargeted
+from assay.model import wrap
 from assay.problem import Budget
 from assay.spaces.lp import Lp
 from assay.streams import Stream
@@ -281,3 +283,42 @@ def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = Non
         logits = torch.nn.functional.one_hot(torch.full((n,), c), classes).double()
         _expect(torch.equal(reached(logits, mask), mask[:, c]), f"{what}: reached() at class {c}")
     _check_repr(goal)
+
+
+def check_defender(defender: Any, x: Tensor, seed: int = 0) -> None:
+    """Raise AssertionError unless a test-time defence is a pure function of (state, x, seed).
+
+    Same state and seed, same answer; the state and the batch are not changed; global random numbers
+    neither matter nor move; and the state after a round leads to the same next round. `x`: a batch.
+    """
+    what = type(defender).__name__
+    before, given = copy.deepcopy(defender.start()), x.clone()
+    state = copy.deepcopy(before)
+    globals_before = torch.random.get_rng_state()
+    first, after = _adapted(defender, state, x, seed)
+    _expect(torch.equal(globals_before, torch.random.get_rng_state()),
+            f"{what}: adapt() draws from the global random numbers")  # fmt: skip
+    _expect(torch.equal(x, given), f"{what}: adapt() changes the batch it is given")
+    torch.rand(7)
+    again, after_again = _adapted(defender, state, x, seed)
+    _expect(torch.equal(first, again),
+            f"{what}: the same state and seed give another answer the second time")  # fmt: skip
+    fresh, _ = _adapted(defender, before, x, seed)
+    _expect(torch.equal(first, fresh), f"{what}: adapt() changes the state it is given")
+    base = wrap(defender.base(state))
+    with base.ready(), torch.no_grad():
+        _expect(base.logits(x).shape == first.shape, f"{what}: base() has other classes")
+    next_one, _ = _adapted(defender, after, x, seed + 1)
+    next_two, _ = _adapted(defender, after_again, x, seed + 1)
+    _expect(torch.equal(next_one, next_two), f"{what}: equal rounds leave unequal states")
+    if not defender.stateful:
+        stay, _ = _adapted(defender, state, x, seed + 1)
+        _expect(torch.equal(next_one, stay), f"{what}: says it is stateless, but a round matters")
+
+
+def _adapted(defender: Any, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
+    model, after = defender.adapt(state, x, seed)
+    model = wrap(model)
+    with model.ready(), torch.no_grad():
+        logits: Tensor = model.logits(x, torch.arange(len(x)))
+    return logits, after

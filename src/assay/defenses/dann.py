@@ -73,8 +73,8 @@ class DANN:
         for part in ("encoder", "predictor", "discriminator"):
             if not hasattr(net, part):
                 raise AssayError(
-                    f"DANN needs a network with a {part}; {type(net).__name__} has none "
-                    "(see ay.architectures.Domain)"
+                    "DANN needs a network with encoder, predictor and discriminator; "
+                    f"{type(net).__name__} has no {part} (see ay.architectures.Domain)"
                 )
         kind = next(net.parameters()).dtype
         source, labels, target = self.data.x.to(kind), self.data.y, x.detach().to(kind)
