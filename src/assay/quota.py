@@ -30,7 +30,7 @@ from assay.errors import AssayError
 from assay.goals import AS
 
 Rule = Mapping[str, Any]  # Quota.rule(): k, reuse, least, and sources, targets, managers by index
-State = int | frozenset[int]
+State = Any  # bits of targets (reuse), or a frozenset of such: the bases (no reuse)
 Choices = Sequence[Mapping[int, NDArray[np.float64]]]  # per source: {reached targets: chances}
 MOST_STATES = 20_000
 
@@ -59,7 +59,9 @@ class Pairs:
         scores = np.full(hits.shape, np.nan)
         hits[row, column] = np.asarray(columns["success"])[rows]
         scores[row, column] = np.asarray(columns["score"])[rows]
-        return cls(ids, np.asarray(columns["y"])[rows][first], tuple(targets.tolist()), hits, scores)
+        return cls(
+            ids, np.asarray(columns["y"])[rows][first], tuple(targets.tolist()), hits, scores
+        )
 
     @property
     def reached(self) -> list[int]:
@@ -90,21 +92,18 @@ def growth(
     if rule["reuse"]:
 
         def union(state: State, mask: int) -> State:
-            return state | mask  # type: ignore[operator]
+            return state | mask
 
         def enough(state: State) -> bool:
-            held = int(state)  # type: ignore[arg-type]
-            return held.bit_count() >= k and (held & managers).bit_count() >= least
+            held = int(state)
+            return bool(held.bit_count() >= k and (held & managers).bit_count() >= least)
 
         return union, enough, 0
 
     def full(state: State) -> bool:
-        return any(
-            b.bit_count() >= k and (b & managers).bit_count() >= least
-            for b in state  # type: ignore[union-attr]
-        )
+        return any(b.bit_count() >= k and (b & managers).bit_count() >= least for b in state)
 
-    return (lambda state, mask: extend(state, mask, k)), full, frozenset({0})  # type: ignore[arg-type]
+    return (lambda state, mask: extend(state, mask, k)), full, frozenset({0})
 
 
 def extend(bases: frozenset[int], mask: int, k: int) -> frozenset[int]:

@@ -18,7 +18,7 @@ attempts may be needed to lengthen the matching by one). Hence "put off", not "d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Campaign:
     """
 
     attack: Attack
-    order: Order = by_md(1)
+    order: Order = field(default=by_md(1))
 
     @property
     def name(self) -> str:
@@ -59,7 +59,9 @@ class Campaign:
         scores = self.order.scores(problem).double()
         at = problem.targets.int().argmax(1, keepdim=True)
         problem.referee.score[:] = scores.gather(1, at)[:, 0]
-        run(self.attack, problem)
+        run(
+            self.attack, problem.aim(loss="md")
+        )  # the published loss, unless the attack has its own
 
 
 def prior(pairs: Pairs, count: int) -> NDArray[np.float64]:
@@ -132,9 +134,7 @@ def _next(
 class _Standing:
     """What has been found so far, as a matching on all targets and one on the managers."""
 
-    def __init__(
-        self, found: list[set[int]], width: int, reuse: bool, managers: set[int]
-    ) -> None:
+    def __init__(self, found: list[set[int]], width: int, reuse: bool, managers: set[int]) -> None:
         kind = _Union if reuse else _Matching
         self.all = kind(found, set(range(width)))
         self.managers = kind(found, managers)
@@ -178,9 +178,7 @@ class _Matching:
         while extra := {holder[t] for x in free for t in edges[x] if t in holder} - free:
             free |= extra
         loose = targets - set(holder)
-        while extra := {
-            t for t, x in holder.items() if t not in loose and edges[x] & loose
-        }:
+        while extra := {t for t, x in holder.items() if t not in loose and edges[x] & loose}:
             loose |= extra
         self.free, self.loose = free, loose
 
@@ -197,8 +195,10 @@ def scored(pairs: Pairs, seed: int | None = None, P: object = None) -> NDArray[n
     """Scores to replay with: those of the run; random with a `seed`; times (1 - P) with a prior."""
     if seed is not None:
         return np.random.default_rng(seed).random(pairs.hits.shape)
-    weight = 1.0
-    if P is not None:
-        matrix = torch.as_tensor(P).numpy()
-        weight = 1 - matrix[pairs.source][:, list(pairs.targets)]
-    return pairs.scores * weight
+    if P is None:
+        return pairs.scores
+    matrix = torch.as_tensor(P).numpy()
+    weighted: NDArray[np.float64] = pairs.scores * (
+        1 - matrix[pairs.source][:, list(pairs.targets)]
+    )
+    return weighted

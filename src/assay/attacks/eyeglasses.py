@@ -1,4 +1,4 @@
-"""The eyeglasses attack (Sharif et al. 2016, as run by Lin et al. 2024): gradient steps with momentum.
+"""The eyeglasses attack (Sharif et al. 2016, as run by Lin et al. 2024): steps with momentum.
 
 Start: the mask painted in the best of five plain colours, row by row. Then, with g the gradient,
 
@@ -13,6 +13,7 @@ sign, so most pixels move little; and the velocity is *zeroed* at the border, no
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -53,11 +54,11 @@ class Eyeglasses:
             region = problem.region(rows)
             largest = grad.abs().amax(1, keepdim=True).clamp_min(1e-30)
             velocity = self.momentum * velocity + self.step * region.eps * grad / largest
-            moved = z + velocity
-            held = region.project(moved)
-            # Rounding of the projection itself is not a border.
-            stays = (held - moved).abs() <= 1e-6 * region.eps
-            velocity = velocity * stays
+            if region.p == math.inf:  # elsewhere a border is not a matter of single entries
+                moved = z + velocity
+                # The projection's own rounding is not a border.
+                inside = (region.project(moved) - moved).abs() <= 1e-6 * region.eps
+                velocity = velocity * inside
             z = region.project(self._rounded(z + velocity, region.eps))
         problem.submit(rows, z)
 
@@ -68,7 +69,7 @@ class Eyeglasses:
     def _painted(self, problem: Problem, rows: Tensor) -> Tensor:
         """The colour whose loss is highest, row by row."""
         region = problem.region(rows)
-        shape = region.decode(region.origin[:1]).shape[1:]
+        shape = region.decode(region.origin).shape[1:]
         best: Tensor | None = None
         best_value = torch.full((len(rows),), -torch.inf, dtype=torch.float64, device=rows.device)
         for colour in COLOURS:

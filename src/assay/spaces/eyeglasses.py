@@ -41,6 +41,8 @@ def eyeglasses(
     return np.asarray(frame | (bar & (gap | side)))
 
 
-def _inside(dx: NDArray[np.float64], dy: NDArray[np.float64], a: float, b: float) -> NDArray[np.bool_]:
+def _inside(
+    dx: NDArray[np.float64], dy: NDArray[np.float64], a: float, b: float
+) -> NDArray[np.bool_]:
     """A rectangle of half-axes a and b with rounded corners."""
     return np.asarray((np.abs(dx) / a) ** 4 + (np.abs(dy) / b) ** 4 <= 1)

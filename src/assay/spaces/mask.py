@@ -3,8 +3,8 @@
 `Patch(mask)` changes the pixels of a fixed mask (eyeglasses on an aligned face). `Rectangle(h, w)`
 changes one window of that size, wherever it hurts most: the sticker of Wu et al. (ICLR 2020).
 
-What a reader would get wrong: there is no eps. Inside the mask every value of the box is allowed, so
-the size that steps are measured in is the width of the box itself.
+What a reader would get wrong: there is no eps. Inside the mask every value of the box is allowed,
+so the size that steps are measured in is the width of the box itself.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PatchRegion:
     constrained: bool = False
 
     @property
-    def eps(self) -> float:  # type: ignore[override]
+    def eps(self) -> float:
         return self.high - self.low
 
     def decode(self, z: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class RectangleRegion:
     constrained: bool = False
 
     @property
-    def eps(self) -> float:  # type: ignore[override]
+    def eps(self) -> float:
         return self.high - self.low
 
     def energy(self, values: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 An attack searches as before; `decode` rounds to the nearest level, so the referee judges the image
 that would really be handed in, and gradients pass straight through the rounding.
 
-What a reader would get wrong: rounding to nearest can leave the region (an L2 ball, or a ball around
-an image that is itself between levels). Such rows are drawn towards the clean image until their
-rounded form is inside. Rounding towards zero, the usual cure, costs up to a tenth of the successes.
+What a reader would get wrong: rounding to nearest can leave the region (an L2 ball, or an eps
+between levels). Such rows are drawn towards the clean image until their rounded form is inside.
+Rounding towards zero, the usual cure, costs up to a tenth of the successes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from assay.errors import AssayError
@@ -91,19 +90,19 @@ class QuantisedRegion:
     levels: int
 
     @property
-    def origin(self) -> Tensor:  # type: ignore[override]
+    def origin(self) -> Tensor:
         return self.inner.origin
 
     @property
-    def eps(self) -> float:  # type: ignore[override]
+    def eps(self) -> float:
         return self.inner.eps
 
     @property
-    def p(self) -> float:  # type: ignore[override]
+    def p(self) -> float:
         return self.inner.p
 
     @property
-    def constrained(self) -> bool:  # type: ignore[override]
+    def constrained(self) -> bool:
         return self.inner.constrained
 
     def decode(self, z: Tensor) -> Tensor:

@@ -21,10 +21,25 @@ from assay.streams import Stream
 class Region(Protocol):
     """The points an attacker may hand in instead of each row of a batch."""
 
-    origin: Tensor  # (n, D): the clean rows in search coordinates
-    eps: float  # the size of the region, in search coordinates: step sizes are multiples of it
-    p: float  # the norm that measures it
-    constrained: bool  # False: `penalty` is 0 everywhere, so attacks need not compute it
+    @property
+    def origin(self) -> Tensor:
+        """(n, D): the clean rows in search coordinates."""
+        ...
+
+    @property
+    def eps(self) -> float:
+        """The size of the region, in search coordinates: step sizes are multiples of it."""
+        ...
+
+    @property
+    def p(self) -> float:
+        """The norm that measures it."""
+        ...
+
+    @property
+    def constrained(self) -> bool:
+        """False: `penalty` is 0 everywhere, so attacks need not compute it."""
+        ...
 
     def decode(self, z: Tensor) -> Tensor:
         """The input that would be handed in; straight-through gradient."""

@@ -10,7 +10,7 @@ must not move with the attack's steps) and in training mode while it learns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class craft_by:
 
     attack: Attack
     space: Space
-    goal: Goal = untargeted()
+    goal: Goal = field(default=untargeted())
 
     def __call__(self, net: torch.nn.Module, x: Tensor, y: Tensor, draw: int) -> Tensor:
         model = wrap(net)

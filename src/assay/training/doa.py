@@ -7,7 +7,7 @@ from the images with the sticker only. Robust to patches of any kind, eyeglasses
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ class DOATraining:
     """The sticker covers `share` of each side: 70 of 224 pixels as published."""
 
     share: float = 70 / 224
-    attack: DOA = DOA(steps=50, stride=10, candidates=30)
+    attack: DOA = field(default=DOA())
     clean: float = 0.0
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:

@@ -51,7 +51,7 @@ class Group:
     loss: str = "mdmul"
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
-        x, y, targets = self._second(batch)
+        x, targets = self._second(batch)
         region = self.space.around(x)
         z = region.origin.clone()
         length = torch.full((len(z),), self.step * region.eps, dtype=z.dtype)
@@ -65,7 +65,7 @@ class Group:
                 grad = self._gradient(net, region.decode, z, targets)
                 z = region.project(region.ascend(z, grad, length))
 
-    def _second(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    def _second(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Rows of source classes, drawn from the whole training set."""
         memory = batch.memory
         if "sources" not in memory:
@@ -80,7 +80,7 @@ class Group:
         share = len(sources) / len(batch.data) if self.share is None else self.share
         size = max(2, round(share * len(batch.x)))
         rows = sources[torch.randint(len(sources), (size,), generator=batch.generator)]
-        return batch.data.x[rows], batch.data.y[rows], memory["targets"][rows]
+        return batch.data.x[rows], memory["targets"][rows]
 
     def _gradient(
         self, net: torch.nn.Module, decode: Callable[[Tensor], Tensor], z: Tensor, targets: Tensor

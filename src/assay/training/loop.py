@@ -146,7 +146,7 @@ class _Run:
         total, count = 0.0, 0
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed * 1_000_003 + number)  # dropout draws from the global state
-            for rows in order.split(size):
+            for rows in torch.split(order, size):
                 if len(rows) < 2:
                     continue  # batch normalisation has no statistics of a single row
                 self.net.train()
@@ -206,7 +206,9 @@ class _Bar:
     """Epochs done, loss and score so far; quiet in pipes and in CI."""
 
     def __init__(self, total: int, show: bool | None) -> None:
-        self.total, self._bar, self._task = total, None, None
+        self.total = total
+        self._bar: Any = None
+        self._task: Any = None
         self.show = sys.stderr.isatty() if show is None else show
 
     def __enter__(self) -> _Bar:
@@ -214,13 +216,13 @@ class _Bar:
             from rich.console import Console
             from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
-            self._bar: Any = Progress(
+            self._bar = Progress(
                 TextColumn("epoch {task.completed}/{task.total}  {task.fields[so_far]}"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
             )
             self._bar.start()
-            self._task: Any = self._bar.add_task("", total=self.total, so_far="")
+            self._task = self._bar.add_task("", total=self.total, so_far="")
         return self
 
     def advance(self, epoch: Epoch) -> None:

@@ -1,0 +1,198 @@
+"""Exact quota robustness equals brute force over all bands; campaigns end exactly when they can."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+import assay as ay
+from assay import quota
+from assay.attacks.campaign import Outcome, bands, prior, replay, scored
+from assay.errors import AssayError, Unsupported
+from assay.quota import Pairs, chances
+
+
+def matching(hits):
+    return int((maximum_bipartite_matching(csr_matrix(hits), perm_type="column") >= 0).sum())
+
+
+def fills(hits, rule, targets):
+    """Independent oracle: scipy's matching, or a plain union; all choices of k targets tried."""
+    managers = [targets.index(m) for m in rule["managers"]]
+    for chosen in itertools.combinations(range(len(targets)), rule["k"]):
+        if sum(c in managers for c in chosen) < rule["least"]:
+            continue
+        part = hits[:, list(chosen)]
+        if rule["reuse"] and part.any(0).all():
+            return True
+        if not rule["reuse"] and matching(part) == rule["k"]:
+            return True
+    return False
+
+
+def brute_force(pairs, rule):
+    members = [np.flatnonzero(pairs.source == s) for s in rule["sources"]]
+    answers = [fills(pairs.hits[list(b)], rule, pairs.targets) for b in itertools.product(*members)]
+    return float(np.mean(answers))
+
+
+@st.composite
+def tables(draw):
+    sources, targets = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    counts = [draw(st.integers(1, 3)) for _ in range(sources)]
+    n = sum(counts)
+    flat = draw(st.lists(st.booleans(), min_size=n * targets, max_size=n * targets))
+    hits = np.array(flat).reshape(n, targets)
+    names = tuple(range(10, 10 + targets))
+    pairs = Pairs(np.arange(n), np.repeat(np.arange(sources), counts), names, hits, hits * 0.0)
+    k = draw(st.integers(1, targets))
+    managers = list(names[: draw(st.integers(0, targets))])
+    least = draw(st.integers(1, min(k, len(managers)))) if managers else 0
+    rule = {
+        "k": k,
+        "reuse": draw(st.booleans()),
+        "least": least,
+        "sources": list(range(sources)),
+        "targets": list(names),
+        "managers": managers,
+    }
+    return pairs, rule
+
+
+@given(tables())
+def test_exact_equals_brute_force(case):
+    pairs, rule = case
+    assert chances(pairs, rule)[0] == pytest.approx(brute_force(pairs, rule))
+
+
+@given(tables(), st.integers(0, 3))
+def test_a_campaign_fills_the_quota_exactly_when_it_can_be_filled(case, seed):
+    pairs, rule = case
+    for band in bands(pairs, rule, 3, seed):
+        end = replay(pairs, rule, band, scored(pairs, seed=seed))
+        assert end.filled == fills(pairs.hits[band], rule, pairs.targets)
+        assert end.attempts <= pairs.hits[band].size
+
+
+def test_bands_too_many_to_count_are_sampled(monkeypatch):
+    rng = np.random.default_rng(0)
+    hits = rng.random((24, 5)) < 0.4
+    pairs = Pairs(np.arange(24), np.repeat(np.arange(4), 6), (4, 5, 6, 7, 8), hits, hits * 1.0)
+    rule = {"k": 3, "reuse": False, "least": 0, "sources": [0, 1, 2, 3], "managers": []}
+    exact = chances(pairs, rule, draws=20)
+    monkeypatch.setattr(quota, "MOST_STATES", 1)
+    sampled = chances(pairs, rule, draws=20)
+    assert len(exact) == len(sampled) == 21
+    assert sampled[0] == pytest.approx(exact[0], abs=0.05)
+    assert 0 < exact[0] < 1
+
+
+def line(hits, scores, **rule):
+    pairs = Pairs(
+        np.arange(len(hits)), np.arange(len(hits)), (7, 8, 9)[: len(hits[0])],
+        np.array(hits, bool), np.array(scores, float),
+    )  # fmt: skip
+    rule = {"k": 1, "reuse": True, "least": 0, "managers": [], **rule}
+    rule["sources"] = list(range(len(hits)))
+    return replay(pairs, rule, np.arange(len(hits)), pairs.scores)
+
+
+def test_attempts_are_counted_by_hand():
+    # In the order of the scores; the second attempt on target 0 is skipped: it is hit already.
+    assert line([[1, 0], [1, 1]], [[0, 1], [2, 3]], k=2) == Outcome(3, True)
+    # A target nobody reaches: every pair that could help is tried, then the campaign gives up.
+    assert line([[1, 0], [1, 0]], [[0, 1], [2, 3]], k=2) == Outcome(3, False)
+    # k - 1 places are taken and the last is for a manager: the non-manager pair is never tried.
+    end = line([[1, 1, 1]], [[0, 1, 2]], k=2, least=1, managers=[9])
+    assert end == Outcome(2, True)
+
+
+def test_without_reuse_a_hit_may_have_to_move_an_earlier_one():
+    # Attacker 0 takes target 0 first, but attacker 1 can pass for nobody else.
+    assert line([[1, 1], [1, 0]], [[0, 3], [1, 2]], k=2, reuse=False) == Outcome(4, True)
+    # One attacker alone cannot pass for two at once.
+    assert not line([[1, 1]], [[0, 1]], k=2, reuse=False).filled
+
+
+def toy():
+    stream = torch.Generator().manual_seed(0)
+    net = torch.nn.Linear(6, 5)
+    with torch.no_grad():
+        net.weight.copy_(torch.randn(5, 6, generator=stream) * 3)
+        net.bias.copy_(-net.weight.sum(1) / 2)
+        x = torch.rand(60, 6, generator=stream)
+        y = net(x).argmax(1)
+    return net, ay.Dataset(x, y, classes=tuple("abcde"))
+
+
+def test_a_quota_report_agrees_with_one_targeted_run_per_target():
+    net, data = toy()
+    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"), reuse=False)
+    attack = ay.Campaign(ay.APGD(20))
+    report = ay.evaluate(net, data, space=ay.Linf(0.12), goal=vault, attack=attack)
+    pairs = Pairs.of(report.records.columns)
+    sources = data.where(y=["a", "b"])
+    assert sorted(pairs.ids.tolist()) == sorted(str(i) for i in sources.ids)
+    for column, name in enumerate("cde"):
+        single = ay.evaluate(
+            net, sources, space=ay.Linf(0.12), goal=ay.targeted(name), attack=ay.APGD(20)
+        )
+        won = dict(zip(single.table["id"].astype(str), single.table["success"], strict=True))
+        both = [won[i] == h for i, h in zip(pairs.ids, pairs.hits[:, column], strict=True)]
+        assert np.mean(both) >= 0.95  # a linear model: only the random start differs
+    assert report.metric("robust").value == pytest.approx(
+        1 - brute_force(pairs, report.spec["quota"])
+    )
+    assert report.metric("clean").n == len(data)
+    assert report.metric("clean_on_targets").n == len(data.where(y=["c", "d", "e"]))
+    assert report.metric("attempts").value <= report.metric("attempts_random").value + 0.5
+    assert "no reuse" in str(report)
+
+
+def test_a_report_survives_saving_with_its_other_goals(tmp_path):
+    net, data = toy()
+    goal = ay.group({"a": ["c", "d"]})
+    also = (ay.untargeted(), ay.random_target())
+    report = ay.evaluate(net, data, space=ay.Linf(0.1), goal=goal, attack=ay.APGD(5), also=also)
+    again = ay.Report.load(report.save(tmp_path / "run"))
+    for name in ("robust", "clean_on_targets", "robust_untargeted", "robust_random_target"):
+        assert again.metric(name) == report.metric(name)
+    assert str(again) == str(report)
+
+
+def test_prior_is_the_share_of_validation_inputs():
+    hits = np.array([[1, 0], [1, 1], [0, 0]], bool)
+    pairs = Pairs(np.arange(3), np.array([0, 0, 1]), (2, 3), hits, hits * 1.0)
+    P = prior(pairs, 4)
+    assert P[0, 2] == 1 and P[0, 3] == 0.5 and P[1].sum() == 0
+    assert scored(pairs, P=P)[1].tolist() == [0.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("quota", "word"),
+    [
+        (ay.Quota(2, (0,), (1, 2), reuse=False), "sources"),
+        (ay.Quota(3, (0,), (1, 2)), "k=3"),
+        (ay.Quota(1, (0, 1), (1, 2)), "both"),
+        (ay.Quota(1, (0,), (1,), managers=(2,)), "manager"),
+        (ay.Quota(1), "at least one"),
+    ],
+)
+def test_a_quota_that_cannot_be_is_refused(quota, word):
+    net, data = toy()
+    with pytest.raises(AssayError, match=word):
+        ay.evaluate(net, data, space=ay.Linf(0.1), goal=quota, attack=ay.APGD(2))
+
+
+def test_a_campaign_needs_a_quota():
+    net, data = toy()
+    with pytest.raises(Unsupported, match="Guess"):
+        ay.evaluate(
+            net, data, space=ay.Linf(0.1), goal=ay.group({"a": ["b", "c"]}),
+            attack=ay.Campaign(ay.APGD(2)),
+        )  # fmt: skip
