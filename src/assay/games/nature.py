@@ -29,10 +29,11 @@ from assay.goals import untargeted
 from assay.model import Classifier, wrap
 from assay.noise.joint import Noise
 from assay.noise.mixing import silenced
-from assay.noise.sampling import monte_carlo
+from assay.noise.sampling import generator, monte_carlo
 from assay.records import Records
 from assay.report.stats import Estimate
 from assay.trees import exact
+from assay.trees.bounds import Draws
 from assay.trees.ensemble import Ensemble
 from assay.trees.readers import read, reader
 
@@ -117,30 +118,19 @@ class Nature:
 
     def probability(self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0) -> exact.Probability:
         """P(label in allowed[i]) for each record, by the method that fits."""
-        ids = range(len(x)) if ids is None else ids
+        ids = list(range(len(x)) if ids is None else ids)
         ready = self._ready()
         ensemble = ready._ensemble
         if ensemble is None or self.method == "monte carlo":
             counts = monte_carlo(
-                ready.predict, self.noise, x, ready._classes(x), list(ids), seed=seed, width=max(self.tolerance, 1e-9),
+                ready.predict, self.noise, x, ready._classes(x), ids, seed=seed, width=max(self.tolerance, 1e-9),
                 most=self.draws, confidence=self.confidence, allowed=allowed, first=min(1000, self.draws),
             )
             return exact.Probability(*counts.interval(allowed), "sampled")
         ask = partial(exact.inside, ensemble, self.noise, x, allowed, tolerance=self.tolerance, budget=self.budget, seed=seed)
         if self.method != "combined":
             return ask(estimate=self.method == "estimate")
-        found = ask()
-        wide = np.flatnonzero(found.width > self.tolerance)
-        if not len(wide) or found.kind != "certified":
-            return found
-        counts = monte_carlo(
-            ready.predict, self.noise, x[wide], ensemble.n_classes, [list(ids)[i] for i in wide], seed=seed,
-            width=self.tolerance, most=self.draws, confidence=self.confidence, allowed=allowed[wide],
-            first=min(1000, self.draws),
-        )
-        low, high = counts.interval(allowed[wide])
-        found.low[wide], found.high[wide] = np.maximum(found.low[wide], low), np.minimum(found.high[wide], high)
-        return replace(found, kind="certified+sampled")
+        return ask(draws=Draws(self.draws, self.confidence, [generator(seed, i) for i in ids]))
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from assay.errors import AssayError, nearest
 from assay.records import FIELDS, Records
-from assay.report import groups, rounds
+from assay.report import groups, probabilities, rounds
 from assay.report.checks import Flag
 from assay.report.examples import Examples
 from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
@@ -97,7 +97,7 @@ class Report:
 
     @cached_property
     def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
-        return groups.figures(self) | rounds.figures(self)
+        return groups.figures(self) | rounds.figures(self) | probabilities.figures(self)
 
     @property
     def adversarial(self) -> np.ndarray | None:
@@ -145,6 +145,8 @@ class Report:
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
+        if self.spec.get("game") == "Nature":  # nobody attacks there
+            shown = {"clean": shown["clean"]}
         return further | {k: v for k, v in shown.items() if k not in further}
 
     def html(self) -> str:

@@ -36,6 +36,11 @@ def notes(report: Report) -> list[str]:
     """What stands under the table: which attack won what, what was left out, and the flags."""
     t, lines = report.table, []
     won = t.loc[t["success"], "winner"].value_counts()
+    if report.spec.get("game") == "Nature":
+        kinds = t["winner"].value_counts()
+        lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()))
+        lines.append(f"noise: {report.spec.get('noise', '')}; seed {report.spec.get('seed', '')}")
+        return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
     left = t.loc[t["skipped"] != "", "skipped"].value_counts()

@@ -6,27 +6,41 @@ bound. Every interval contains the truth; a wide one says that the budget ended 
 """
 
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.noise.marginal import Floats
+from assay.noise.sampling import clopper_pearson
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
 from assay.trees.leaves import ROUNDING
-from assay.trees.local import CELL, OPEN, YES, localise
-from assay.trees.search import search
+from assay.trees.local import CELL, OPEN, YES, Local, localise
+from assay.trees.search import Found, search
 
 PACE = 40_000_000  # units of work one core of an ordinary machine does in a second
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Sampling of what the bounds leave open: `most` draws per record, from a generator per record."""
+
+    most: int
+    confidence: float
+    generators: Sequence[np.random.Generator]
+
+
 def bounds(
     ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats, label: Ints, *, tolerance: float = 1e-6,
-    budget: float = 1.0, widest: int = 256, bins: int = 512, workers: int | None = None,
+    budget: float = 1.0, widest: int = 256, bins: int = 512, workers: int | None = None, draws: Draws | None = None,
 ) -> tuple[Floats, Floats, Ints]:
     """(low, high, work): bounds on P(label stays `label[i]`) for each record.
 
     `budget` is in seconds of an ordinary core, but is counted as work: results do not depend on the machine.
+    With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no certificate then.
     """
     slack = ensemble.slack()
     noisy = max(int(((masses[:, grid.start[:-1]] < 1) & (np.diff(grid.start) > 1)).sum(axis=1).max(initial=1)), 1)
@@ -39,14 +53,24 @@ def bounds(
         kept, work = local.kept, len(local.nf)
         point = representative[grid.start[:-1] + local.first]
         point[nan[i]] = np.nan
+
+        def stays(cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+            """Does the model itself give the label in these local cells (n, local features)?"""
+            rows = np.repeat(point[None], len(cells), axis=0)
+            rows[:, local.original] = representative[local.seen[local.start[:-1] + cells]]
+            return np.asarray(ensemble.predict(rows) == label[i])
+
         if local.status == OPEN:
-            low, high, work, ties = search(local, 0.8 * tolerance, int(budget * PACE), widest, bins)
-            if ties:
-                rows = np.repeat(point[None], len(ties), axis=0)
-                rows[:, local.original] = representative[local.seen[local.start[:-1] + np.array([c for c, _ in ties])]]
-                weight = np.array([w for _, w in ties])
-                stays = float(weight[ensemble.predict(rows) == label[i]].sum())
-                low, high = low + stays, high - (float(weight.sum()) - stays)
+            found = search(local, 0.8 * tolerance, int(budget * PACE), widest, bins)
+            low, high, work = found.low, found.high, found.work
+            yes = 0.0
+            if found.ties:
+                weight = np.array([w for _, w in found.ties])
+                yes = float(weight[stays(np.array([c for c, _ in found.ties]))].sum())
+                low, high = low + yes, high - (float(weight.sum()) - yes)
+            if draws is not None and high - low > tolerance and found.left:
+                a, b = _sampled(local, found, stays, draws, draws.generators[i])
+                low, high = max(low, found.settled[0] + yes + a), min(high, found.settled[1] + yes + b)
         elif local.status == CELL:
             low = high = float(ensemble.predict(point[None])[0] == label[i])
         else:
@@ -63,3 +87,23 @@ def bounds(
     return (
         np.clip(table[:, 0] - ROUNDING, 0, 1), np.clip(table[:, 1] + ROUNDING, 0, 1), table[:, 2].astype(np.int64),
     )
+
+
+def _sampled(
+    local: Local, found: Found, stays: Callable[[NDArray[np.int64]], NDArray[np.bool_]], draws: Draws, rng: np.random.Generator
+) -> tuple[float, float]:
+    """A Clopper-Pearson interval of the open boxes' share, boxes drawn by mass."""
+    weight = np.array([w for w, _, _ in found.left])
+    counts = rng.multinomial(draws.most, weight / weight.sum())
+    cells = np.empty((draws.most, len(local.start) - 1), dtype=np.int64)
+    at = 0
+    for (_, lo, hi), n in zip(found.left, counts, strict=True):
+        if n:
+            u = rng.random((n, cells.shape[1]))
+            for f, s in enumerate(local.start[:-1]):
+                share = np.cumsum(local.mass[s + lo[f] : s + hi[f] + 1])
+                cells[at : at + n, f] = lo[f] + np.minimum(np.searchsorted(share, u[:, f] * share[-1]), hi[f] - lo[f])
+            at += n
+    hits = np.array([int(stays(cells).sum())])
+    low, high = clopper_pearson(hits, np.array([draws.most]), draws.confidence)
+    return float(weight.sum() * low[0]), float(weight.sum() * high[0])

@@ -9,7 +9,7 @@ The four kinds are different promises. "exact" and "certified" contain the truth
 *estimate* of a quadrature. "estimate" is a 99 % confidence interval of randomised quasi-Monte-Carlo.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from assay.noise.genz import normal_boxes
 from assay.noise.joint import Noise, normal_level
 from assay.noise.marginal import Floats
 from assay.trees import correlated, leaves
-from assay.trees.bounds import bounds
+from assay.trees.bounds import Draws, bounds
 from assay.trees.boxes import leaf_boxes
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.factor import loadings, one_factor
@@ -56,6 +56,7 @@ def probability(
 def inside(
     ensemble: Ensemble, noise: Noise, x: Floats, allowed: NDArray[np.bool_], *, tolerance: float = 1e-6,
     budget: float = 1.0, seed: int = 0, workers: int | None = None, estimate: bool = False,
+    draws: Draws | None = None,
 ) -> Probability:
     """P(the label of the noisy record i is among `allowed[i]`), (n, classes)."""
     x = ensemble.rows(x)
@@ -88,8 +89,13 @@ def inside(
         rows = np.flatnonzero(wanted.sum(axis=1) > turn)
         label = np.array([np.flatnonzero(wanted[i])[turn] for i in rows], dtype=np.int64)
         if masses is not None:
-            a, b, _ = bounds(ensemble, grid, masses[rows], x[rows], label, tolerance=tolerance / most, budget=budget / most,
-                             workers=workers)
+            some = None if draws is None else replace(
+                draws, generators=[draws.generators[i] for i in rows], confidence=1 - (1 - draws.confidence) / most
+            )
+            a, b, _ = bounds(
+                ensemble, grid, masses[rows], x[rows], label, tolerance=tolerance / most, budget=budget / most,
+                workers=workers, draws=some,
+            )
         else:
             assert load is not None
             a, b = one_factor(ensemble, grid, noise, x[rows], label, load, tolerance=tolerance / most, budget=budget / most)
@@ -97,7 +103,8 @@ def inside(
         high[rows] += b
     high = np.minimum(high, 1.0)
     low, high = np.where(flip, 1 - high, low), np.where(flip, 1 - low, high)
-    return Probability(low, high, "certified" if tied is None else "numerical")
+    kind = "numerical" if tied is not None else "certified" if draws is None else "certified+sampled"
+    return Probability(low, high, kind)
 
 
 def distribution(

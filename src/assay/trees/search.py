@@ -9,11 +9,12 @@ same call gives the same bounds on any machine and with any number of threads.
 """
 
 import heapq
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.noise.marginal import Floats
 from assay.trees.convolve import examine
 from assay.trees.local import Local
 
@@ -21,10 +22,20 @@ NO, YES, OPEN, TIE = 0, 1, 2, 3
 Cells = NDArray[np.int64]
 
 
-def search(
-    local: Local, tolerance: float, budget: int, widest: int, bins: int
-) -> tuple[float, float, int, list[tuple[Cells, float]]]:
-    """(low, high, work, single cells that the model itself must decide), given the kept mass."""
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Bounds given the kept mass, and what they leave open."""
+
+    low: float
+    high: float
+    work: int
+    ties: list[tuple[Cells, float]]  # single cells that the model itself must decide, with their mass
+    settled: tuple[float, float]  # bounds of the settled boxes alone
+    left: list[tuple[float, Cells, Cells]]  # open boxes: mass, first and last cells
+
+
+def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) -> Found:
+    """Split the widest box until the bounds are within `tolerance` or the work is done."""
     tree = local.nf, local.nc, local.nl, local.nr, local.gain
     grid = local.start, local.mass
     out = np.zeros(6)
@@ -32,7 +43,7 @@ def search(
     best_low, best_high = 0.0, 1.0
     work = 0
     ties: list[tuple[Cells, float]] = []
-    heap: list[tuple[float, int, tuple[object, ...]]] = []
+    heap: list[tuple[float, int, tuple[Any, ...]]] = []
     number = 0
     low_cells, high_cells = np.zeros(len(local.start) - 1, np.int64), np.diff(local.start) - 1
     pending = [(1.0, low_cells, high_cells, local.roots.copy(), local.base.copy())]
@@ -60,8 +71,11 @@ def search(
         best_low = max(best_low, sure_low + open_low)
         best_high = min(best_high, sure_high + open_high + tied)
         if not heap or best_high - best_low - tied <= tolerance or work >= budget:
-            return best_low, best_high, work, ties
-        weight, low, high, lo, hi, alive, margin, feature, cut = heapq.heappop(heap)[2]  # type: ignore[assignment]
+            left = [(box[0], box[3], box[4]) for _, _, box in heap]
+            drift = 1e-15 * (number + len(ties) + 1)  # what running sums over so many boxes can lose
+            settled = (sure_low - drift, sure_high + drift)
+            return Found(best_low - drift, best_high + drift, work, ties, settled, left)
+        weight, low, high, lo, hi, alive, margin, feature, cut = heapq.heappop(heap)[2]
         open_low -= low
         open_high -= high
         at = int(local.start[feature])
