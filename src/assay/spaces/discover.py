@@ -249,7 +249,7 @@ def multiples(columns: Columns, least: float) -> Iterator[Candidate]:
             if a == b or a in lengths or not on.any():
                 continue
             k = int(np.floor(((columns[b][on] + 1) / counts[a][on]).min() + 1e-9))
-            if 1 < k <= 10:
+            if 1 < k <= 20:
                 support = _expected_above(np.sort(k * counts[a]), columns[b] + 1)
                 if support >= least:
                     yield Candidate(k * F[a] <= F[b] + 1, "multiple", support, 0, 0.0, (a, b))
