@@ -33,20 +33,16 @@ def genetic(problem: Problem) -> Genetic:
     return region
 
 
-def blocks(problem: Problem, bred: int, evaluated: int, memory: int) -> Iterator[Tensor]:
+def blocks(problem: Problem, held: int, evaluated: int, memory: int) -> Iterator[Tensor]:
     """Open rows, as many at a time as fit into `memory` bytes.
 
-    Per row `bred` individuals are held as genes and `evaluated` are expressed at once.
+    Per row `held` individuals are stored and `evaluated` are asked of the model at once.
     """
     if memory < 1:
         raise AssayError(f"memory={memory}: expected a number of bytes, e.g. 2 * 10**9")
-    rows = problem.open
-    if not len(rows):
-        return
-    genes = genetic(problem).take(rows[:1]).genes()
-    wide = genes.origin.shape[1] + problem.region_of_all.origin.shape[1]
-    each = 8 * (2 * bred * genes.start.shape[1] + _WORK * evaluated * wide)
-    yield from rows.split(max(1, memory // each))
+    inputs, coordinates = problem.referee.best[:1].numel(), problem.region_of_all.origin.shape[1]
+    each = 8 * (2 * held * coordinates + _WORK * evaluated * (inputs + coordinates))
+    yield from problem.open.split(max(1, memory // each))
 
 
 class Brood:
