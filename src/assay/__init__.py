@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from assay.spaces.relations import where as where
     from assay.spaces.schema import Feature as Feature
     from assay.spaces.schema import Schema as Schema
+    from assay.spaces.table import TableSpace as TableSpace
 
 
 __version__ = "0.1.0"
@@ -164,6 +165,7 @@ _HOME = {
         "where",
     ),
     "assay.spaces.schema": ("Feature", "Schema"),
+    "assay.spaces.table": ("TableSpace",),
 }
 _MODULES = ("architectures", "datasets", "defenses", "noise", "report", "testing", "training")
 _WHERE = {name: home for home, names in _HOME.items() for name in names}

@@ -132,7 +132,7 @@ def run(
 
     model, data = config.load()
     try:
-        report = evaluate(model, data, **config.how, progress=False if quiet else None)
+        report = evaluate(model, data, **config.how(data), progress=False if quiet else None)
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)
         if partial is None:

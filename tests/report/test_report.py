@@ -17,9 +17,9 @@ Y = X[:, :3].argmax(1)
 class Net(torch.nn.Module):
     """The largest of the first three features; raises after so many rows, if asked to."""
 
-    def __init__(self, limit=None, error=RuntimeError("broke down")):
+    def __init__(self, limit=None, error=None):
         super().__init__()
-        self.limit, self.error, self.seen = limit, error, 0
+        self.limit, self.error, self.seen = limit, error or RuntimeError("broke down"), 0
 
     def forward(self, x):
         self.seen += len(x)
@@ -64,10 +64,15 @@ def test_metrics_by_a_column():
         report.metric("robust", by="winer")
 
 
-@pytest.mark.parametrize(
-    "ids", [None, np.arange(60) + 7, [f"row/{k}" for k in range(60)], [f"{k:03d}" for k in range(60)]],
-    ids=["none", "int", "str", "digits"],
-)  # fmt: skip
+IDS = {
+    "none": None,
+    "int": np.arange(60) + 7,
+    "text": [f"row/{k}" for k in range(60)],
+    "digits": [f"{k:03d}" for k in range(60)],
+}
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
 def test_what_is_saved_is_what_is_loaded(ids, tmp_path):
     report = evaluate(ids)
     loaded = Report.load(report.save(tmp_path / "run"))

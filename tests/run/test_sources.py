@@ -1,6 +1,7 @@
 """Data and models from files: every format gives the same examples, every mistake a sentence."""
 
 import pickle
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+import assay as ay
 from assay.errors import AssayError
 from assay.run.sources import Data, Model
 
@@ -33,6 +35,18 @@ def test_npz_csv_and_parquet_give_the_same_data(folder):
         assert other.y.tolist() == first.y.tolist()
         assert other.ids.tolist() == first.ids.tolist()
         assert other.classes == ("no", "yes") == first.classes
+
+
+def test_a_table_with_a_schema_file(folder):
+    schema = ay.Schema([ay.Feature(n, low=0, high=1) for n in "abc"], ["a <= 2"])
+    (folder / "s.toml").write_text(schema.toml())
+    source = Data(path="d.csv", label="kind", ids="row", schema="s.toml", rows=5)
+    source.check(folder)
+    data = source.load(folder)
+    assert data.schema.names == ("a", "b", "c") and len(data) == 5
+    for wrong in (replace(source, schema="t.toml"), Data(name="url", schema="s.toml")):
+        with pytest.raises(AssayError, match=r"t\.toml|its own schema"):
+            wrong.check(folder)
 
 
 def test_where_comes_before_rows(folder):

@@ -89,11 +89,15 @@ class Config:
             with at(("model",)):
                 return self.model.load(self.place.folder), data
 
-    @property
-    def how(self) -> dict[str, Any]:
-        """What `evaluate` takes by name."""
+    def how(self, data: Dataset) -> dict[str, Any]:
+        """What `evaluate` takes by name: the nouns, finished with what the data know."""
         names = ("space", "goal", "attack", "budget", "seed", "batch")
-        return {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in names}
+        for name in ("space", "goal", "attack"):
+            if isinstance(given[name], nouns.Later):
+                with self.place.named(), at((name,)):
+                    given[name] = given[name].made(schema=data.schema, space=given["space"])
+        return given
 
 
 def read(file: str | Path) -> Config:
@@ -138,7 +142,7 @@ def _config(given: dict[str, Any], place: Place) -> Config:
     read["space"] = nouns.build("spaces", given["space"], ("space",))
     for key in ("goal", "attack"):
         if key in given:
-            read[key] = nouns.build(f"{key}s", given[key], (key,), {"space": read["space"]})
+            read[key] = nouns.build(f"{key}s", given[key], (key,))
     for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
         if key in given:
             with at((key,)):
@@ -187,7 +191,7 @@ def to_toml(config: Config) -> str:
     tables["data"] |= tables["data"].pop("options", {})
     for key in ("goal", "attack"):
         if getattr(config, key) is not None:
-            tables[key] = nouns.table(getattr(config, key), {"space": config.space})
+            tables[key] = nouns.table(getattr(config, key))
     if config.budget is not None:
         tables["budget"] = nouns.plain(config.budget)
     top = [f"{k} = {_text(getattr(config, k))}" for k in ("seed", "batch", "out")

@@ -29,8 +29,8 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "losses": ("assay.losses", ()),
     "datasets": ("assay.datasets", ()),
 }
-# A parameter of this name is the run's own space; it is not written a second time.
-IMPLIED = frozenset({"space"})
+# Required parameters of these names are the run's own space and its data's schema: not written.
+IMPLIED = frozenset({"space", "schema"})
 REQUIRED = inspect.Parameter.empty
 
 
@@ -101,7 +101,7 @@ def parameters(noun: Callable[..., Any]) -> dict[str, Parameter]:
     hints = _hints(noun)
     found = {}
     for name, p in inspect.signature(noun).parameters.items():
-        if name not in IMPLIED and p.kind is not inspect.Parameter.VAR_KEYWORD:
+        if name not in implied(noun) and p.kind is not inspect.Parameter.VAR_KEYWORD:
             many = p.kind is inspect.Parameter.VAR_POSITIONAL
             found[name] = Parameter(name, hints.get(name, Any), p.default, many)
     return found
@@ -109,7 +109,8 @@ def parameters(noun: Callable[..., Any]) -> dict[str, Parameter]:
 
 def implied(noun: Callable[..., Any]) -> frozenset[str]:
     """The parameters that the run itself fills in."""
-    return IMPLIED & frozenset(inspect.signature(noun).parameters)
+    signature = inspect.signature(noun).parameters
+    return frozenset(k for k in IMPLIED & set(signature) if signature[k].default is REQUIRED)
 
 
 def _hints(noun: Any) -> dict[str, Any]:

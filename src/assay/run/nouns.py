@@ -17,7 +17,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -67,8 +67,24 @@ def number(value: Any) -> float:
     return value
 
 
-def build(kind: str, given: Any, path: Path = (), run: Mapping[str, Any] = {}) -> Any:
-    """The noun that a table describes; `run` holds what the run fills in by itself (the space)."""
+@dataclass(frozen=True)
+class Later:
+    """A noun that waits for what only the run knows: its data's schema, its space."""
+
+    name: str
+    noun: Callable[..., Any]
+    given: Mapping[str, Any]
+
+    def made(self, **run: Any) -> Any:
+        """The noun itself; `run` holds the schema and the space."""
+        needed = {k: run.get(k) for k in implied(self.noun)}
+        if "schema" in needed and needed["schema"] is None:
+            raise AssayError(f"{self.name} needs data with a schema, and these have none; use Linf")
+        return self.noun(**self.given, **needed)
+
+
+def build(kind: str, given: Any, path: Path = ()) -> Any:
+    """The noun that a table describes; `Later` where it needs something of the run."""
     one = kind.removesuffix("s")
     if not isinstance(given, dict):
         raise Wrong(
@@ -81,11 +97,10 @@ def build(kind: str, given: Any, path: Path = (), run: Mapping[str, Any] = {}) -
     with at((*path, "type")):
         noun = find(kind, name)
     rest = {k: v for k, v in given.items() if k != "type"}
-    return fill(noun, name, rest, path, run)
+    return fill(noun, name, rest, path)
 
 
-def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path = (),
-         run: Mapping[str, Any] = {}) -> Any:  # fmt: skip
+def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path = ()) -> Any:
     """Call a noun with the values of a table, each checked against the type it declares."""
     wanted = parameters(noun)
     for key in given:
@@ -115,8 +130,10 @@ def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path 
             listed = list(value)
         else:
             named[key] = value
+    if implied(noun):
+        return Later(name, noun, named)
     with at(path):
-        return noun(*listed, **named, **{k: run[k] for k in implied(noun)})
+        return noun(*listed, **named)
 
 
 def convert(value: Any, hint: Any, path: Path = ()) -> Any:
@@ -187,25 +204,27 @@ def _kind(hint: Any) -> str | None:
     return None
 
 
-def table(noun: Any, run: Mapping[str, Any] = {}) -> dict[str, Any]:
+def table(noun: Any) -> dict[str, Any]:
     """The table that describes a noun; parameters at their default are left out.
 
     >>> from assay.attacks.pgd import PGD
     >>> table(PGD(steps=10))
     {'type': 'PGD', 'steps': 10}
     """
+    if isinstance(noun, Later):
+        return {"type": noun.name} | {k: plain(v) for k, v in noun.given.items() if v is not None}
     for name, made in names(_kind(type(noun)) or "attacks").items():
         wanted = parameters(made)
         if not all(hasattr(noun, key) for key in wanted):
             continue
         if inspect.isclass(made):
-            if type(noun) is made:
+            if type(noun) is made and not implied(made):
                 return {"type": name} | _given(noun, wanted)
             continue
         # A function such as Linf: it is the one if it gives back the very same thing.
-        if not implied(made) <= set(run):
+        if implied(made):
             continue
-        again = made(**{k: getattr(noun, k) for k in wanted}, **{k: run[k] for k in implied(made)})
+        again = made(**{k: getattr(noun, k) for k in wanted})
         if type(again) is type(noun) and _fields(again) == _fields(noun):
             return {"type": name} | _given(noun, wanted)
     raise AssayError(f"{noun!r} cannot be written to a file: no public name makes it")

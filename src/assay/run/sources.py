@@ -13,7 +13,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,8 @@ class Data:
 
     `where` keeps classes, e.g. {y = [1, "stop"]}; `rows` then draws that many, the same ones for
     every seed. `label` and `ids` name columns of a table (arrays y and ids of an .npz), `scale`
-    multiplies the inputs ("1/255" for bytes), `options` go to the data set's own function.
+    multiplies the inputs ("1/255" for bytes), `schema` is a file that says what the columns of a
+    table are; `options` go to the data set's own function.
     """
 
     name: str | None = None
@@ -44,6 +45,7 @@ class Data:
     label: str = "y"
     ids: str | None = None
     scale: float = 1.0
+    schema: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, folder: Path, place: Place = ()) -> None:
@@ -55,6 +57,11 @@ class Data:
         with at((*place, "path")):
             if self.path is not None:
                 _check_file(folder, self.path)
+        if self.schema is not None and self.name is not None:
+            raise Wrong((*place, "schema"), f"{self.name} comes with its own schema, if it has one")
+        if self.schema is not None and not (folder / self.schema).is_file():
+            said = f"schema = '{self.schema}': no such file in {folder.resolve()}"
+            raise Wrong((*place, "schema"), said)
         if self.rows is not None and self.rows < 1:
             raise Wrong((*place, "rows"), f"rows = {self.rows}: expected at least 1")
         if self.where is not None and set(self.where) != {"y"}:
@@ -70,7 +77,8 @@ class Data:
                 raise AssayError(f"split = '{self.split}': {self.name} has no such part")
         else:
             file = folder / str(self.path)
-            data = _READERS[file.suffix](file, self)
+            schema = self.schema and str(folder / self.schema)
+            data = _READERS[file.suffix](file, replace(self, schema=schema))
         if self.where is not None:
             data = data.where(**self.where)
         return data if self.rows is None else data.sample(self.rows)
@@ -111,6 +119,12 @@ def _table(file: Path, source: Data) -> Dataset:
             raise AssayError(f"'{file}' has no column '{column}'{nearest(column, map(str, frame))}")
     ids = None if source.ids is None else frame[source.ids].to_numpy()
     inputs = frame.drop(columns=[c for c in (source.label, source.ids) if c is not None])
+    if source.schema is not None:
+        from assay.spaces.schema import Schema
+
+        schema = Schema.read(source.schema)
+        made = _dataset(schema.tensor(inputs), frame[source.label].to_numpy(), ids, source, file)
+        return replace(made, schema=schema)
     text = [str(c) for c in inputs if not pd.api.types.is_numeric_dtype(inputs[c].dtype)]
     if text:
         raise AssayError(
