@@ -29,7 +29,9 @@ def probes(ensemble: Ensemble, rows: int, rng: np.random.Generator) -> Floats:
     """Rows around the model's own thresholds: on them, one float32 and one float64 step beside, and random."""
     x = np.empty((rows, ensemble.n_features))
     for f in range(ensemble.n_features):
-        t = np.unique(ensemble.threshold[(ensemble.feature == f) & np.isfinite(ensemble.threshold)])
+        # beyond float32's range there is nothing to stand beside
+        ours = (ensemble.feature == f) & (np.abs(ensemble.threshold) < 1e38)
+        t = np.unique(ensemble.threshold[ours])
         if not len(t):
             x[:, f] = rng.normal(size=rows)
             continue

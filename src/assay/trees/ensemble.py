@@ -41,9 +41,9 @@ def effective(threshold: ArrayLike, operator: str, precision: str) -> Floats:
         raise AssayError(f"precision {precision!r}: expected 'float32' or 'float64'")
     with np.errstate(over="ignore"):
         below = t.astype(np.float32)
-    too_high = below.astype(np.float64) > t if operator == "<=" else below.astype(np.float64) >= t
-    below = np.where(too_high, np.nextafter(below, np.float32(-np.inf)), below).astype(np.float32)
-    above = np.nextafter(below, np.float32(np.inf))
+        too_high = below.astype(np.float64) > t if operator == "<=" else below.astype(np.float64) >= t
+        below = np.where(too_high, np.nextafter(below, np.float32(-np.inf)), below).astype(np.float32)
+        above = np.nextafter(below, np.float32(np.inf))
     low, high = below.astype(np.float64), above.astype(np.float64)
     with np.errstate(invalid="ignore"):
         middle = low + (high - low) / 2  # exact in float64
