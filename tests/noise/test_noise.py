@@ -1,0 +1,157 @@
+"""Noise: closed forms, agreement of mass and sampling, refusals that name the value."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from assay import noise as nz
+from assay.errors import AssayError, Unsupported
+from assay.noise.copula import nearest_correlation
+from assay.noise.genz import normal_boxes
+from assay.noise.mixing import silenced
+from assay.noise.sampling import clopper_pearson, generator, monte_carlo
+
+PARTS = {
+    "normal": nz.normal(0.1, 0.7),
+    "exponential": nz.exponential(0.5),
+    "multiply": nz.lognormal(0.4),
+    "replace": nz.Marginal("gamma", (2.0,), how="replace"),
+    "truncated": nz.bounded(nz.normal(0, 1), -1.5, 2.0),
+    "clipped": nz.bounded(nz.normal(0, 1), -1.5, 2.0, "clip"),
+    "integer": nz.Marginal("norm", (0.0, 1.3), integer=True),
+    "bounded integer": nz.Marginal("norm", (0.0, 1.3), integer=True, low=-2, high=3),
+    "still": nz.still(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("x", [-1.0, 0.0, 1.0])
+def test_sampling_and_probability_agree(name: str, x: float) -> None:
+    part = PARTS[name]
+    drawn = part.quantile(np.full(40_000, x), (np.arange(40_000) + 0.5) / 40_000)
+    for t in (-2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 2.5):
+        below, above = part.below(x, t), part.above(x, t)
+        assert below + above == pytest.approx(1, abs=1e-12)
+        assert float((drawn <= t).mean()) == pytest.approx(float(below), abs=1e-3)
+
+
+def test_the_upper_tail_keeps_its_digits() -> None:
+    assert float(nz.normal(0, 1).above(0.0, 12.0)) == pytest.approx(stats.norm.sf(12), rel=1e-9)
+
+
+def test_one_sided_noise_starts_at_the_record() -> None:
+    assert float(nz.exponential(3).below(5.0, 4.999)) == 0.0
+
+
+def test_confusion_matrix() -> None:
+    part = nz.Confusion(((0.9, 0.1, 0.0), (0.2, 0.7, 0.1), (0.0, 0.5, 0.5)))
+    np.testing.assert_allclose(part.below(1.0, np.array([-0.5, 0.5, 1.0, 2.0])), [0, 0.2, 0.9, 1])
+    u = np.random.default_rng(0).random(50_000)
+    assert np.bincount(part.quantile(np.ones(50_000), u).astype(int)) / 50_000 == pytest.approx([0.2, 0.7, 0.1], abs=0.01)
+    with pytest.raises(AssayError, match="codes"):
+        part.below(0.5, 1.0)
+    with pytest.raises(AssayError, match="sum to 1"):
+        nz.Confusion(((0.9, 0.2), (0.5, 0.5)))
+
+
+def test_copula_keeps_marginals_and_ranks() -> None:
+    rho = np.array([[1, 0.5, -0.2], [0.5, 1, 0.1], [-0.2, 0.1, 1]])
+    noise = nz.Copula((nz.normal(0, 12), nz.exponential(3), nz.uniform(-1, 1)), rho)
+    drawn = noise.sample([[100.0, 5.0, 0.0]], 200_000, np.random.default_rng(0))[0]
+    np.testing.assert_allclose(stats.spearmanr(drawn).statistic, rho, atol=0.01)
+    assert drawn[:, 1].min() >= 5 and drawn[:, 1].mean() == pytest.approx(8, abs=0.05)
+    high = np.array([[[95.0, 8.0, 0.3]]])
+    mass = noise.mass([[100.0, 5.0, 0.0]], np.full((1, 1, 3), -np.inf), high)[0, 0]
+    assert float((drawn <= high[0, 0]).all(axis=1).mean()) == pytest.approx(mass, abs=0.004)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4))
+def test_normal_boxes_against_scipy(seed: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(d, d + 2))
+    cov = a @ a.T
+    r = cov / np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
+    low = rng.normal(size=(3, d)) - 1
+    high = low + rng.exponential(2, size=(3, d))
+    low[0, 0], high[1, -1] = -np.inf, np.inf
+    value, error = normal_boxes(low, high, r)
+    law = stats.multivariate_normal(np.zeros(d), r, allow_singular=True, seed=0)
+    for i in range(3):
+        assert value[i] == pytest.approx(law.cdf(high[i], lower_limit=low[i]), abs=3e-5 + 3 * error[i])
+
+
+def test_nearest_correlation_is_one() -> None:
+    bad = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+    good = nearest_correlation(bad)
+    assert np.linalg.eigvalsh(good).min() > 0 and np.allclose(np.diag(good), 1)
+    with pytest.warns(UserWarning, match="nearest correlation matrix"):
+        assert nz.Copula((nz.normal(0, 1),) * 3, bad).moved > 0.1
+
+
+def test_from_data_divides_the_variance() -> None:
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(5000, 2)) * [2.0, 5.0]
+    noise = nz.from_data(data, ratio=10, kinds={1: "exponential"})
+    assert noise.parts[0].params[1] == pytest.approx(2 / np.sqrt(10), rel=0.05)
+    assert noise.parts[1].name == "expon" and noise.parts[1].params[1] == pytest.approx(5 / np.sqrt(10), rel=0.05)
+    with pytest.raises(AssayError, match="no feature 7"):
+        nz.from_data(data, kinds={7: "normal"})
+
+
+def test_fit_finds_the_family() -> None:
+    rng = np.random.default_rng(0)
+    errors = np.stack([rng.laplace(0, 2, 3000), rng.normal(1, 3, 3000), np.zeros(3000)], axis=1)
+    noise = nz.fit(errors)
+    assert [getattr(p, "name", "") for p in noise.parts] == ["laplace", "norm", "none"]
+    assert noise.parts[1].params == pytest.approx((1, 3), abs=0.2)
+
+
+def test_switching_a_feature_off() -> None:
+    noise = silenced(nz.Normal(cov=[[1, 0.5], [0.5, 1]]), 0, 2)
+    assert noise.marginals(2)[0].still and noise.correlation(2) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: nz.Normal(), "exactly one"),
+        (lambda: nz.Normal(sd=-1.0), "negative"),
+        (lambda: nz.Normal(cov=[[1, 0.5], [0.4, 1]]), "not symmetric"),
+        (lambda: nz.Normal(cov=[[1, 2], [2, 1]]), "semi-definite"),
+        (lambda: nz.Copula((nz.normal(0, 1),) * 2, [[1, 1.5], [1.5, 1]]), r"\[-1, 1\]"),
+        (lambda: nz.Copula((nz.normal(0, 1),) * 2, np.eye(3)), "shape"),
+        (lambda: nz.Marginal("nrom", (0, 1)), "norm"),
+        (lambda: nz.normal(0, -2), "sd >= 0"),
+        (lambda: nz.Normal(sd=[1.0, 2.0]).marginals(3), "features"),
+        (lambda: nz.bounded(nz.normal(0, 1), 0, 1).below(100.0, 0.5), "no mass"),
+        (lambda: nz.from_data(np.ones((4, 2)), ratio=0), "positive"),
+    ],
+)
+def test_bad_input_is_named(make: object, text: str) -> None:
+    with pytest.raises(AssayError, match=text):
+        make()  # type: ignore[operator]
+
+
+def test_categories_have_no_ranks() -> None:
+    with pytest.raises(Unsupported, match="no ranks"):
+        nz.Copula((nz.normal(0, 1), nz.Confusion(((1.0, 0.0), (0.0, 1.0)))), [[1, 0.3], [0.3, 1]])
+
+
+def test_clopper_pearson_covers() -> None:
+    rng = np.random.default_rng(0)
+    for p in (0.001, 0.3, 0.99):
+        low, high = clopper_pearson(rng.binomial(500, p, size=2000), np.full(2000, 500), 0.95)
+        assert ((low <= p) & (p <= high)).mean() >= 0.94
+
+
+def test_monte_carlo_does_not_depend_on_company() -> None:
+    noise, x = nz.Normal(sd=1.0), np.zeros((3, 2))
+    predict = lambda rows: (rows[:, 0] > 0.5).astype(np.int64)  # noqa: E731
+    every = monte_carlo(predict, noise, x, 2, ["a", "b", "c"], width=0.05)
+    alone = monte_carlo(predict, noise, x[1:2], 2, ["b"], width=0.05)
+    assert (every.seen[1] == alone.seen[0]).all()
+    low, high = every.interval(np.array([[False, True]] * 3))
+    assert (low <= stats.norm.sf(0.5)).all() and (high >= stats.norm.sf(0.5)).all() and (high - low <= 0.05).all()
+    assert generator(0, 5).random() == generator(0, np.int64(5)).random()

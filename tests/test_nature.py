@@ -1,0 +1,127 @@
+"""The game without an adversary: what a user sees."""
+
+import numpy as np
+import pytest
+import torch
+import xgboost as xgb
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+import assay as ay
+from assay.errors import AssayError, Unsupported
+from assay.trees import correlated, distribution, probability, read
+from assay.trees.boxes import all_boxes, near_boxes
+from assay.trees.factor import loadings, one_factor
+from assay.trees.grid import Grid
+
+X, Y = load_iris(return_X_y=True)
+DATA = ay.Dataset(X[::6], Y[::6], ids=[f"flower {i}" for i in range(25)])
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestClassifier:
+    return RandomForestClassifier(8, max_depth=3, random_state=0).fit(X, Y)
+
+
+def test_report_of_a_forest(forest: RandomForestClassifier, tmp_path: object) -> None:
+    report = ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.2)), DATA)
+    t = report.table
+    assert (t["probability_high"] - t["probability_low"] <= 1e-6 + 1e-10).all()
+    assert set(t["winner"]) == {"certified"}
+    middle = (t["probability_low"] + t["probability_high"]) / 2
+    assert report.metric("robust").value == pytest.approx(middle.mean())
+    assert "probability that the answer stays" in str(report)
+    assert "Under noise" in report.html()
+    again = ay.Report.load(report.save(tmp_path))  # type: ignore[arg-type]
+    assert again.metric("robust").value == report.metric("robust").value
+
+
+def test_iris_table_one_in_kind() -> None:
+    """Depth 4, covariance 0.1 I: all boxes and 99 % boxes against the leaves."""
+    model = DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, Y)
+    ensemble, noise = read(model), ay.Normal(cov=0.1 * np.eye(4))
+    rows = X[::10]
+    label = ensemble.predict(rows)
+    ours = probability(ensemble, noise, rows, label)
+    every = all_boxes(ensemble)
+    for i, row in enumerate(rows):
+        assert ours.middle[i] == pytest.approx(every.robustness(noise, row, label[i]), abs=1e-9)
+        assert ours.middle[i] == pytest.approx(near_boxes(ensemble, noise, row).robustness(noise, row, label[i]), abs=1e-4)
+
+
+def test_batches_and_order_change_nothing(forest: RandomForestClassifier) -> None:
+    game = ay.Nature(forest, ay.Normal(sd=0.3), method="monte carlo", draws=4000)
+    whole = ay.evaluate(game, DATA).table.set_index("id")
+    turned = ay.evaluate(game, DATA.take(torch.arange(24, -1, -1)), batch=7).table.set_index("id")
+    assert (whole["probability_low"] == turned.loc[whole.index, "probability_low"]).all()
+
+
+def test_any_classifier_by_sampling() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Linear(4, 3).double()
+    report = ay.evaluate(ay.Nature(net, ay.Normal(sd=0.3), tolerance=0.02, draws=20_000), DATA)
+    assert set(report.table["winner"]) == {"sampled"}
+    flags = [f.id for f in report.flags]
+    assert "bounds-wide" in flags or (report.table["probability_high"] - report.table["probability_low"]).max() <= 0.0202
+
+
+def test_goals(forest: RandomForestClassifier) -> None:
+    noise = ay.Normal(sd=0.4)
+    low, high = ay.Nature(forest, noise).distribution(DATA)
+    np.testing.assert_allclose((low + high).sum(axis=1) / 2, 1, atol=1e-5)
+    landed = ay.evaluate(ay.Nature(forest, noise), DATA, goal=ay.targeted(2)).table
+    away = DATA.y.numpy() != 2
+    np.testing.assert_allclose(1 - landed["probability_low"].to_numpy()[away], high[away, 2], atol=3e-6)
+    grouped = ay.evaluate(ay.Nature(forest, noise), DATA, goal=ay.group({0: [1, 2]})).table
+    setosa = DATA.y.numpy() == 0
+    np.testing.assert_allclose(grouped["probability_low"].to_numpy()[setosa], low[setosa, 0], atol=3e-6)
+
+
+def test_expected_accuracy_and_importance(forest: RandomForestClassifier) -> None:
+    nature = ay.Nature(forest, ay.Normal(sd=0.3))
+    accuracy = nature.expected_accuracy(DATA)
+    drawn = ay.Normal(sd=0.3).sample(X[::6], 4000, np.random.default_rng(0)).reshape(-1, 4)
+    assert accuracy.value == pytest.approx((forest.predict(drawn) == np.repeat(Y[::6], 4000)).mean(), abs=0.01)
+    gained = nature.importance(DATA)
+    assert gained.shape == (25, 4) and gained.mean().idxmax() in (2, 3)  # petals decide
+
+
+def test_correlated_noise_three_ways() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3))
+    model = xgb.XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1).fit(x, (x[:, 0] * x[:, 1] + x[:, 2] > 0).astype(int))
+    r = np.array([[1, 0.3, 0.2], [0.3, 1, 0.4], [0.2, 0.4, 1]])
+    noise, rows, ensemble = ay.Normal(cov=0.2 * r), x[:4], read(model)
+    label = ensemble.predict(rows)
+    load = loadings(r)
+    assert load is not None
+    low, high = one_factor(ensemble, Grid.of(ensemble), noise, rows, label, load, tolerance=1e-5, budget=5)
+    assert (high - low < 1e-4).all()
+    mean, _, _ = correlated.estimate(ensemble, Grid.of(ensemble), noise, rows, tolerance=1e-3)
+    np.testing.assert_allclose(mean[np.arange(4), label], (low + high) / 2, atol=1e-3)
+    drawn = noise.sample(rows, 100_000, rng)
+    hits = (ensemble.predict(drawn.reshape(-1, 3)).reshape(4, -1) == label[:, None]).mean(axis=1)
+    np.testing.assert_allclose(hits, (low + high) / 2, atol=0.008)
+    found = probability(ensemble, noise, rows, label, tolerance=1e-5)
+    assert found.kind == "numerical"
+    tree = read(DecisionTreeClassifier(max_depth=4, random_state=0).fit(x, model.predict(x)))
+    a, b, kind = distribution(tree, noise, rows)
+    assert kind == "numerical"
+    hits = (tree.predict(drawn.reshape(-1, 3)).reshape(4, -1) == 1).mean(axis=1)
+    np.testing.assert_allclose((a[:, 1] + b[:, 1]) / 2, hits, atol=0.008)
+
+
+def test_refusals(forest: RandomForestClassifier) -> None:
+    with pytest.raises(Unsupported, match="no adversary"):
+        ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), DATA, space=ay.Linf(0.1))
+    with pytest.raises(AssayError, match="features"):
+        ay.evaluate(ay.Nature(forest, ay.Normal(sd=[0.1, 0.2])), DATA)
+    with pytest.raises(AssayError, match="tolerance"):
+        ay.Nature(forest, ay.Normal(sd=0.1), tolerance=2)
+    with pytest.raises(AssayError, match="method"):
+        ay.Nature(forest, ay.Normal(sd=0.1), method="magic")
+    with pytest.raises(Unsupported, match="reads trees"):
+        ay.evaluate(ay.Nature(torch.nn.Linear(4, 3).double(), ay.Normal(sd=0.1), method="estimate"), DATA)
+    with pytest.raises(AssayError, match="not fitted"):
+        ay.evaluate(ay.Nature(RandomForestClassifier(), ay.Normal(sd=0.1)), DATA)
