@@ -3,7 +3,7 @@
 A sum that is off by r gets r distributed over its mutable features, within their bounds, by least
 squares in scaled units: q_i = min(l * (c_i w_i)^2, room_i), with the l that makes them add up to r.
 Whole features take whole parts; the remainder goes to whoever has room. Features that no other
-relation names come first: moving them breaks nothing. A sum whose features have not enough room
+relation names come first, those of another equality last. A sum whose features have not enough room
 together is left as it is: half a repair helps nobody. Of "this or that" the cheaper part is
 balanced, else the next that can be.
 
@@ -27,8 +27,11 @@ from torch import Tensor
 from assay.spaces.normal import Layout, is_whole, linear
 from assay.spaces.relations import Compare
 
+_STUBBORN = 4
 _SWEEPS = 20  # over the relations whose features have moved; most rows need two or three
-_SHARED = 1e-6  # share of features that other relations name too: moving them may break those
+# The share of features that other relations name too: moving them may break those, an inequality
+# perhaps, another sum for certain.
+_SHARED, _SUMMED = 1e-6, 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +84,10 @@ class Balance:
     def of(clauses: Sequence[tuple[Compare, ...]], layout: Layout, mutable: Tensor) -> Balance:
         """Flatten clauses of linear comparisons."""
         forms = [[_terms(r) for r in clause] for clause in clauses]
-        mentions = Counter(
-            n for clause in forms for n in {n for terms, _ in clause for n, was, _ in terms if not was}
+        named = [{n for terms, _ in clause for n, was, _ in terms if not was} for clause in forms]
+        mentions = Counter(n for names in named for n in names)
+        sums = Counter(
+            n for names, clause in zip(named, clauses, strict=True) if _is_sum(clause) for n in names
         )
         flat = [branch for clause in forms for branch in clause]
         rels = [r for clause in clauses for r in clause]
@@ -90,12 +95,19 @@ class Balance:
         exact = [is_whole(r.left, layout) and is_whole(r.right, layout) for r in rels]
         width = {n: layout.width(n) for n in layout.ranges}
         touched: dict[str, list[int]] = {n: [] for n in layout.ranges}
-        for c, clause in enumerate(forms):
-            for n in sorted({n for ts, _ in clause for n, was, _ in ts if not was}):
+        for c, names in enumerate(named):
+            for n in sorted(names):
                 touched[n].append(c)
         places = np.array([layout.place[n] for n, _, _ in terms], dtype=np.int64)
         spread = np.array([(w * width[n]) ** 2 for n, _, w in terms])
-        alone = np.array([_SHARED if mentions[n] > 1 else 1.0 for n, _, _ in terms])
+        ease = np.array(
+            [
+                _SUMMED if sums[n] > _is_sum(clause) else _SHARED if mentions[n] > 1 else 1.0
+                for clause, form in zip(clauses, forms, strict=True)
+                for ts, _ in form
+                for n, _, _ in ts
+            ]
+        )
         past = np.array([was for _, was, _ in terms], dtype=np.bool_)
         return Balance(
             _starts([len(c) for c in clauses]),
@@ -109,12 +121,16 @@ class Balance:
             np.array([math.nan if r.tolerance is None else r.tolerance for r in rels], dtype=np.float64),
             np.array(exact, dtype=np.bool_),
             np.array([math.sqrt(sum((w * width[n]) ** 2 for n, _, w in ts)) or 1.0 for ts, _ in flat]),
-            spread * alone,
+            spread * ease,
             mutable.numpy()[places] & ~past if len(places) else past,
             np.array([n in layout.whole for n, _, _ in terms], dtype=np.bool_),
             _starts([len(touched[n]) for n in layout.ranges]),
             np.array([c for n in layout.ranges for c in touched[n]], dtype=np.int64),
         )  # fmt: skip
+
+
+def _is_sum(clause: tuple[Compare, ...]) -> bool:
+    return len(clause) == 1 and clause[0].op == "=="
 
 
 def _starts(lengths: list[int]) -> np.ndarray:
@@ -227,7 +243,7 @@ def _balance(
     waiting = np.empty(len(clauses) - 1, dtype=np.bool_)
     for row in range(len(x)):
         waiting[:] = True
-        for _ in range(_SWEEPS):
+        for sweep in range(_SWEEPS):
             moved = False
             for c in range(len(clauses) - 1):
                 if not waiting[c]:
@@ -246,10 +262,13 @@ def _balance(
                 if holds:
                     continue
                 for _ in range(last - first):
-                    best = first
+                    best, least = first, math.inf
                     for b in range(first, last):
-                        if abs(excess[b]) / norms[b] < abs(excess[best]) / norms[best]:
-                            best = b
+                        cost = abs(excess[b]) / norms[b]
+                        if sweep >= _STUBBORN and cost < math.inf:
+                            cost = -cost  # the cheap way was undone by others: now the other one
+                        if cost < least:
+                            best, least = b, cost
                     if _spread(
                         row, x, low, high, branches[best], branches[best + 1], excess[best],
                         places, weights, shares, free, whole, room, take,
@@ -260,6 +279,6 @@ def _balance(
                                 for k in range(named[places[t]], named[places[t] + 1]):
                                     waiting[naming[k]] = True
                         break
-                    excess[best] = math.inf
+                    excess[best] = math.inf  # no room there: not again
             if not moved:
                 break
