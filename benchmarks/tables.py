@@ -63,8 +63,8 @@ def relations(rows: int, times: int) -> None:
 
 def attack(name: str, data: Dataset, rows: int, times: int) -> None:
     x, schema = repeated(data, rows), data.schema
-    encoding = schema.space().encoding
-    low, width = encoding.start, encoding.width
+    low = torch.tensor([f.range[0] for f in schema.features], dtype=torch.float64)
+    width = torch.tensor([schema.layout.width(n) for n in schema.names], dtype=torch.float64)
     model = Unreachable(x.shape[1], low, width)
     table = Dataset(x, torch.ones(rows, dtype=torch.long), schema=schema)
     scaled = Dataset(((x - low) / width).clamp(0, 1), table.y)

@@ -139,16 +139,16 @@ def test_gradient_goes_straight_through_and_through_definitions():
     region = SUMS.space(0.5).around(x)
     z = region.origin.clone().requires_grad_()
     region.decode(z)[0, 4].backward()  # ratio = out / udp
-    assert z.grad[0].tolist() == pytest.approx([0, -8 / 25 * 1000, 1 / 5 * 1000, 0, 0])
+    assert z.grad[0].tolist() == pytest.approx([0, -8 / 25 * 1000, 1 / 5 * 1000, 0])  # `in` is immutable: no z
 
 
 def test_ascent_stays_on_the_sum_and_inside_the_bounds():
     x = torch.tensor([[10.0, 5, 8, 7, 1.6]], dtype=torch.float64)
     region = SUMS.space(0.5).around(x)
-    g = torch.tensor([[1.0, 0.2, -1.0, 3.0, 0.0]], dtype=torch.float64)
+    g = torch.tensor([[1.0, 0.2, -1.0, 0.0]], dtype=torch.float64)
     way = region.tangent(region.origin, g)[0]
     assert float(way[0] + way[1] - way[2]) == pytest.approx(0, abs=1e-12)
-    assert bool((way[:3] >= 0).all()) and float(way[3]) == 0  # may only grow; immutable
+    assert bool((way[:3] >= 0).all())  # they stand at their lower bound: may only grow
 
 
 @pytest.mark.parametrize(("p", "far", "near"), [(2.0, math.sqrt(2), 0.1), (0.0, 1, 1), (math.inf, 1, 0.1)])
@@ -215,7 +215,7 @@ def test_random_starts_are_inside_and_belong_to_the_row():
     z = region.random(Stream(0, index), index)
     assert bool(((z - region.origin).norm(dim=1) <= 0.5 + 1e-9).all())
     part = region.take(index[4:7]).random(Stream(0, index[4:7]), torch.arange(3))
-    assert torch.equal(part, z[4:7])
+    assert torch.allclose(part, z[4:7], rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Search coordinates of a table: numbers scaled by their ranges, categories one-hot (paper, 3.2).
 
-Numeric columns come first, in order, then a block of 0/1 per category. Columns that are one-hot in
-the table itself are numeric here, but known as blocks too. In these coordinates distances are taken:
+Only mutable features have coordinates. Numeric columns come first, in order, then a block of 0/1 per
+category. Columns that are one-hot in the table itself are numeric here, but known as blocks too. In these coordinates distances are taken:
 crossing a feature's whole range counts 1 and changing a category sqrt(2) in L2, so at eps 0.5 neither
 a category nor a 0/1 feature can ever change.
 
@@ -31,7 +31,8 @@ class Encoding:
     def numeric(self) -> Tensor:
         """(m,) positions of the columns that are numbers in z."""
         return torch.tensor(
-            [i for i, f in enumerate(self.schema.features) if f.kind != "category"], dtype=torch.int64
+            [i for i, f in enumerate(self.schema.features) if f.mutable and f.kind != "category"],
+            dtype=torch.int64,
         )
 
     @cached_property
@@ -39,7 +40,7 @@ class Encoding:
         """(column of x, columns of z, codes, size of a 1 in z) of each category."""
         found, at = [], len(self.numeric)
         for i, f in enumerate(self.schema.features):
-            if f.kind == "category":
+            if f.mutable and f.kind == "category":
                 size = f.cost / 2 if self.priced else 1.0
                 codes = torch.tensor(f.codes, dtype=torch.float64)
                 found.append((i, torch.arange(at, at + len(codes)), codes, size))
@@ -53,6 +54,7 @@ class Encoding:
         return [
             (torch.tensor(members), torch.tensor([place[i] for i in members]))
             for members in self.schema.groups.values()
+            if self.schema.features[members[0]].mutable
         ]
 
     @cached_property
@@ -74,13 +76,6 @@ class Encoding:
             return 1 / costs.clamp_min(1e-9)  # a free feature is nearly free: no infinite widths
         widths = [f.range[1] - f.range[0] for f in self._numbers()]
         return torch.tensor([w if w > 0 else 1.0 for w in widths], dtype=torch.float64)
-
-    @cached_property
-    def mutable(self) -> Tensor:
-        """(D,) bool."""
-        flags = [self.schema.mutable[self.numeric]]
-        flags += [self.schema.mutable[c].expand(len(z)) for c, z, _, _ in self.categories]
-        return torch.cat(flags)
 
     def _numbers(self) -> list:  # type: ignore[type-arg]
         return [self.schema.features[int(i)] for i in self.numeric]

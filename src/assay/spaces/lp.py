@@ -167,7 +167,9 @@ class LpRegion:
         Features that stand at the box in the gradient's direction cannot move and are passed over
         (Croce & Hein 2021, whose sparsity schedule this replaces by the iterate's own sparsity).
         """
-        stuck = torch.where(grad > 0, z >= self.high, z <= self.low)
+        # At the box up to rounding: x + (low - x) is not always low, and the step would be wasted.
+        rounding = 4 * torch.finfo(z.dtype).eps * z.abs() + 1e-6 * self.eps
+        stuck = torch.where(grad > 0, self.high - z, z - self.low) <= rounding
         weight = grad.abs().masked_fill(stuck, 0.0)
         changed = (z != self.origin).sum(1, keepdim=True)
         count = (changed / 1.5).clamp(1, max(1.0, 0.2 * z.shape[1])).long()

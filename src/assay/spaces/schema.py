@@ -212,8 +212,9 @@ class Schema:
         """The relations, compiled."""
         return Program(self.relations, self.layout)
 
-    def bounds(self, x0: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, d) lowest and highest allowed values for records that were x0."""
+    @cached_property
+    def _sides(self) -> list[tuple[Tensor, Tensor]]:
+        """(d,) the fixed bound and whether it is the record's own value, for low and high."""
         sides = []
         for side, open_end in (("low", -math.inf), ("high", math.inf)):
             given = [getattr(f, side) for f in self.features]
@@ -221,10 +222,14 @@ class Schema:
                 if f.kind == "boolean" and given[i] is None:
                     given[i] = 0.0 if side == "low" else 1.0
             fixed = [open_end if g is None or isinstance(g, str) else float(g) for g in given]
-            row = torch.tensor(fixed, dtype=x0.dtype, device=x0.device)
-            own = torch.tensor([g == "original" for g in given], device=x0.device)
-            sides.append(torch.where(own, x0, row))
-        return sides[0], sides[1]
+            own = torch.tensor([g == "original" for g in given])
+            sides.append((torch.tensor(fixed, dtype=torch.float64), own))
+        return sides
+
+    def bounds(self, x0: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, d) lowest and highest allowed values for records that were x0."""
+        low, high = (torch.where(own, x0, fixed) for fixed, own in self._sides)
+        return low, high
 
     def select(self, names: Iterable[str]) -> Schema:
         """The schema of these columns, with the relations that name no other."""

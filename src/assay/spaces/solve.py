@@ -93,6 +93,9 @@ def choose(
     needs: dict[str, set[str]] = {}
     chosen: dict[Compare, tuple[Column, Expr]] = {}
     for r in equalities:
+        single = isinstance(r.left, Column) or isinstance(r.right, Column)
+        if not single and linear(r.left - r.right) is not None:
+            continue
         options = [(c, e) for c, e in _solutions(r) if c.name in free and c.name not in needs]
         alone = any(c is r.left or c is r.right for c, _ in options)
         if not alone and linear(r.left - r.right) is not None:

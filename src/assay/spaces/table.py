@@ -32,7 +32,7 @@ from assay.spaces.validate import bounded, one_hot, typed
 from assay.streams import Stream
 
 _TRIES = 4  # decoding again, from nearer to the original, what the repair could not save
-_NEARER = 0.6
+_NEARER, _INSIDE = 0.6, 0.99
 _SLACK = 1e-9  # relative: what float64 arithmetic may add to a distance of eps
 
 
@@ -90,9 +90,10 @@ class TableSpace:
         place[encoding.numeric] = torch.arange(len(encoding.numeric))
         found = []
         for places, weights in self.plan.sums:
-            columns = place[places]
-            if bool((columns >= 0).all()):  # a category's code in a sum: left to the repair
-                found.append((columns, weights * encoding.width[columns]))
+            free = self.schema.mutable[places]
+            columns = place[places[free]]
+            if bool((columns >= 0).all()):  # else a category's code in a sum: left to the repair
+                found.append((columns, weights[free] * encoding.width[columns]))
         return found
 
     def check(self, x: Tensor) -> None:
@@ -126,8 +127,7 @@ class TableSpace:
             number = torch.where(number.isfinite(), number, far)
             blocks = [torch.full((len(x), len(places)), 0.0 if way < 0 else size, dtype=x.dtype)
                       for _, places, _, size in self.encoding.categories]  # fmt: skip
-            side = torch.cat([number, *blocks], dim=1)
-            sides.append(torch.where(self.encoding.mutable, side, z))
+            sides.append(torch.cat([number, *blocks], dim=1))
         ball = LpRegion(z, (z.shape[1],), float(self.p), search, sides[0], sides[1])
         return TableRegion(self, x, low, high, ball)
 
@@ -191,10 +191,10 @@ class TableRegion:
         far = self.distance(x)
         limit = self.space.eps * (1 + _SLACK)
         again = (~fine | (far > limit)).nonzero()[:, 0]
-        for attempt in range(_TRIES):
+        for _ in range(_TRIES):
             if not len(again):
                 break
-            nearer = (0.98 * self.space.eps / far[again]).clamp(max=0.98) if attempt else 1.0
+            nearer = (_INSIDE * self.space.eps / far[again]).clamp(max=1.0)
             shrink[again] *= torch.where(fine[again], nearer, _NEARER)
             part = self.take(again)
             z_near = part.origin + (z[again] - part.origin) * shrink[again, None]
