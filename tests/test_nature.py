@@ -47,7 +47,9 @@ def test_iris_table_one_in_kind() -> None:
     every = all_boxes(ensemble)
     for i, row in enumerate(rows):
         assert ours.middle[i] == pytest.approx(every.robustness(noise, row, label[i]), abs=1e-9)
-        assert ours.middle[i] == pytest.approx(near_boxes(ensemble, noise, row).robustness(noise, row, label[i]), abs=1e-4)
+        assert ours.middle[i] == pytest.approx(
+            near_boxes(ensemble, noise, row).robustness(noise, row, label[i]), abs=1e-4
+        )
 
 
 def test_batches_and_order_change_nothing(forest: RandomForestClassifier) -> None:
@@ -63,7 +65,10 @@ def test_any_classifier_by_sampling() -> None:
     report = ay.evaluate(ay.Nature(net, ay.Normal(sd=0.3), tolerance=0.02, draws=20_000), DATA)
     assert set(report.table["winner"]) == {"sampled"}
     flags = [f.id for f in report.flags]
-    assert "bounds-wide" in flags or (report.table["probability_high"] - report.table["probability_low"]).max() <= 0.0202
+    assert (
+        "bounds-wide" in flags
+        or (report.table["probability_high"] - report.table["probability_low"]).max() <= 0.0202
+    )
 
 
 def test_goals(forest: RandomForestClassifier) -> None:
@@ -72,17 +77,23 @@ def test_goals(forest: RandomForestClassifier) -> None:
     np.testing.assert_allclose((low + high).sum(axis=1) / 2, 1, atol=1e-5)
     landed = ay.evaluate(ay.Nature(forest, noise), DATA, goal=ay.targeted(2)).table
     away = DATA.y.numpy() != 2
-    np.testing.assert_allclose(1 - landed["probability_low"].to_numpy()[away], high[away, 2], atol=3e-6)
+    np.testing.assert_allclose(
+        1 - landed["probability_low"].to_numpy()[away], high[away, 2], atol=3e-6
+    )
     grouped = ay.evaluate(ay.Nature(forest, noise), DATA, goal=ay.group({0: [1, 2]})).table
     setosa = DATA.y.numpy() == 0
-    np.testing.assert_allclose(grouped["probability_low"].to_numpy()[setosa], low[setosa, 0], atol=3e-6)
+    np.testing.assert_allclose(
+        grouped["probability_low"].to_numpy()[setosa], low[setosa, 0], atol=3e-6
+    )
 
 
 def test_expected_accuracy_and_importance(forest: RandomForestClassifier) -> None:
     nature = ay.Nature(forest, ay.Normal(sd=0.3))
     accuracy = nature.expected_accuracy(DATA)
     drawn = ay.Normal(sd=0.3).sample(X[::6], 4000, np.random.default_rng(0)).reshape(-1, 4)
-    assert accuracy.value == pytest.approx((forest.predict(drawn) == np.repeat(Y[::6], 4000)).mean(), abs=0.01)
+    assert accuracy.value == pytest.approx(
+        (forest.predict(drawn) == np.repeat(Y[::6], 4000)).mean(), abs=0.01
+    )
     gained = nature.importance(DATA)
     assert gained.shape == (25, 4) and gained.mean().idxmax() in (2, 3)  # petals decide
 
@@ -90,13 +101,17 @@ def test_expected_accuracy_and_importance(forest: RandomForestClassifier) -> Non
 def test_correlated_noise_three_ways() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))
-    model = xgb.XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1).fit(x, (x[:, 0] * x[:, 1] + x[:, 2] > 0).astype(int))
+    model = xgb.XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1).fit(
+        x, (x[:, 0] * x[:, 1] + x[:, 2] > 0).astype(int)
+    )
     r = np.array([[1, 0.3, 0.2], [0.3, 1, 0.4], [0.2, 0.4, 1]])
     noise, rows, ensemble = ay.Normal(cov=0.2 * r), x[:4], read(model)
     label = ensemble.predict(rows)
     load = loadings(r)
     assert load is not None
-    low, high = one_factor(ensemble, Grid.of(ensemble), noise, rows, label, load, tolerance=1e-5, budget=5)
+    low, high = one_factor(
+        ensemble, Grid.of(ensemble), noise, rows, label, load, tolerance=1e-5, budget=5
+    )
     assert (high - low < 1e-4).all()
     mean, _, _ = correlated.estimate(ensemble, Grid.of(ensemble), noise, rows, tolerance=1e-3)
     np.testing.assert_allclose(mean[np.arange(4), label], (low + high) / 2, atol=1e-3)
@@ -122,6 +137,8 @@ def test_refusals(forest: RandomForestClassifier) -> None:
     with pytest.raises(AssayError, match="method"):
         ay.Nature(forest, ay.Normal(sd=0.1), method="magic")
     with pytest.raises(Unsupported, match="reads trees"):
-        ay.evaluate(ay.Nature(torch.nn.Linear(4, 3).double(), ay.Normal(sd=0.1), method="estimate"), DATA)
+        ay.evaluate(
+            ay.Nature(torch.nn.Linear(4, 3).double(), ay.Normal(sd=0.1), method="estimate"), DATA
+        )
     with pytest.raises(AssayError, match="not fitted"):
         ay.evaluate(ay.Nature(RandomForestClassifier(), ay.Normal(sd=0.1)), DATA)

@@ -49,7 +49,9 @@ def test_confusion_matrix() -> None:
     part = nz.Confusion(((0.9, 0.1, 0.0), (0.2, 0.7, 0.1), (0.0, 0.5, 0.5)))
     np.testing.assert_allclose(part.below(1.0, np.array([-0.5, 0.5, 1.0, 2.0])), [0, 0.2, 0.9, 1])
     u = np.random.default_rng(0).random(50_000)
-    assert np.bincount(part.quantile(np.ones(50_000), u).astype(int)) / 50_000 == pytest.approx([0.2, 0.7, 0.1], abs=0.01)
+    assert np.bincount(part.quantile(np.ones(50_000), u).astype(int)) / 50_000 == pytest.approx(
+        [0.2, 0.7, 0.1], abs=0.01
+    )
     with pytest.raises(AssayError, match="codes"):
         part.below(0.5, 1.0)
     with pytest.raises(AssayError, match="sum to 1"):
@@ -79,7 +81,9 @@ def test_normal_boxes_against_scipy(seed: int, d: int) -> None:
     value, error = normal_boxes(low, high, r)
     law = stats.multivariate_normal(np.zeros(d), r, allow_singular=True, seed=0)
     for i in range(3):
-        assert value[i] == pytest.approx(law.cdf(high[i], lower_limit=low[i]), abs=3e-5 + 3 * error[i])
+        assert value[i] == pytest.approx(
+            law.cdf(high[i], lower_limit=low[i]), abs=3e-5 + 3 * error[i]
+        )
 
 
 def test_nearest_correlation_is_one() -> None:
@@ -95,7 +99,9 @@ def test_from_data_divides_the_variance() -> None:
     data = rng.normal(size=(5000, 2)) * [2.0, 5.0]
     noise = nz.from_data(data, ratio=10, kinds={1: "exponential"})
     assert noise.parts[0].params[1] == pytest.approx(2 / np.sqrt(10), rel=0.05)
-    assert noise.parts[1].name == "expon" and noise.parts[1].params[1] == pytest.approx(5 / np.sqrt(10), rel=0.05)
+    assert noise.parts[1].name == "expon" and noise.parts[1].params[1] == pytest.approx(
+        5 / np.sqrt(10), rel=0.05
+    )
     with pytest.raises(AssayError, match="no feature 7"):
         nz.from_data(data, kinds={7: "normal"})
 
@@ -153,5 +159,9 @@ def test_monte_carlo_does_not_depend_on_company() -> None:
     alone = monte_carlo(predict, noise, x[1:2], 2, ["b"], width=0.05)
     assert (every.seen[1] == alone.seen[0]).all()
     low, high = every.interval(np.array([[False, True]] * 3))
-    assert (low <= stats.norm.sf(0.5)).all() and (high >= stats.norm.sf(0.5)).all() and (high - low <= 0.05).all()
+    assert (
+        (low <= stats.norm.sf(0.5)).all()
+        and (high >= stats.norm.sf(0.5)).all()
+        and (high - low <= 0.05).all()
+    )
     assert generator(0, 5).random() == generator(0, np.int64(5)).random()

@@ -1,4 +1,5 @@
-"""Certified intervals contain the truth: brute force over all boxes, any noise, any setting of the search."""
+"""Certified intervals contain the truth: brute force over all boxes, any noise, any setting of the
+search."""
 
 import numpy as np
 import pytest
@@ -23,12 +24,16 @@ def small(seed: int, kind: str) -> tuple[Ensemble, np.ndarray]:
     rng = np.random.default_rng(seed)
     d, classes = int(rng.integers(1, 4)), int(rng.integers(2, 4))
     x = np.round(rng.normal(size=(120, d)), 1)
-    y = np.digitize(x[:, 0] + x[:, -1] * x[:, d // 2] + 0.3 * rng.normal(size=120), [-0.5, 0.5][: classes - 1])
+    y = np.digitize(
+        x[:, 0] + x[:, -1] * x[:, d // 2] + 0.3 * rng.normal(size=120), [-0.5, 0.5][: classes - 1]
+    )
     y[:classes] = range(classes)
     trees, depth = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     model = {
         "tree": lambda: DecisionTreeClassifier(max_depth=depth, random_state=0),
-        "forest": lambda: RandomForestClassifier(trees, max_depth=depth, max_features=1, random_state=0),
+        "forest": lambda: RandomForestClassifier(
+            trees, max_depth=depth, max_features=1, random_state=0
+        ),
         "xgboost": lambda: xgb.XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1),
     }[kind]()
     return read(model.fit(x, y)), x[:4]
@@ -37,10 +42,14 @@ def small(seed: int, kind: str) -> tuple[Ensemble, np.ndarray]:
 def some_noise(seed: int, d: int) -> nz.Independent:
     rng = np.random.default_rng(seed + 1)
     makers = (
-        lambda: nz.normal(0, rng.uniform(0.01, 1)), lambda: nz.exponential(rng.uniform(0.05, 1)),
-        lambda: nz.uniform(-rng.uniform(0.1, 1), rng.uniform(0.1, 1)), lambda: nz.still(),
-        lambda: nz.Marginal("norm", (0, 0.7), integer=True), lambda: nz.bounded(nz.normal(0, 0.6), -4, 4),
-        lambda: nz.Marginal("laplace", (0.0, 0.3), low=-1, high=1, outside="clip"), lambda: nz.lognormal(0.3),
+        lambda: nz.normal(0, rng.uniform(0.01, 1)),
+        lambda: nz.exponential(rng.uniform(0.05, 1)),
+        lambda: nz.uniform(-rng.uniform(0.1, 1), rng.uniform(0.1, 1)),
+        lambda: nz.still(),
+        lambda: nz.Marginal("norm", (0, 0.7), integer=True),
+        lambda: nz.bounded(nz.normal(0, 0.6), -4, 4),
+        lambda: nz.Marginal("laplace", (0.0, 0.3), low=-1, high=1, outside="clip"),
+        lambda: nz.lognormal(0.3),
     )
     return nz.Independent(tuple(makers[rng.integers(len(makers))]() for _ in range(d)))
 
@@ -48,15 +57,23 @@ def some_noise(seed: int, d: int) -> nz.Independent:
 def brute_force(ensemble: Ensemble, noise: nz.Noise, x: np.ndarray) -> np.ndarray:
     boxes = all_boxes(ensemble)
     mass = noise.mass(x, boxes.low[None], boxes.high[None])
-    return np.stack([mass[:, boxes.label == c].sum(axis=1) for c in range(ensemble.n_classes)], axis=1)
+    return np.stack(
+        [mass[:, boxes.label == c].sum(axis=1) for c in range(ensemble.n_classes)], axis=1
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(0, 10_000), st.sampled_from(["tree", "forest", "xgboost"]), st.sampled_from([1e-1, 1e-3, 1e-6, 1e-9]),
-    st.sampled_from([1e-6, 1.0]), st.sampled_from([4, 64, 256]), st.sampled_from([8, 512]),
+    st.integers(0, 10_000),
+    st.sampled_from(["tree", "forest", "xgboost"]),
+    st.sampled_from([1e-1, 1e-3, 1e-6, 1e-9]),
+    st.sampled_from([1e-6, 1.0]),
+    st.sampled_from([4, 64, 256]),
+    st.sampled_from([8, 512]),
 )
-def test_interval_contains_the_truth(seed: int, kind: str, tolerance: float, budget: float, widest: int, bins: int) -> None:
+def test_interval_contains_the_truth(
+    seed: int, kind: str, tolerance: float, budget: float, widest: int, bins: int
+) -> None:
     ensemble, x = small(seed, kind)
     grid = Grid.of(ensemble)
     if grid.boxes > 20_000:
@@ -68,7 +85,16 @@ def test_interval_contains_the_truth(seed: int, kind: str, tolerance: float, bud
     masses = grid.masses(noise, x)
     for c in range(ensemble.n_classes):
         low, high, _ = bounds(
-            ensemble, grid, masses, x, np.full(len(x), c), tolerance=tolerance, budget=budget, widest=widest, bins=bins, workers=1
+            ensemble,
+            grid,
+            masses,
+            x,
+            np.full(len(x), c),
+            tolerance=tolerance,
+            budget=budget,
+            widest=widest,
+            bins=bins,
+            workers=1,
         )
         assert (low <= truth[:, c] + 1e-13).all() and (high >= truth[:, c] - 1e-13).all()
         if budget == 1.0:
@@ -82,23 +108,37 @@ def larger() -> tuple[Ensemble, np.ndarray, nz.Normal]:
     rng = np.random.default_rng(3)
     x = rng.normal(size=(600, 8))
     y = (x[:, 0] * x[:, 1] + x[:, 2] - x[:, 3] * x[:, 4] + 0.5 * x[:, 5] > 0).astype(int)
-    return read(xgb.XGBClassifier(n_estimators=40, max_depth=3, n_jobs=1).fit(x, y)), x[:6], nz.Normal(sd=0.15)
+    return (
+        read(xgb.XGBClassifier(n_estimators=40, max_depth=3, n_jobs=1).fit(x, y)),
+        x[:6],
+        nz.Normal(sd=0.15),
+    )
 
 
-def test_larger_ensembles_agree_with_sampling(larger: tuple[Ensemble, np.ndarray, nz.Normal]) -> None:
+def test_larger_ensembles_agree_with_sampling(
+    larger: tuple[Ensemble, np.ndarray, nz.Normal],
+) -> None:
     ensemble, x, noise = larger
     label = ensemble.predict(x)
     found = probability(ensemble, noise, x, label, tolerance=1e-3, budget=0.3)
     assert found.kind == "certified"
     draws = 400_000
-    hits = np.array([
-        (ensemble.predict(noise.sample(x[i : i + 1], draws, np.random.default_rng(i))[0]) == label[i]).mean() for i in range(len(x))
-    ])
+    hits = np.array(
+        [
+            (
+                ensemble.predict(noise.sample(x[i : i + 1], draws, np.random.default_rng(i))[0])
+                == label[i]
+            ).mean()
+            for i in range(len(x))
+        ]
+    )
     error = 5 * np.sqrt(hits * (1 - hits) / draws) + 1e-5
     assert (found.low <= hits + error).all() and (found.high >= hits - error).all()
 
 
-def test_the_same_call_gives_the_same_bounds_with_any_number_of_threads(larger: tuple[Ensemble, np.ndarray, nz.Normal]) -> None:
+def test_the_same_call_gives_the_same_bounds_with_any_number_of_threads(
+    larger: tuple[Ensemble, np.ndarray, nz.Normal],
+) -> None:
     ensemble, x, noise = larger
     label = ensemble.predict(x)
     one, two = (probability(ensemble, noise, x, label, budget=0.02, workers=w) for w in (1, 3))
@@ -112,7 +152,9 @@ def test_more_budget_never_widens(larger: tuple[Ensemble, np.ndarray, nz.Normal]
     assert (more.width <= little.width + 1e-9).all()
 
 
-def test_sampling_what_is_left_narrows_and_covers(larger: tuple[Ensemble, np.ndarray, nz.Normal]) -> None:
+def test_sampling_what_is_left_narrows_and_covers(
+    larger: tuple[Ensemble, np.ndarray, nz.Normal],
+) -> None:
     ensemble, x, _ = larger
     noise = nz.Normal(sd=0.6)
     label = ensemble.predict(x)
@@ -138,7 +180,9 @@ def test_float32_border_matters_at_the_scale_of_rounding() -> None:
     assert border == pytest.approx(raw - 2.0**-15, abs=1e-9)
     noise, record = nz.Normal(sd=1e-4), np.array([[raw]])
     exact = norm.sf((border - raw) / 1e-4)
-    assert probability(ensemble, noise, record, np.array([1])).middle[0] == pytest.approx(exact, abs=1e-9)
+    assert probability(ensemble, noise, record, np.array([1])).middle[0] == pytest.approx(
+        exact, abs=1e-9
+    )
     drawn = model.predict(noise.sample(record, 200_000, np.random.default_rng(0))[0]).mean()
     assert abs(drawn - exact) < 0.006 < exact - 0.5  # the naive border would say one half
 
@@ -153,13 +197,22 @@ def test_missing_values_have_no_noise() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3))
     holes = np.where(rng.random(x.shape) < 0.2, np.nan, x)
-    ensemble = read(xgb.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1).fit(holes, (x[:, 0] + x[:, 1] > 0).astype(int)))
+    ensemble = read(
+        xgb.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1).fit(
+            holes, (x[:, 0] + x[:, 1] > 0).astype(int)
+        )
+    )
     rows = holes[:5].copy()
     rows[:, 0] = np.nan
     label = ensemble.predict(rows)
     noise = nz.Normal(sd=0.4)
     found = probability(ensemble, noise, rows, label)
-    drawn = np.array([(ensemble.predict(noise.sample(rows[i : i + 1], 100_000, rng)[0]) == label[i]).mean() for i in range(5)])
+    drawn = np.array(
+        [
+            (ensemble.predict(noise.sample(rows[i : i + 1], 100_000, rng)[0]) == label[i]).mean()
+            for i in range(5)
+        ]
+    )
     np.testing.assert_allclose(found.middle, drawn, atol=0.01)
 
 
@@ -168,7 +221,10 @@ def test_near_boxes_lose_little_and_only_downwards() -> None:
     noise = nz.Normal(sd=0.3)
     every = all_boxes(ensemble)
     for row, label in zip(x, ensemble.predict(x), strict=True):
-        whole, near = every.robustness(noise, row, label), near_boxes(ensemble, noise, row).robustness(noise, row, label)
+        whole, near = (
+            every.robustness(noise, row, label),
+            near_boxes(ensemble, noise, row).robustness(noise, row, label),
+        )
         assert near <= whole + 1e-12 and whole - near <= 0.01
 
 

@@ -1,4 +1,5 @@
-"""Every reading agrees with its library on and beside thresholds, and with treelite where that reads it too."""
+"""Every reading agrees with its library on and beside thresholds, and with treelite where that
+reads it too."""
 
 import numpy as np
 import pytest
@@ -36,10 +37,14 @@ MODELS = {
     "boosting": lambda: GradientBoostingClassifier(n_estimators=15, random_state=0),
     "hist": lambda: HistGradientBoostingClassifier(max_iter=15),
     "xgboost": lambda: xgb.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1),
-    "dart": lambda: xgb.XGBClassifier(n_estimators=15, max_depth=4, booster="dart", rate_drop=0.3, n_jobs=1),
+    "dart": lambda: xgb.XGBClassifier(
+        n_estimators=15, max_depth=4, booster="dart", rate_drop=0.3, n_jobs=1
+    ),
     "lightgbm": lambda: lgb.LGBMClassifier(n_estimators=15, verbose=-1, n_jobs=1),
     "catboost": lambda: catboost.CatBoostClassifier(iterations=15, thread_count=1, **QUIET),
-    "catboost lossguide": lambda: catboost.CatBoostClassifier(iterations=15, grow_policy="Lossguide", thread_count=1, **QUIET),
+    "catboost lossguide": lambda: catboost.CatBoostClassifier(
+        iterations=15, grow_policy="Lossguide", thread_count=1, **QUIET
+    ),
 }
 
 
@@ -72,7 +77,9 @@ def test_categorical_splits_of_lightgbm_and_xgboost() -> None:
     frame = pd.DataFrame(x, columns=list("abcde"))
     frame["d"] = pd.Categorical(x[:, 3].astype(int))
     for model in (
-        lgb.LGBMClassifier(n_estimators=15, verbose=-1, min_data_per_group=5, cat_smooth=1, n_jobs=1),
+        lgb.LGBMClassifier(
+            n_estimators=15, verbose=-1, min_data_per_group=5, cat_smooth=1, n_jobs=1
+        ),
         xgb.XGBClassifier(n_estimators=15, enable_categorical=True, max_cat_to_onehot=2, n_jobs=1),
     ):
         model.fit(frame, y)
@@ -87,7 +94,9 @@ def test_treelite_gives_the_same_scores() -> None:
     y = (SCORE > 0).astype(int)
     rows = X[:100].astype(np.float32)
     boosted = MODELS["xgboost"]().fit(X, y)
-    oracle = treelite.gtil.predict(treelite.frontend.from_xgboost(boosted.get_booster()), rows, pred_margin=True)
+    oracle = treelite.gtil.predict(
+        treelite.frontend.from_xgboost(boosted.get_booster()), rows, pred_margin=True
+    )
     np.testing.assert_allclose(read(boosted).scores(rows)[:, 0], oracle.reshape(-1), atol=1e-5)
     forest = MODELS["forest"]().fit(X, y)
     oracle = treelite.gtil.predict(treelite.sklearn.import_model(forest), rows).reshape(100, -1)
@@ -95,8 +104,15 @@ def test_treelite_gives_the_same_scores() -> None:
     np.testing.assert_allclose(ours[:, -1], oracle[:, -1], atol=1e-6)
 
 
-@given(st.floats(-1e30, 1e30), st.sampled_from(["<=", "<"]), st.sampled_from(["float32", "float64"]), st.integers(-3, 3))
-def test_effective_threshold_is_the_same_test(t: float, operator: str, precision: str, steps: int) -> None:
+@given(
+    st.floats(-1e30, 1e30),
+    st.sampled_from(["<=", "<"]),
+    st.sampled_from(["float32", "float64"]),
+    st.integers(-3, 3),
+)
+def test_effective_threshold_is_the_same_test(
+    t: float, operator: str, precision: str, steps: int
+) -> None:
     kind = np.dtype(precision).type
     raw = kind(t) if precision == "float32" and operator == "<" else np.float64(t)
     border = effective(float(raw), operator, precision)[0]
@@ -117,7 +133,11 @@ def test_refusals_name_what_is_read() -> None:
         y = (SCORE > 0).astype(int)
         read(GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, y))
     with pytest.raises(Unsupported, match="categorical"):
-        read(HistGradientBoostingClassifier(max_iter=2, categorical_features=[3]).fit(np.abs(X), (SCORE > 0).astype(int)))
+        read(
+            HistGradientBoostingClassifier(max_iter=2, categorical_features=[3]).fit(
+                np.abs(X), (SCORE > 0).astype(int)
+            )
+        )
 
 
 def test_a_wrong_reading_is_not_trusted() -> None:
@@ -126,4 +146,12 @@ def test_a_wrong_reading_is_not_trusted() -> None:
     model = MODELS["xgboost"]().fit(X, (SCORE > 0).astype(int))
     good = read(model)
     with pytest.raises(Unsupported, match="disagrees"):
-        check(replace(good, threshold=np.nextafter(good.threshold.astype(np.float32), np.float32(np.inf)).astype(float)), model)
+        check(
+            replace(
+                good,
+                threshold=np.nextafter(
+                    good.threshold.astype(np.float32), np.float32(np.inf)
+                ).astype(float),
+            ),
+            model,
+        )

@@ -1,15 +1,17 @@
-"""Nature: no adversary. How likely does the decision change when a reading is off by its known error?
+"""Nature: no adversary. How likely does the decision change when a reading is off by its known
+error?
 
     report = ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), data)
 
-Real-world robustness (Scher & Truegler 2022): R = P(f(x + e) = f(x)). Tree ensembles get exact or certified
-intervals (trees/exact.py), every other classifier Monte Carlo with a Clopper-Pearson interval. With a goal
-other than untargeted, R is the probability that the label does *not* land in the goal's classes.
+Real-world robustness (Scher & Truegler 2022): R = P(f(x + e) = f(x)). Tree ensembles get exact or
+certified intervals (trees/exact.py), every other classifier Monte Carlo with a Clopper-Pearson
+interval. With a goal other than untargeted, R is the probability that the label does *not* land in
+the goal's classes.
 
-What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the paper;
-`expected_accuracy` is the probability of the true one. And `winner` says what kind of promise an interval is
-("exact", "certified", "numerical", "estimate", "sampled"), because they are not the same.
-"""
+What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the
+paper; `expected_accuracy` is the probability of the true one. And `winner` says what kind of
+promise an interval is ("exact", "certified", "numerical", "estimate", "sampled"), because they are
+not the same."""
 
 from __future__ import annotations
 
@@ -46,9 +48,10 @@ METHODS = ("auto", "estimate", "combined", "monte carlo")
 class Nature:
     """A classifier and the noise its inputs carry.
 
-    `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as work, so that
-    results do not depend on the machine. `method`: "auto"; "estimate" (trees by quasi-Monte-Carlo along one
-    feature); "combined" (certified bounds, then sampling of what they leave open); "monte carlo" (any model).
+    `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as
+    work, so that results do not depend on the machine. `method`: "auto"; "estimate" (trees by
+    quasi-Monte-Carlo along one feature); "combined" (certified bounds, then sampling of what they
+    leave open); "monte carlo" (any model).
     """
 
     model: Any
@@ -73,23 +76,43 @@ class Nature:
     @property
     def described(self) -> dict[str, Any]:
         model = wrap(_source(self.model))
-        return {"game": "Nature", "model": model.kind, "model_hash": model.hash, "noise": repr(self.noise)}
+        return {
+            "game": "Nature",
+            "model": model.kind,
+            "model_hash": model.hash,
+            "noise": repr(self.noise),
+        }
 
-    def prepare(self, data: Dataset, space: Any, goal: Any, attack: Any) -> tuple[Nature, dict[str, Any]]:
+    def prepare(
+        self, data: Dataset, space: Any, goal: Any, attack: Any
+    ) -> tuple[Nature, dict[str, Any]]:
         """Read the trees, check the noise against the data."""
         if space is not None or attack is not None:
-            raise Unsupported("Nature has no adversary: it takes a noise, not a space or an attack; use Static for those")
+            raise Unsupported(
+                "Nature has no adversary: it takes a noise, not a space or an attack; use "
+                "Static for those"
+            )
         x = _rows(data)
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])
         ready = self._ready()
         classes = ready._classes(x)
         if int(data.y.max()) >= classes:
-            raise AssayError(f"y holds class {int(data.y.max())}, but the model has classes 0..{classes - 1}")
+            raise AssayError(
+                f"y holds class {int(data.y.max())}, but the model has classes 0..{classes - 1}"
+            )
         return ready, {"classes": classes, "tolerance": self.tolerance}
 
     def play(
-        self, data: Dataset, space: Any, goal: Any, attack: Any, seed: int, *, batch: int = 256, only: int | None = None,
+        self,
+        data: Dataset,
+        space: Any,
+        goal: Any,
+        attack: Any,
+        seed: int,
+        *,
+        batch: int = 256,
+        only: int | None = None,
         **how: Any,
     ) -> Iterator[Records]:
         """The records, a batch at a time."""
@@ -112,22 +135,50 @@ class Nature:
         found = self.probability(x, stays, data.ids[index.numpy()], seed)
         seconds = time.perf_counter() - began
         return Records.of(
-            len(x), id=data.ids[index.numpy()], y=y.numpy(), clean=clean, final=clean, success=found.middle < 0.5,
-            winner=found.kind, seconds=seconds / len(x), probability_low=found.low, probability_high=found.high,
+            len(x),
+            id=data.ids[index.numpy()],
+            y=y.numpy(),
+            clean=clean,
+            final=clean,
+            success=found.middle < 0.5,
+            winner=found.kind,
+            seconds=seconds / len(x),
+            probability_low=found.low,
+            probability_high=found.high,
         )
 
-    def probability(self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0) -> exact.Probability:
+    def probability(
+        self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
+    ) -> exact.Probability:
         """P(label in allowed[i]) for each record, by the method that fits."""
         ids = list(range(len(x)) if ids is None else ids)
         ready = self._ready()
         ensemble = ready._ensemble
         if ensemble is None or self.method == "monte carlo":
             counts = monte_carlo(
-                ready.predict, self.noise, x, ready._classes(x), ids, seed=seed, width=max(self.tolerance, 1e-9),
-                most=self.draws, confidence=self.confidence, allowed=allowed, first=min(1000, self.draws),
+                ready.predict,
+                self.noise,
+                x,
+                ready._classes(x),
+                ids,
+                seed=seed,
+                width=max(self.tolerance, 1e-9),
+                most=self.draws,
+                confidence=self.confidence,
+                allowed=allowed,
+                first=min(1000, self.draws),
             )
             return exact.Probability(*counts.interval(allowed), "sampled")
-        ask = partial(exact.inside, ensemble, self.noise, x, allowed, tolerance=self.tolerance, budget=self.budget, seed=seed)
+        ask = partial(
+            exact.inside,
+            ensemble,
+            self.noise,
+            x,
+            allowed,
+            tolerance=self.tolerance,
+            budget=self.budget,
+            seed=seed,
+        )
         if self.method != "combined":
             return ask(estimate=self.method == "estimate")
         return ask(draws=Draws(self.draws, self.confidence, [generator(seed, i) for i in ids]))
@@ -139,25 +190,37 @@ class Nature:
         classes = ready._classes(x)
         if ready._ensemble is not None and self.method in ("auto", "estimate"):
             low, high, _ = exact.distribution(
-                ready._ensemble, self.noise, x, tolerance=self.tolerance, budget=self.budget, seed=seed,
+                ready._ensemble,
+                self.noise,
+                x,
+                tolerance=self.tolerance,
+                budget=self.budget,
+                seed=seed,
                 estimate=self.method == "estimate",
             )
             return low, high
         low, high = np.empty((len(x), classes)), np.empty((len(x), classes))
         for c in range(classes):
-            found = ready.probability(x, np.eye(classes, dtype=bool)[None, c].repeat(len(x), 0), seed=seed)
+            found = ready.probability(
+                x, np.eye(classes, dtype=bool)[None, c].repeat(len(x), 0), seed=seed
+            )
             low[:, c], high[:, c] = found.low, found.high
         return low, high
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> Estimate:
-        """The mean probability of the true class: bounds, not a sampling interval, over these records."""
+        """The mean probability of the true class: bounds, not a sampling interval, over these
+        records."""
         x = _rows(data)
         classes = self._ready()._classes(x)
-        found = self._ready().probability(x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed)
-        return Estimate(float(found.middle.mean()), float(found.low.mean()), float(found.high.mean()), len(x))
+        found = self._ready().probability(
+            x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed
+        )
+        return Estimate(
+            float(found.middle.mean()), float(found.low.mean()), float(found.high.mean()), len(x)
+        )
 
     def importance(self, data: Any, seed: int = 0) -> Any:
-        """Which features' noise matters: robustness gained per record when one feature's noise is switched off.
+        """Which features' noise matters: what each record gains when one feature reads exactly.
 
         A DataFrame (records x features), named by the data's schema where it has one.
         """
@@ -168,7 +231,10 @@ class Nature:
         stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
         before = ready.probability(x, stays, seed=seed).middle
         gained = {
-            name: replace(ready, noise=silenced(self.noise, f, x.shape[1])).probability(x, stays, seed=seed).middle - before
+            name: replace(ready, noise=silenced(self.noise, f, x.shape[1]))
+            .probability(x, stays, seed=seed)
+            .middle
+            - before
             for f, name in enumerate(_names(data, x.shape[1]))
         }
         return pd.DataFrame(gained, index=getattr(data, "ids", None))
@@ -184,13 +250,17 @@ class Nature:
 
     def _ready(self) -> Nature:
         """With the trees read (once), or the model wrapped."""
-        if self._ensemble is not None or isinstance(self.model, Classifier) and reader(self.model.source) is None:
+        if self._ensemble is not None or (
+            isinstance(self.model, Classifier) and reader(self.model.source) is None
+        ):
             return self
         source = _source(self.model)
         if isinstance(source, Ensemble) or reader(source) is not None:
             return replace(self, _ensemble=read(source))
         if self.method in ("estimate", "combined"):
-            raise Unsupported(f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'")
+            raise Unsupported(
+                f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'"
+            )
         return replace(self, model=wrap(self.model))
 
     def _classes(self, x: Floats) -> int:
@@ -202,7 +272,11 @@ class Nature:
 
 
 def _source(model: Any) -> Any:
-    return model.source if isinstance(model, Classifier) and reader(model.source) is not None else model
+    return (
+        model.source
+        if isinstance(model, Classifier) and reader(model.source) is not None
+        else model
+    )
 
 
 def _rows(data: Any) -> Floats:

@@ -1,9 +1,8 @@
 """Gaussian copula (NORTA, Cario & Nelson 1997): any marginals, tied by rank correlations.
 
-Spearman's rho of the readings becomes R = 2 sin(pi rho / 6) of the normal numbers behind them (Pearson 1907).
-R need not be positive semi-definite even when rho is: then the nearest correlation matrix (Higham's
-alternating projections) stands in, and `moved` says by how much.
-"""
+Spearman's rho of the readings becomes R = 2 sin(pi rho / 6) of the normal numbers behind them
+(Pearson 1907). R need not be positive semi-definite even when rho is: then the nearest correlation
+matrix (Higham's alternating projections) stands in, and `moved` says by how much."""
 
 import warnings
 from collections.abc import Sequence
@@ -36,15 +35,22 @@ class Copula(Joint):
         rho = np.asarray(self.rank_correlation, dtype=float)
         d = len(self.parts)
         if rho.shape != (d, d):
-            raise AssayError(f"rank_correlation of shape {rho.shape}: expected ({d}, {d}), one row per marginal")
+            raise AssayError(
+                f"rank_correlation of shape {rho.shape}: expected ({d}, {d}), one row per marginal"
+            )
         if not np.isfinite(rho).all() or np.abs(rho).max() > 1 + 1e-12:
-            raise AssayError(f"rank_correlation holds {rho.ravel()[np.abs(rho).argmax()]}: expected values in [-1, 1]")
+            raise AssayError(
+                f"rank_correlation holds {rho.ravel()[np.abs(rho).argmax()]}: expected "
+                f"values in [-1, 1]"
+            )
         if not np.allclose(rho, rho.T, atol=1e-9) or not np.allclose(np.diag(rho), 1.0):
             raise AssayError("rank_correlation must be symmetric with ones on its diagonal")
         tied = np.abs(rho - np.eye(d)).max(axis=1) > 0
         for f, part in enumerate(self.parts):
             if isinstance(part, Confusion) and tied[f]:
-                raise Unsupported(f"feature {f}: a confusion matrix has no ranks; set its rank correlations to 0")
+                raise Unsupported(
+                    f"feature {f}: a confusion matrix has no ranks; set its rank correlations to 0"
+                )
         raw = 2 * np.sin(np.pi * rho / 6)
         near = nearest_correlation(raw)
         object.__setattr__(self, "moved", float(np.abs(near - raw).max()))
@@ -52,8 +58,10 @@ class Copula(Joint):
         object.__setattr__(self, "rank_correlation", tuple(tuple(row) for row in rho.tolist()))
         if self.moved > 1e-6:
             warnings.warn(
-                f"2 sin(pi rho / 6) is not positive semi-definite; the nearest correlation matrix is used "
-                f"(largest change {self.moved:.2g})", stacklevel=3,
+                f"2 sin(pi rho / 6) is not positive semi-definite; the nearest correlation "
+                f"matrix is used "
+                f"(largest change {self.moved:.2g})",
+                stacklevel=3,
             )
 
     def marginals(self, features: int) -> tuple[Part, ...]:

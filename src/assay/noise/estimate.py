@@ -1,9 +1,10 @@
-"""Noise from data: a signal-to-noise ratio where nothing better is known, a fit where residuals are.
+"""Noise from data: a signal-to-noise ratio where nothing better is known, a fit where residuals
+are.
 
-`from_data` is the paper's Pima recipe: each feature's noise has 1/ratio of the feature's *variance* (so ratio
-10 is a standard deviation of 0.316 of the feature's) and, if wanted, the data's own rank correlations. That
-the noise should be correlated like the data is an assumption; residuals of repeated measurements tell.
-"""
+`from_data` is the paper's Pima recipe: each feature's noise has 1/ratio of the feature's
+*variance* (so ratio 10 is a standard deviation of 0.316 of the feature's) and, if wanted, the
+data's own rank correlations. That the noise should be correlated like the data is an assumption;
+residuals of repeated measurements tell."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,10 +22,13 @@ FAMILIES = ("norm", "laplace", "logistic", "expon", "gumbel_r", "gumbel_l")
 
 
 def from_data(
-    data: Any, ratio: float = 10.0, kinds: Mapping[Any, str] | None = None, correlated: bool = True,
+    data: Any,
+    ratio: float = 10.0,
+    kinds: Mapping[Any, str] | None = None,
+    correlated: bool = True,
     immutable: Sequence[Any] = (),
 ) -> Copula | Independent:
-    """Noise with 1/ratio of each feature's variance; `kinds` names features with "exponential" noise.
+    """Noise with 1/ratio of each feature's variance; `kinds` names "exponential" features.
 
     >>> noise = from_data(np.array([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0]]), ratio=4, correlated=False)
     >>> noise.parts[0].params
@@ -50,8 +54,11 @@ def from_data(
     return _tie(parts, values) if correlated else Independent(tuple(parts))
 
 
-def fit(residuals: Any, families: Sequence[str] = FAMILIES, correlated: bool = True) -> Copula | Independent:
-    """Noise from measured errors (reading minus truth): per feature the family of lowest AIC, tied by ranks."""
+def fit(
+    residuals: Any, families: Sequence[str] = FAMILIES, correlated: bool = True
+) -> Copula | Independent:
+    """Noise from measured errors (reading minus truth): per feature the family of lowest AIC, tied
+    by ranks."""
     values, _ = _table(residuals)
     if len(values) < 8:
         raise AssayError(f"{len(values)} residuals: at least 8 are needed to fit a distribution")
@@ -65,7 +72,9 @@ def fit(residuals: Any, families: Sequence[str] = FAMILIES, correlated: bool = T
 def _best(column: Floats, families: Sequence[str]) -> Marginal:
     def aic(name: str) -> tuple[float, tuple[float, ...]]:
         params = getattr(stats, name).fit(column)
-        return 2 * len(params) - 2 * float(getattr(stats, name).logpdf(column, *params).sum()), params
+        return 2 * len(params) - 2 * float(
+            getattr(stats, name).logpdf(column, *params).sum()
+        ), params
 
     scored = sorted((*aic(name), name) for name in families)
     return Marginal(scored[0][2], tuple(float(p) for p in scored[0][1]))

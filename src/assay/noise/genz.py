@@ -1,13 +1,13 @@
-"""Normal probabilities of many boxes at once: closed forms in 1 and 2 dimensions, Genz (1992) beyond.
+"""Normal probabilities of many boxes at once: closed forms in 1 and 2 dimensions, Genz (1992)
+beyond.
 
-Genz turns P(a < Z <= b), Z ~ N(0, R), into an integral over the unit cube, one conditional normal interval
-after the other down the Cholesky factor. Here all boxes share the same shifted lattice points, several random
-shifts give an error estimate per box, and features a box leaves free are integrated out first: only the
-constrained ones count towards the dimension.
+Genz turns P(a < Z <= b), Z ~ N(0, R), into an integral over the unit cube, one conditional normal
+interval after the other down the Cholesky factor. Here all boxes share the same shifted lattice
+points, several random shifts give an error estimate per box, and features a box leaves free are
+integrated out first: only the constrained ones count towards the dimension.
 
-What a reader would get wrong: the error is an estimate (three standard errors over the shifts), not a
-certificate.
-"""
+What a reader would get wrong: the error is an estimate (three standard errors over the shifts),
+not a certificate."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ Floats = NDArray[np.float64]
 SHIFTS = 8
 
 
-def normal_boxes(low: Floats, high: Floats, correlation: Floats, points: int = 1024, seed: int = 0) -> tuple[Floats, Floats]:
+def normal_boxes(
+    low: Floats, high: Floats, correlation: Floats, points: int = 1024, seed: int = 0
+) -> tuple[Floats, Floats]:
     """(probability, error estimate) of boxes (..., d) under N(0, correlation)."""
     shape, d = low.shape[:-1], low.shape[-1]
     a, b = low.reshape(-1, d), high.reshape(-1, d)
@@ -28,7 +30,11 @@ def normal_boxes(low: Floats, high: Floats, correlation: Floats, points: int = 1
         rows = np.flatnonzero(which.ravel() == k)
         used = np.flatnonzero(~pattern)
         value[rows], error[rows] = _constrained(
-            a[np.ix_(rows, used)], b[np.ix_(rows, used)], correlation[np.ix_(used, used)], points, seed
+            a[np.ix_(rows, used)],
+            b[np.ix_(rows, used)],
+            correlation[np.ix_(used, used)],
+            points,
+            seed,
         )
     return value.reshape(shape), error.reshape(shape)
 
@@ -49,11 +55,14 @@ def _constrained(a: Floats, b: Floats, r: Floats, points: int, seed: int) -> tup
 
 def interval(a: Floats, b: Floats) -> Floats:
     """P(a < Z <= b) from the tail that keeps its digits."""
-    return np.maximum(np.where(a > 0, special.ndtr(-a) - special.ndtr(-b), special.ndtr(b) - special.ndtr(a)), 0.0)
+    return np.maximum(
+        np.where(a > 0, special.ndtr(-a) - special.ndtr(-b), special.ndtr(b) - special.ndtr(a)), 0.0
+    )
 
 
 def _rectangle(a: Floats, b: Floats, r: float) -> Floats:
-    # 2-D: one outer Gauss-Legendre integral of a conditional interval, on the finite part of the density
+    # 2-D: one outer Gauss-Legendre integral of a conditional interval, on the finite part of the
+    # density
     s = np.sqrt(max(1 - r * r, 0.0))
     lo, hi = np.clip(a[:, 0], -9, 9), np.clip(b[:, 0], -9, 9)
     if s < 1e-12:
@@ -78,18 +87,58 @@ def _lattice(a: Floats, b: Floats, r: Floats, points: int, seed: int) -> tuple[F
     order = np.argsort(interval(a, b).mean(axis=0))
     a, b, r = a[:, order], b[:, order], r[np.ix_(order, order)]
     values, vectors = np.linalg.eigh(r)
-    chol = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1e-14))).T, mode="r").T
+    chol = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1e-14))).T)[1].T
     chol = chol * np.sign(np.diag(chol))
     d = a.shape[1]
     rng = np.random.default_rng(seed)
-    generator = np.sqrt(np.array([2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71,
-                                  73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131][: d - 1] if d <= 33
-                                 else rng.integers(2, 10**6, size=d - 1), dtype=float))
+    generator = np.sqrt(
+        np.array(
+            [
+                2,
+                3,
+                5,
+                7,
+                11,
+                13,
+                17,
+                19,
+                23,
+                29,
+                31,
+                37,
+                41,
+                43,
+                47,
+                53,
+                59,
+                61,
+                67,
+                71,
+                73,
+                79,
+                83,
+                89,
+                97,
+                101,
+                103,
+                107,
+                109,
+                113,
+                127,
+                131,
+            ][: d - 1]
+            if d <= 33
+            else rng.integers(2, 10**6, size=d - 1),
+            dtype=float,
+        )
+    )
     estimates = np.empty((SHIFTS, len(a)))
     chunk = max(1, 2_000_000 // points)
     shifts = rng.random((SHIFTS, d - 1))
     for k in range(SHIFTS):
-        w = np.abs(2 * ((np.arange(1, points + 1)[:, None] * generator + shifts[k]) % 1.0) - 1)  # (points, d-1)
+        w = np.abs(
+            2 * ((np.arange(1, points + 1)[:, None] * generator + shifts[k]) % 1.0) - 1
+        )  # (points, d-1)
         for start in range(0, len(a), chunk):
             rows = slice(start, start + chunk)
             estimates[k, rows] = _sequence(a[rows], b[rows], chol, w)

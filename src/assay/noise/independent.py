@@ -1,4 +1,5 @@
-"""Independent noise: one marginal per feature, any mixture of distributions, categories included."""
+"""Independent noise: one marginal per feature, any mixture of distributions, categories
+included."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,12 +1,12 @@
 """A joint noise is marginals plus the correlation of the normal numbers behind them (NORTA).
 
 Feature f reads q_f(Phi(z_f)) with z ~ N(0, R). Independent noise is R = I (`correlation` None), a
-multivariate normal is normal marginals with its own R, a copula is anything else. So sampling, box masses
-and everything the trees need is written once, here.
+multivariate normal is normal marginals with its own R, a copula is anything else. So sampling, box
+masses and everything the trees need is written once, here.
 
-What a reader would get wrong: NaN in a record stays NaN (a missing value has no measurement error), and the
-mass of a correlated box is an *estimate* of Genz's method; only independent masses are exact.
-"""
+What a reader would get wrong: NaN in a record stays NaN (a missing value has no measurement
+error), and the mass of a correlated box is an *estimate* of Genz's method; only independent masses
+are exact."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -35,7 +35,7 @@ class Noise(Protocol):
 
 
 class Joint:
-    """Mixin-free base of the three noises: they say marginals and correlation, this does the rest."""
+    """Base of the noises: they say marginals and correlation, this does the rest."""
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         raise TypeError("abstract")
@@ -50,7 +50,8 @@ class Joint:
         return self.place(x, rng.standard_normal((m, n, d)))
 
     def place(self, x: Floats, z: Floats) -> Floats:
-        """Readings from independent standard normal numbers z (m, n, d); quasi-random ones enter here."""
+        """Readings from independent standard normal numbers z (m, n, d); quasi-random ones enter
+        here."""
         d = x.shape[1]
         parts, correlation = self.marginals(d), self.correlation(d)
         if correlation is not None:
@@ -64,7 +65,8 @@ class Joint:
         return np.where(np.isnan(x)[:, None, :], np.nan, out)
 
     def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
-        """P(low < X <= high) for boxes (len(x), boxes, features); correlated boxes by Genz's method."""
+        """P(low < X <= high) for boxes (len(x), boxes, features); correlated boxes by Genz's
+        method."""
         x = rows(x)
         low, high = np.asarray(low, float), np.asarray(high, float)
         parts, correlation = self.marginals(x.shape[1]), self.correlation(x.shape[1])
@@ -91,8 +93,12 @@ def normal_level(part: Part, x: Floats, t: ArrayLike) -> Floats:
 
 def plain_normal(part: Marginal) -> bool:
     """Nothing but x + N(mean, sd): no need to go through levels."""
-    return (
-        part.name == "norm" and part.how == "add" and not part.integer and np.isneginf(part.low) and np.isposinf(part.high)
+    return bool(
+        part.name == "norm"
+        and part.how == "add"
+        and not part.integer
+        and np.isneginf(part.low)
+        and np.isposinf(part.high)
     )
 
 
@@ -113,5 +119,8 @@ def factor(correlation: Floats) -> Floats:
 def widths(given: Sequence[Part], features: int) -> tuple[Part, ...]:
     """The marginals, after a check of their number."""
     if len(given) != features:
-        raise AssayError(f"noise for {len(given)} features, records with {features}: give one marginal per feature")
+        raise AssayError(
+            f"noise for {len(given)} features, records with {features}: give one marginal "
+            f"per feature"
+        )
     return tuple(given)

@@ -1,13 +1,12 @@
 """One feature's noise: a distribution, and how it meets the record's value.
 
-`how` says the convention, because the literature leaves it open: "add" (X = x + e; a normal e is centred, an
-exponential e starts *at* the record, as in the paper), "multiply" (X = x * e), "replace" (X = e).
-Bounds either condition the noise on staying inside ("truncate") or stop the reading there ("clip").
-`integer` rounds the reading, so mass sits on whole numbers.
+`how` says the convention, because the literature leaves it open: "add" (X = x + e; a normal e is
+centred, an exponential e starts *at* the record, as in the paper), "multiply" (X = x * e),
+"replace" (X = e). Bounds either condition the noise on staying inside ("truncate") or stop the
+reading there ("clip"). `integer` rounds the reading, so mass sits on whole numbers.
 
-What a reader would get wrong: everything downstream uses only `below` = P(X <= t) and its complement
-`above`; both are kept, because 1 - P loses the upper tail below 1e-16.
-"""
+What a reader would get wrong: everything downstream uses only `below` = P(X <= t) and its
+complement `above`; both are kept, because 1 - P loses the upper tail below 1e-16."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,7 +27,9 @@ OUTSIDE = ("truncate", "clip")
 def _frozen(name: str, params: tuple[float, ...]) -> Any:
     known = [n for n in dir(stats) if isinstance(getattr(stats, n), stats.rv_continuous)]
     if name not in known:
-        raise AssayError(f"distribution {name!r} is no scipy.stats continuous distribution{nearest(name, known)}")
+        raise AssayError(
+            f"distribution {name!r} is no scipy.stats continuous distribution{nearest(name, known)}"
+        )
     frozen = getattr(stats, name)(*params)
     if not np.isfinite(frozen.cdf(0.0)):
         raise AssayError(f"{name}{params}: scipy refuses these parameters; see scipy.stats.{name}")
@@ -37,7 +38,7 @@ def _frozen(name: str, params: tuple[float, ...]) -> Any:
 
 @dataclass(frozen=True)
 class Marginal:
-    """Noise of one feature: `name` and `params` as in scipy.stats; name "none" is a feature without noise.
+    """Noise of one feature: `name` and `params` as in scipy.stats; "none" is no noise.
 
     >>> float(exponential(3.0).below(np.array([5.0]), np.array([8.0]))[0])  # starts at the record
     0.6321205588285577
@@ -67,7 +68,9 @@ class Marginal:
     @property
     def still(self) -> bool:
         """Without noise: the reading is the record."""
-        return self.name == "none" or (self.name == "norm" and self.params == (0.0, 0.0) and self.how == "add")
+        return self.name == "none" or (
+            self.name == "norm" and self.params == (0.0, 0.0) and self.how == "add"
+        )
 
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
         """P(X <= t) for records x, broadcast."""
@@ -88,15 +91,27 @@ class Marginal:
             b = self._raw(x, np.asarray(high))[0] if np.isfinite(high) else np.ones(x.shape)
             u = a + u * (b - a)
         level = np.where((self.how == "multiply") & (x < 0), 1 - u, u)
-        e = self.params[0] + self.params[1] * special.ndtri(level) if self.name == "norm" else _frozen(
-            self.name, self.params
-        ).ppf(level)
-        value = x + e if self.how == "add" else np.where(x == 0, 0.0, x * e) if self.how == "multiply" else e
+        e = (
+            self.params[0] + self.params[1] * special.ndtri(level)
+            if self.name == "norm"
+            else _frozen(self.name, self.params).ppf(level)
+        )
+        value = (
+            x + e
+            if self.how == "add"
+            else np.where(x == 0, 0.0, x * e)
+            if self.how == "multiply"
+            else e
+        )
         value = np.clip(value, low, high)
         return np.asarray(np.rint(value) if self.integer else value, dtype=np.float64)
 
     def _edges(self) -> tuple[float, float]:
-        return (self.low - 0.5, self.high + 0.5) if self.integer and self.outside == "truncate" else (self.low, self.high)
+        return (
+            (self.low - 0.5, self.high + 0.5)
+            if self.integer and self.outside == "truncate"
+            else (self.low, self.high)
+        )
 
     def _probability(self, x: Floats, t: Floats) -> tuple[Floats, Floats]:
         x, t = np.broadcast_arrays(x, t)
@@ -123,7 +138,10 @@ class Marginal:
             below = between(below_low, above_low, below_i, above_i) / kept
             above = between(below_i, above_i, below_high, above_high) / kept
             below, above = np.where(inside < low, 0.0, below), np.where(inside < low, 1.0, above)
-            below, above = np.where(inside >= high, 1.0, below), np.where(inside >= high, 0.0, above)
+            below, above = (
+                np.where(inside >= high, 1.0, below),
+                np.where(inside >= high, 0.0, above),
+            )
         return np.clip(below, 0.0, 1.0), np.clip(above, 0.0, 1.0)
 
     def _raw(self, x: Floats, t: Floats) -> tuple[Floats, Floats]:
@@ -166,8 +184,16 @@ class Confusion:
 
     def __post_init__(self) -> None:
         m = np.asarray(self.matrix, dtype=float)
-        if m.ndim != 2 or m.shape[0] != m.shape[1] or (m < 0).any() or not np.allclose(m.sum(axis=1), 1):
-            raise AssayError(f"confusion matrix of shape {m.shape}: expected square, non-negative, rows that sum to 1")
+        if (
+            m.ndim != 2
+            or m.shape[0] != m.shape[1]
+            or (m < 0).any()
+            or not np.allclose(m.sum(axis=1), 1)
+        ):
+            raise AssayError(
+                f"confusion matrix of shape {m.shape}: expected square, non-negative, rows "
+                f"that sum to 1"
+            )
         object.__setattr__(self, "matrix", tuple(tuple(row) for row in m.tolist()))
 
     still = False
@@ -175,10 +201,14 @@ class Confusion:
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
         x, t = np.broadcast_arrays(np.asarray(x, float), np.asarray(t, float))
         code = self._code(x)
-        sums = np.concatenate([np.zeros((len(self.matrix), 1)), np.cumsum(self.matrix, axis=1)], axis=1)
+        sums = np.concatenate(
+            [np.zeros((len(self.matrix), 1)), np.cumsum(self.matrix, axis=1)], axis=1
+        )
         sums[:, -1] = 1.0
-        upto = np.clip(np.floor(np.clip(t, -1, len(self.matrix))).astype(int) + 1, 0, len(self.matrix))
-        return sums[code, upto]
+        upto = np.clip(
+            np.floor(np.clip(t, -1, len(self.matrix))).astype(int) + 1, 0, len(self.matrix)
+        )
+        return np.asarray(sums[code, upto])
 
     def above(self, x: ArrayLike, t: ArrayLike) -> Floats:
         return np.asarray(1.0 - self.below(x, t))
@@ -186,7 +216,9 @@ class Confusion:
     def quantile(self, x: ArrayLike, u: ArrayLike) -> Floats:
         x, u = np.broadcast_arrays(np.asarray(x, float), np.asarray(u, float))
         sums = np.cumsum(self.matrix, axis=1)[self._code(x)]
-        return np.asarray(np.minimum((sums < u[..., None]).sum(axis=-1), len(self.matrix) - 1), dtype=float)
+        return np.asarray(
+            np.minimum((sums < u[..., None]).sum(axis=-1), len(self.matrix) - 1), dtype=float
+        )
 
     def _code(self, x: Floats) -> NDArray[np.int64]:
         code = np.nan_to_num(x, nan=0.0).astype(np.int64)

@@ -32,11 +32,16 @@ class Normal(Joint):
 
     def __post_init__(self) -> None:
         if (self.sd is None) == (self.cov is None):
-            raise AssayError("Normal needs exactly one of sd= (standard deviations) and cov= (a covariance matrix)")
+            raise AssayError(
+                "Normal needs exactly one of sd= (standard deviations) and cov= (a "
+                "covariance matrix)"
+            )
         if self.sd is not None:
             sd = np.asarray(self.sd, dtype=float)
             if sd.ndim > 1 or not np.isfinite(sd).all() or (sd < 0).any():
-                raise AssayError(f"sd={self.sd}: expected a number or one per feature, none negative")
+                raise AssayError(
+                    f"sd={self.sd}: expected a number or one per feature, none negative"
+                )
             object.__setattr__(self, "sd", float(sd) if sd.ndim == 0 else tuple(sd.tolist()))
             return
         cov = np.asarray(self.cov, dtype=float)
@@ -45,10 +50,13 @@ class Normal(Joint):
         scale = max(float(np.abs(cov).max()), 1e-300)
         if not np.allclose(cov, cov.T, rtol=0, atol=1e-9 * scale):
             i, j = np.unravel_index(np.abs(cov - cov.T).argmax(), cov.shape)
-            raise AssayError(f"cov is not symmetric: [{i}, {j}] is {cov[i, j]}, [{j}, {i}] is {cov[j, i]}")
+            raise AssayError(
+                f"cov is not symmetric: [{i}, {j}] is {cov[i, j]}, [{j}, {i}] is {cov[j, i]}"
+            )
         if float(np.linalg.eigvalsh(cov).min()) < -1e-9 * scale:
             raise AssayError(
-                f"cov is not positive semi-definite: its lowest eigenvalue is {np.linalg.eigvalsh(cov).min():.3g}; "
+                f"cov is not positive semi-definite: its lowest eigenvalue is "
+                f"{np.linalg.eigvalsh(cov).min():.3g}; "
                 "estimate it from data, or shrink its off-diagonal entries"
             )
         object.__setattr__(self, "cov", tuple(tuple(row) for row in cov.tolist()))
@@ -56,11 +64,20 @@ class Normal(Joint):
     def marginals(self, features: int) -> tuple[Part, ...]:
         sd = self._sd()
         sd = np.full(features, sd) if sd.ndim == 0 else sd
-        low, high = (np.broadcast_to(np.asarray(b, float), (features,)) for b in (self.low, self.high))
+        low, high = (
+            np.broadcast_to(np.asarray(b, float), (features,)) for b in (self.low, self.high)
+        )
         parts = [
-            still() if f in self.immutable or s == 0
-            else Marginal("norm", (0.0, float(s)), low=float(low[f]), high=float(high[f]),
-                          outside=self.outside, integer=f in self.integer)
+            still()
+            if f in self.immutable or s == 0
+            else Marginal(
+                "norm",
+                (0.0, float(s)),
+                low=float(low[f]),
+                high=float(high[f]),
+                outside=self.outside,
+                integer=f in self.integer,
+            )
             for f, s in enumerate(sd)
         ]
         return widths(parts, features)
@@ -78,4 +95,8 @@ class Normal(Joint):
         return None if np.abs(r - np.eye(len(sd))).max() < 1e-15 else r
 
     def _sd(self) -> Floats:
-        return np.asarray(self.sd, float) if self.cov is None else np.sqrt(np.diag(np.asarray(self.cov)).copy())
+        return (
+            np.asarray(self.sd, float)
+            if self.cov is None
+            else np.sqrt(np.diag(np.asarray(self.cov)).copy())
+        )

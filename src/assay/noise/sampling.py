@@ -1,10 +1,10 @@
-"""Monte Carlo for any classifier (Scher & Truegler 2022): draw readings, count labels, stop when sure enough.
+"""Monte Carlo for any classifier (Scher & Truegler 2022): draw readings, count labels, stop when
+sure enough.
 
-Intervals are Clopper & Pearson's: exact for a fixed number of draws. Sequential stopping looks several
-times, so the error level is shared between the looks (a look at draws n, 2n, 4n, ... each at level
-alpha / looks). Each record has its own generator, seeded by (seed, record id): batches, order and workers
-cannot change what a record is tried with.
-"""
+Intervals are Clopper & Pearson's: exact for a fixed number of draws. Sequential stopping looks
+several times, so the error level is shared between the looks (a look at draws n, 2n, 4n, ... each
+at level alpha / looks). Each record has its own generator, seeded by (seed, record id): batches,
+order and workers cannot change what a record is tried with."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,9 @@ class Counts:
 
     def interval(self, allowed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Clopper-Pearson bounds on P(label in allowed[i])."""
-        return clopper_pearson(np.where(allowed, self.seen, 0).sum(axis=1), self.draws, self.confidence)
+        return clopper_pearson(
+            np.where(allowed, self.seen, 0).sum(axis=1), self.draws, self.confidence
+        )
 
 
 def clopper_pearson(hits: Ints, draws: Ints, confidence: float) -> tuple[Floats, Floats]:
@@ -43,24 +45,40 @@ def clopper_pearson(hits: Ints, draws: Ints, confidence: float) -> tuple[Floats,
     """
     tail = (1 - confidence) / 2
     low = np.where(hits > 0, stats.beta.ppf(tail, np.maximum(hits, 1), draws - hits + 1), 0.0)
-    high = np.where(hits < draws, stats.beta.ppf(1 - tail, hits + 1, np.maximum(draws - hits, 1)), 1.0)
+    high = np.where(
+        hits < draws, stats.beta.ppf(1 - tail, hits + 1, np.maximum(draws - hits, 1)), 1.0
+    )
     return low, high
 
 
 def generator(seed: int, identity: object) -> np.random.Generator:
     """A record's own random numbers."""
-    name = int(identity) if isinstance(identity, int | np.integer) else crc32(str(identity).encode())
+    name = (
+        int(identity) if isinstance(identity, int | np.integer) else crc32(str(identity).encode())
+    )
     return np.random.default_rng([seed, name & 0xFFFFFFFF, (name >> 32) & 0xFFFFFFFF])
 
 
 def monte_carlo(
-    predict: Callable[[Floats], Ints], noise: Noise, x: Floats, classes: int, ids: Sequence[object], *, seed: int = 0,
-    width: float = 0.01, first: int = 1000, most: int = 1_000_000, confidence: float = 0.99,
+    predict: Callable[[Floats], Ints],
+    noise: Noise,
+    x: Floats,
+    classes: int,
+    ids: Sequence[object],
+    *,
+    seed: int = 0,
+    width: float = 0.01,
+    first: int = 1000,
+    most: int = 1_000_000,
+    confidence: float = 0.99,
     allowed: NDArray[np.bool_] | None = None,
 ) -> Counts:
-    """Draw until the interval of P(label in allowed) (or of every class) is narrower than `width`, or `most` draws."""
+    """Draw until the interval of P(label in allowed) (or of every class) is narrower than `width`,
+    or `most` draws."""
     if not 0 < confidence < 1 or not width > 0:
-        raise AssayError(f"confidence={confidence}, width={width}: expected within (0, 1) and positive")
+        raise AssayError(
+            f"confidence={confidence}, width={width}: expected within (0, 1) and positive"
+        )
     looks = 1 + max(int(np.ceil(np.log2(most / first))), 0)
     level = 1 - (1 - confidence) / looks
     seen, draws = np.zeros((len(x), classes), np.int64), np.zeros(len(x), np.int64)
@@ -78,8 +96,16 @@ def monte_carlo(
             draws[rows] += n
         here = Counts(seen[open_rows], draws[open_rows], level)
         if allowed is None:
-            widths = np.stack([np.subtract(*here.interval(np.eye(classes, dtype=bool)[None, c].repeat(len(open_rows), 0))[::-1])
-                               for c in range(classes)]).max(axis=0)
+            widths = np.stack(
+                [
+                    np.subtract(
+                        *here.interval(
+                            np.eye(classes, dtype=bool)[None, c].repeat(len(open_rows), 0)
+                        )[::-1]
+                    )
+                    for c in range(classes)
+                ]
+            ).max(axis=0)
         else:
             low, high = here.interval(allowed[open_rows])
             widths = high - low

@@ -1,8 +1,7 @@
 """Figures of the game without an adversary: probabilities per record, not successes.
 
-The mean over records is reported with two different widths in mind: the interval printed is over the *records*
-(bootstrap); how far the per-record bounds are apart is a figure of its own.
-"""
+The mean over records is reported with two different widths in mind: the interval printed is over
+the *records* (bootstrap); how far the per-record bounds are apart is a figure of its own."""
 
 from __future__ import annotations
 
@@ -29,6 +28,9 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
     middle = (low[known] + high[known]) / 2
     return {
         "robust": ("probability that the answer stays", bootstrap(middle, ids)),
-        "sure": (f"records that stay with probability {SURE}", wilson(int((low[known] >= SURE).sum()), int(known.sum()))),
+        "sure": (
+            f"records that stay with probability {SURE}",
+            wilson(int((low[known] >= SURE).sum()), int(known.sum())),
+        ),
         "width": ("width of the bounds per record", bootstrap(high[known] - low[known], ids)),
     }

@@ -1,4 +1,5 @@
-"""Trees: any library's ensemble as flat arrays, and exact or certified label probabilities under noise."""
+"""Trees: any library's ensemble as flat arrays, and exact or certified label probabilities under
+noise."""
 
 from assay.trees.ensemble import Ensemble
 from assay.trees.exact import Probability, distribution, inside, probability

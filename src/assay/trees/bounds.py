@@ -1,9 +1,10 @@
-"""Certified bounds on P(label = class) for ensembles under independent noise, record by record, in parallel.
+"""Certified bounds on P(label = class) for ensembles under independent noise, record by record, in
+parallel.
 
-`bounds` cuts the ensemble down to what each record's noise reaches (local.py), bounds it (search.py), lets the
-model itself decide single cells that lie within rounding of a tie, and adds the clipped tails to the upper
-bound. Every interval contains the truth; a wide one says that the budget ended first.
-"""
+`bounds` cuts the ensemble down to what each record's noise reaches (local.py), bounds it
+(search.py), lets the model itself decide single cells that lie within rounding of a tie, and adds
+the clipped tails to the upper bound. Every interval contains the truth; a wide one says that the
+budget ended first."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -26,7 +27,8 @@ PACE = 40_000_000  # units of work one core of an ordinary machine does in a sec
 
 @dataclass(frozen=True)
 class Draws:
-    """Sampling of what the bounds leave open: `most` draws per record, from a generator per record."""
+    """Sampling of what the bounds leave open: `most` draws per record, from a generator per
+    record."""
 
     most: int
     confidence: float
@@ -34,16 +36,35 @@ class Draws:
 
 
 def bounds(
-    ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats, label: Ints, *, tolerance: float = 1e-6,
-    budget: float = 1.0, widest: int = 256, bins: int = 512, workers: int | None = None, draws: Draws | None = None,
+    ensemble: Ensemble,
+    grid: Grid,
+    masses: Floats,
+    x: Floats,
+    label: Ints,
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    widest: int = 256,
+    bins: int = 512,
+    workers: int | None = None,
+    draws: Draws | None = None,
 ) -> tuple[Floats, Floats, Ints]:
     """(low, high, work): bounds on P(label stays `label[i]`) for each record.
 
-    `budget` is in seconds of an ordinary core, but is counted as work: results do not depend on the machine.
-    With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no certificate then.
+    `budget` is in seconds of an ordinary core, but is counted as work: results do not depend on
+    the machine.
+    With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no
+    certificate then.
     """
     slack = ensemble.slack()
-    noisy = max(int(((masses[:, grid.start[:-1]] < 1) & (np.diff(grid.start) > 1)).sum(axis=1).max(initial=1)), 1)
+    noisy = max(
+        int(
+            ((masses[:, grid.start[:-1]] < 1) & (np.diff(grid.start) > 1))
+            .sum(axis=1)
+            .max(initial=1)
+        ),
+        1,
+    )
     tail = tolerance / 10 / noisy  # a fifth of the tolerance, over both tails of each feature
     representative = grid.representatives()
     nan = np.isnan(x)
@@ -70,7 +91,10 @@ def bounds(
                 low, high = low + yes, high - (float(weight.sum()) - yes)
             if draws is not None and high - low > tolerance and found.left:
                 a, b = _sampled(local, found, stays, draws, draws.generators[i])
-                low, high = max(low, found.settled[0] + yes + a), min(high, found.settled[1] + yes + b)
+                low, high = (
+                    max(low, found.settled[0] + yes + a),
+                    min(high, found.settled[1] + yes + b),
+                )
         elif local.status == CELL:
             low = high = float(ensemble.predict(point[None])[0] == label[i])
         else:
@@ -85,12 +109,18 @@ def bounds(
             results = list(pool.map(one, range(len(x))))
     table = np.asarray(results, dtype=np.float64).reshape(-1, 3)
     return (
-        np.clip(table[:, 0] - ROUNDING, 0, 1), np.clip(table[:, 1] + ROUNDING, 0, 1), table[:, 2].astype(np.int64),
+        np.clip(table[:, 0] - ROUNDING, 0, 1),
+        np.clip(table[:, 1] + ROUNDING, 0, 1),
+        table[:, 2].astype(np.int64),
     )
 
 
 def _sampled(
-    local: Local, found: Found, stays: Callable[[NDArray[np.int64]], NDArray[np.bool_]], draws: Draws, rng: np.random.Generator
+    local: Local,
+    found: Found,
+    stays: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+    draws: Draws,
+    rng: np.random.Generator,
 ) -> tuple[float, float]:
     """A Clopper-Pearson interval of the open boxes' share, boxes drawn by mass."""
     weight = np.array([w for w, _, _ in found.left])
@@ -102,7 +132,9 @@ def _sampled(
             u = rng.random((n, cells.shape[1]))
             for f, s in enumerate(local.start[:-1]):
                 share = np.cumsum(local.mass[s + lo[f] : s + hi[f] + 1])
-                cells[at : at + n, f] = lo[f] + np.minimum(np.searchsorted(share, u[:, f] * share[-1]), hi[f] - lo[f])
+                cells[at : at + n, f] = lo[f] + np.minimum(
+                    np.searchsorted(share, u[:, f] * share[-1]), hi[f] - lo[f]
+                )
             at += n
     hits = np.array([int(stays(cells).sum())])
     low, high = clopper_pearson(hits, np.array([draws.most]), draws.confidence)

@@ -1,10 +1,11 @@
-"""The paper's own methods, as references: every box of the threshold grid, or those near the record.
+"""The paper's own methods, as references: every box of the threshold grid, or those near the
+record.
 
-Equation (3) counts the boxes: a product over features, hence exponential. `all_boxes` sums the mass of those
-with the record's label (equation 4); `near_boxes` keeps the ones that meet the bounding box of the 99 %
-hyperellipsoid (section 3.2.1). Both read a box's label from the trees, not from its centre, which an open
-box does not have. Only for tests, studies and the benchmark: use `exact.probability` instead.
-"""
+Equation (3) counts the boxes: a product over features, hence exponential. `all_boxes` sums the
+mass of those with the record's label (equation 4); `near_boxes` keeps the ones that meet the
+bounding box of the 99 % hyperellipsoid (section 3.2.1). Both read a box's label from the trees,
+not from its centre, which an open box does not have. Only for tests, studies and the benchmark:
+use `exact.probability` instead."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -41,10 +42,13 @@ def all_boxes(ensemble: Ensemble) -> Boxes:
 
 
 def near_boxes(ensemble: Ensemble, noise: Noise, x: Floats, share: float = 0.99) -> Boxes:
-    """The boxes that meet the bounding box of the `share` hyperellipsoid of a normal noise around x."""
+    """The boxes that meet the bounding box of the `share` hyperellipsoid of a normal noise around
+    x."""
     radius = np.sqrt(stats.chi2.ppf(share, len(x)))
     kept = []
-    for f, (t, part) in enumerate(zip(Grid.of(ensemble).thresholds, noise.marginals(len(x)), strict=True)):
+    for f, (t, part) in enumerate(
+        zip(Grid.of(ensemble).thresholds, noise.marginals(len(x)), strict=True)
+    ):
         if not (isinstance(part, Marginal) and part.name in ("norm", "none")):
             raise Unsupported("the hyperellipsoid belongs to normal noise; use all_boxes")
         sd = part.params[1] if part.name == "norm" else 0.0
@@ -57,7 +61,9 @@ def near_boxes(ensemble: Ensemble, noise: Noise, x: Floats, share: float = 0.99)
 def _boxes(ensemble: Ensemble, cells: list[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> Boxes:
     count = float(np.prod([float(len(c)) for c in cells]))
     if count > LIMIT:
-        raise Unsupported(f"{count:.3g} boxes: the grid is exponential in the features; use exact.probability")
+        raise Unsupported(
+            f"{count:.3g} boxes: the grid is exponential in the features; use exact.probability"
+        )
     edges = [np.concatenate([[-np.inf], t, [np.inf]]) for t in Grid.of(ensemble).thresholds]
     index = np.array(list(product(*cells)), dtype=np.int64).reshape(int(count), len(cells))
     low = np.stack([e[index[:, f]] for f, e in enumerate(edges)], axis=1)
@@ -93,5 +99,9 @@ def leaf_boxes(ensemble: Ensemble, nan: np.ndarray[tuple[int], np.dtype[np.bool_
                 lower[f] = max(t, a[f])
                 stack.append((int(ensemble.right[node]), lower, b))
     score = ensemble.value[leaf] + ensemble.base
-    label = (score[:, 0] > ensemble.cut).astype(np.int64) if ensemble.outputs == 1 else np.argmax(score, axis=1)
+    label = (
+        (score[:, 0] > ensemble.cut).astype(np.int64)
+        if ensemble.outputs == 1
+        else np.argmax(score, axis=1)
+    )
     return Boxes(np.array(low), np.array(high), np.asarray(label, dtype=np.int64))

@@ -1,7 +1,8 @@
-"""A reading is trusted only after it agreed with the library: on, just above and just below thresholds.
+"""A reading is trusted only after it agreed with the library: on, just above and just below
+thresholds.
 
-Rows where the library's own rounding may decide (scores closer than `Ensemble.slack`) are not counted.
-"""
+Rows where the library's own rounding may decide (scores closer than `Ensemble.slack`) are not
+counted."""
 
 from typing import Any
 
@@ -19,14 +20,17 @@ def check(ensemble: Ensemble, model: Any, rows: int = 2000, seed: int = 0) -> No
     if wrong.any():
         i = int(wrong.argmax())
         raise Unsupported(
-            f"the reading of this {ensemble.source} model disagrees with its predict on {int(wrong.sum())} of "
-            f"{len(x)} rows (first: {theirs[i]} there, {ours[i]} here); please report it, and use Monte Carlo "
+            f"the reading of this {ensemble.source} model disagrees with its predict on "
+            f"{int(wrong.sum())} of "
+            f"{len(x)} rows (first: {theirs[i]} there, {ours[i]} here); please report it, "
+            f"and use Monte Carlo "
             "meanwhile: Nature(model.predict, noise)"
         )
 
 
 def probes(ensemble: Ensemble, rows: int, rng: np.random.Generator) -> Floats:
-    """Rows around the model's own thresholds: on them, one float32 and one float64 step beside, and random."""
+    """Rows around the model's own thresholds: on them, one float32 and one float64 step beside,
+    and random."""
     x = np.empty((rows, ensemble.n_features))
     for f in range(ensemble.n_features):
         # beyond float32's range there is nothing to stand beside
@@ -39,14 +43,16 @@ def probes(ensemble: Ensemble, rows: int, rng: np.random.Generator) -> Floats:
         x[:, f] = rng.uniform(t[0] - 0.1 * spread, t[-1] + 0.1 * spread, size=rows)
         at = rng.choice(t, size=rows)
         single = at.astype(np.float32)
-        near = np.stack([
-            at,
-            np.nextafter(at, np.inf),
-            np.nextafter(at, -np.inf),
-            single.astype(np.float64),
-            np.nextafter(single, np.float32(np.inf)).astype(np.float64),
-            np.nextafter(single, np.float32(-np.inf)).astype(np.float64),
-        ])
+        near = np.stack(
+            [
+                at,
+                np.nextafter(at, np.inf),
+                np.nextafter(at, -np.inf),
+                single.astype(np.float64),
+                np.nextafter(single, np.float32(np.inf)).astype(np.float64),
+                np.nextafter(single, np.float32(-np.inf)).astype(np.float64),
+            ]
+        )
         kind = rng.integers(0, 12, size=rows)  # half of the entries stay random
         x[:, f] = np.where(kind < 6, near[np.minimum(kind, 5), np.arange(rows)], x[:, f])
     if ensemble.missing:

@@ -1,31 +1,41 @@
-"""One box of cells: settle it, or bound P(every margin > 0) inside it and say where to split it next.
+"""One box of cells: settle it, or bound P(every margin > 0) inside it and say where to split it
+next.
 
-Trees that cannot move in the box are folded into its margins. If the worst (best) case of the others leaves no
-doubt, the box is settled. Otherwise features that share trees are joined, most tightly tied first, into groups
-of at most `widest` joint cells. A tree inside one group is tabulated exactly; a tree that spans groups is
-pulled apart (tables.py). So L(x) <= margin(x) <= U(x), both sums of independent tables, whose distributions are
-convolutions, rounded down for L and up for U. The largest group is not convolved but enumerated, which ties the
-rivals together: per cell, low = 1 - sum_k (1 - P_k), high = min_k P_k. With one group left the answer is exact.
+Trees that cannot move in the box are folded into its margins. If the worst (best) case of the
+others leaves no doubt, the box is settled. Otherwise features that share trees are joined, most
+tightly tied first, into groups of at most `widest` joint cells. A tree inside one group is
+tabulated exactly; a tree that spans groups is pulled apart (tables.py). So L(x) <= margin(x) <=
+U(x), both sums of independent tables, whose distributions are convolutions, rounded down for L and
+up for U. The largest group is not convolved but enumerated, which ties the rivals together: per
+cell, low = 1 - sum_k (1 - P_k), high = min_k P_k. With one group left the answer is exact.
 
-What a reader would get wrong: a tree inside a group costs nothing, however wide its range. The next split is
-the one that saves most expected range of the trees that *span* groups.
-"""
+What a reader would get wrong: a tree inside a group costs nothing, however wide its range. The
+next split is the one that saves most expected range of the trees that *span* groups."""
 
-import numba
+# mypy: disable-error-code="no-untyped-def, no-any-return"
+
 import numpy as np
 
+from assay.trees.groups import join, merge, shared
+from assay.trees.kernel import kernel
 from assay.trees.tables import own_table, pull_apart, savings
+from assay.trees.tails import tails
 
-TABLE = 1024  # largest table of one tree; beyond, a tree counts with its whole range until the box is smaller
+# largest table of one tree; beyond, a tree counts with its whole range until the box is smaller
+TABLE = 1024
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, hi, slack, widest, bins, out):  # type: ignore[no-untyped-def]
-    """State of the box: 1 yes, 0 no, 3 one undecided cell, 2 open. Folds constant trees into `margin` in place.
+@kernel
+def examine(
+    nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, hi, slack, widest, bins, out
+):
+    """State of the box: 1 yes, 0 no, 3 one undecided cell, 2 open.
+
+    Folds constant trees into `margin` in place.
 
     out: low, high, split feature, split cut, trees left, work.
     """
-    rivals, features = margin.shape[0], lo.shape[0]
+    rivals = margin.shape[0]
 
     # 1. reachable nodes of every tree, which cuts they use, how far each tree can move
     room = 512
@@ -47,7 +57,11 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
         alive[trees] = k
         begin[trees] = count
         if count + 1 > node.shape[0]:
-            node, parent, side = _room(node, count + 1), _room(parent, count + 1), _room(side, count + 1)
+            node, parent, side = (
+                _room(node, count + 1),
+                _room(parent, count + 1),
+                _room(side, count + 1),
+            )
         node[count], parent[count], side[count] = k, -1, 0
         at = count
         count += 1
@@ -59,7 +73,11 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
             if nf[k] >= 0:
                 used[cell_start[nf[k]] + nc[k]] = True
                 if count + 2 > node.shape[0]:
-                    node, parent, side = _room(node, count + 2), _room(parent, count + 2), _room(side, count + 2)
+                    node, parent, side = (
+                        _room(node, count + 2),
+                        _room(parent, count + 2),
+                        _room(side, count + 2),
+                    )
                 node[count], parent[count], side[count] = nl[k], at, 0
                 node[count + 1], parent[count + 1], side[count + 1] = nr[k], at, 1
                 count += 2
@@ -85,79 +103,16 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
     if trees == 0:
         return 3
 
-    # 2. merge cells that nothing separates in this box
-    short = np.zeros(mass.shape[0], np.int32)
-    name = np.full(features, -1, np.int64)
-    active, widest_feature = 0, 1
-    for f in range(features):
-        n = 0
-        for j in range(cell_start[f] + lo[f], cell_start[f] + hi[f]):
-            short[j] = n
-            n += used[j]
-        short[cell_start[f] + hi[f]] = n
-        if n > 0:
-            name[f] = active
-            active += 1
-            widest_feature = max(widest_feature, n + 1)
-    members, sizes, flat = np.empty(active, np.int64), np.empty(active, np.int64), np.zeros(active + 1, np.int64)
-    for f in range(features):
-        if name[f] >= 0:
-            a = name[f]
-            members[a] = f
-            sizes[a] = short[cell_start[f] + hi[f]] + 1
-            flat[a + 1] = flat[a] + sizes[a]
-    weight, cut_at = np.zeros(flat[active]), np.zeros(flat[active], np.int64)
+    # 2. cells that nothing separates here are one; features that share trees are joined
+    short, name, members, sizes, flat, weight, cut_at = merge(cell_start, mass, lo, hi, used)
+    active = members.shape[0]
+    widest_feature = 1
     for a in range(active):
-        f = members[a]
-        whole = 0.0
-        for j in range(lo[f], hi[f] + 1):
-            k = flat[a] + short[cell_start[f] + j]
-            weight[k] += mass[cell_start[f] + j]
-            whole += mass[cell_start[f] + j]
-            cut_at[k] = j  # the last local cell of a merged cell: where its upper cut is
-        for k in range(flat[a], flat[a + 1]):
-            weight[k] /= whole
+        widest_feature = max(widest_feature, sizes[a])
+    tree_start, tree_features, tied = shared(nf, node, begin, trees, name, active, moves)
+    group, cells = join(tied, sizes, widest)
 
-    # 3. features of each tree; pairs tied by shared trees
-    tied = np.zeros((active, active))
-    stamp = np.full(active, -1, np.int64)
-    tree_start, tree_features = np.empty(trees + 1, np.int64), np.empty(count, np.int64)
-    listed = 0
-    for t in range(trees):
-        tree_start[t] = listed
-        for i in range(begin[t], begin[t + 1]):
-            if nf[node[i]] >= 0:
-                a = name[nf[node[i]]]
-                if stamp[a] != t:
-                    stamp[a] = t
-                    tree_features[listed] = a
-                    listed += 1
-        n = listed - tree_start[t]
-        for i in range(tree_start[t], listed):
-            for j in range(i + 1, listed):
-                a, b = tree_features[i], tree_features[j]
-                tied[min(a, b), max(a, b)] += moves[t] / (n - 1)
-    tree_start[trees] = listed
-
-    # 4. groups, strongest tie first
-    group, cells = np.arange(active), sizes.copy()
-    while True:
-        strongest, x, y = 0.0, -1, -1
-        for a in range(active):
-            for b in range(a + 1, active):
-                if tied[a, b] > strongest:
-                    if group[a] == group[b] or cells[group[a]] * cells[group[b]] > widest:
-                        tied[a, b] = 0.0
-                    else:
-                        strongest, x, y = tied[a, b], group[a], group[b]
-        if x < 0:
-            break
-        cells[x] *= cells[y]
-        for c in range(active):
-            if group[c] == y:
-                group[c] = x
-
-    # 5. tables per group: feature strides, chances
+    # 3. tables per group: feature strides, chances
     table_start, stride = np.full(active, -1, np.int64), np.zeros(active, np.int64)
     offset = 0
     for g in range(active):
@@ -176,23 +131,55 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
         for cell in range(cells[g]):
             chance[table_start[g] + cell] *= weight[flat[a] + (cell // stride[a]) % sizes[a]]
 
-    # 6. every tree into its tables
+    # 4. every tree into its tables
     table = np.zeros((rivals, TABLE))
     own = np.zeros((active, widest_feature), np.int64)
-    parts, strides, place = np.empty(active, np.int64), np.empty(active, np.int64), np.empty(active, np.int64)
+    parts, strides, place = (
+        np.empty(active, np.int64),
+        np.empty(active, np.int64),
+        np.empty(active, np.int64),
+    )
     low_cell, high_cell = np.empty(active, np.int64), np.empty(active, np.int64)
     saved = np.zeros(flat[active])
     sub, entry_chance = np.zeros((active, TABLE), np.int64), np.empty(TABLE)
-    subsize, leader, substride = np.empty(active, np.int64), np.empty(active, np.int64), np.empty(active, np.int64)
+    subsize, leader, substride = (
+        np.empty(active, np.int64),
+        np.empty(active, np.int64),
+        np.empty(active, np.int64),
+    )
     main = np.zeros(2, np.int64)
-    piece_least, piece_most, piece = np.empty((rivals, TABLE)), np.empty((rivals, TABLE)), np.empty((rivals, active, TABLE))
+    piece_least, piece_most, piece = (
+        np.empty((rivals, TABLE)),
+        np.empty((rivals, TABLE)),
+        np.empty((rivals, active, TABLE)),
+    )
     base_low, base_high = margin.copy(), margin.copy()
     gap, fallback, fallback_tree = 0.0, 0.0, -1
     for t in range(trees):
         a0, k = tree_start[t], tree_start[t + 1] - tree_start[t]
         mine = tree_features[a0 : a0 + k]
-        size = own_table(nf, nc, gain, node, parent, side, begin[t], begin[t + 1], name, short, cell_start, sizes, mine, k,
-                         own, parts, strides, table, low_cell, high_cell)
+        size = own_table(
+            nf,
+            nc,
+            gain,
+            node,
+            parent,
+            side,
+            begin[t],
+            begin[t + 1],
+            name,
+            short,
+            cell_start,
+            sizes,
+            mine,
+            k,
+            own,
+            parts,
+            strides,
+            table,
+            low_cell,
+            high_cell,
+        )
         out[5] += 4 * size
         if size == 0:
             gap += moves[t]
@@ -233,11 +220,28 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
                             entry += weight[flat[mine[j]] + cell]
                     q *= entry
                 entry_chance[i] = q
-            cost = pull_apart(table, size, k, parts, strides, rivals, place, n_groups, entry_chance, sub, subsize,
-                              main, piece_least, piece_most, piece)
+            cost = pull_apart(
+                table,
+                size,
+                k,
+                parts,
+                strides,
+                rivals,
+                place,
+                n_groups,
+                entry_chance,
+                sub,
+                subsize,
+                main,
+                piece_least,
+                piece_most,
+                piece,
+            )
             out[5] += 12 * size * n_groups * rivals
         factor = (cost / moves[t] if moves[t] > 0.0 else 0.0) + 0.02
-        savings(table, size, k, parts, strides, rivals, sizes, mine, own, weight, flat, factor, saved)
+        savings(
+            table, size, k, parts, strides, rivals, sizes, mine, own, weight, flat, factor, saved
+        )
         gap += cost
         for h in range(n_groups):
             g = leader[h]
@@ -248,7 +252,9 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
                 for j in range(k):
                     if place[j] == h:
                         a = mine[j]
-                        s += own[j, (cell // stride[a]) % sizes[a]] * (substride[j] if n_groups > 1 else strides[j])
+                        s += own[j, (cell // stride[a]) % sizes[a]] * (
+                            substride[j] if n_groups > 1 else strides[j]
+                        )
                 if n_groups == 1:
                     for p in range(rivals):
                         lower[p, at + cell] += table[p, s]
@@ -262,7 +268,7 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
                         lower[p, at + cell] += piece[p, h, s]
                         upper[p, at + cell] += piece[p, h, s]
 
-    # 7. convolve all but the largest group, then enumerate that one
+    # 5. convolve all but the largest group, then enumerate that one
     leaders, groups, final = np.empty(active, np.int64), 0, -1
     for g in range(active):
         if group[g] == g:
@@ -273,10 +279,32 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
     at, size = table_start[final], cells[final]
     low_all, high_all, one_cell = np.ones(size), np.ones(size), np.empty(size)
     for p in range(rivals):
-        out[5] += _tails(lower[p], chance, leaders[:groups], table_start, cells, final, base_low[p] - slack, bins, 0, one_cell)
+        out[5] += tails(
+            lower[p],
+            chance,
+            leaders[:groups],
+            table_start,
+            cells,
+            final,
+            base_low[p] - slack,
+            bins,
+            0,
+            one_cell,
+        )
         for c in range(size):
             low_all[c] -= 1.0 - one_cell[c]
-        out[5] += _tails(upper[p], chance, leaders[:groups], table_start, cells, final, base_high[p] + slack, bins, 1, one_cell)
+        out[5] += tails(
+            upper[p],
+            chance,
+            leaders[:groups],
+            table_start,
+            cells,
+            final,
+            base_high[p] + slack,
+            bins,
+            1,
+            one_cell,
+        )
         for c in range(size):
             high_all[c] = min(high_all[c], one_cell[c])
     low, high = 0.0, 0.0
@@ -285,7 +313,7 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
         high += chance[at + c] * min(max(high_all[c], 0.0), 1.0)
     out[0], out[1] = min(low, 1.0), min(max(high, low), 1.0)
 
-    # 8. where to split
+    # 6. where to split
     if fallback_tree >= 0:  # the widest tree that no table could hold, at its root
         k = node[begin[fallback_tree]]
         out[2], out[3] = nf[k], nc[k]
@@ -299,8 +327,8 @@ def examine(nf, nc, nl, nr, gain, alive, n_alive, margin, cell_start, mass, lo, 
     return 2
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _settle(k, nf, nc, nl, nr, lo, hi):  # type: ignore[no-untyped-def]
+@kernel
+def _settle(k, nf, nc, nl, nr, lo, hi):
     """Follow tests that the box decides."""
     while nf[k] >= 0:
         if hi[nf[k]] <= nc[k]:
@@ -312,71 +340,8 @@ def _settle(k, nf, nc, nl, nr, lo, hi):  # type: ignore[no-untyped-def]
     return k
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _tails(table, chance, leaders, table_start, cells, final, base, bins, up, out):  # type: ignore[no-untyped-def]
-    """P(base + table[cell] + sum of the other groups > 0) per cell of `final`, rounded down (up=0) or up (up=1)."""
-    work = 0
-    least, span = base, 0.0
-    for i in range(leaders.shape[0]):
-        g = leaders[i]
-        if g != final:
-            a, b = np.inf, -np.inf
-            for c in range(table_start[g], table_start[g] + cells[g]):
-                a, b = min(a, table[c]), max(b, table[c])
-            least += a
-            span += b - a
-    at, size = table_start[final], cells[final]
-    if span <= 0.0:
-        for c in range(size):
-            out[c] = 1.0 if least + table[at + c] > 0.0 else 0.0
-        return size
-    step = span / bins
-    length = 1
-    sums, fresh = np.zeros(bins + leaders.shape[0] + 2), np.zeros(bins + leaders.shape[0] + 2)
-    histogram = np.zeros(bins + 2)
-    sums[0] = 1.0
-    for i in range(leaders.shape[0]):
-        g = leaders[i]
-        if g == final:
-            continue
-        a, b = np.inf, -np.inf
-        for c in range(table_start[g], table_start[g] + cells[g]):
-            a, b = min(a, table[c]), max(b, table[c])
-        width = min(int(np.ceil((b - a) / step)), bins) + 1
-        for k in range(width):
-            histogram[k] = 0.0
-        for c in range(table_start[g], table_start[g] + cells[g]):
-            # a hair of rounding in the wrong direction must not move an atom inwards
-            k = int(np.ceil((table[c] - a) / step - 1e-13 * bins)) if up else int((table[c] - a) / step + 1e-13 * bins)
-            histogram[min(max(k, 0), width - 1)] += chance[c]
-        for j in range(length + width - 1):
-            fresh[j] = 0.0
-        for k in range(width):
-            h = histogram[k]
-            if h > 0.0:
-                work += length
-                for j in range(length):
-                    fresh[k + j] += h * sums[j]
-        length += width - 1
-        sums, fresh = fresh, sums
-    for j in range(length - 2, -1, -1):
-        sums[j] += sums[j + 1]
-    # the atoms' own rounding: up to 1e-13 bins of one step per group, taken off the base
-    least += (1.0 if up else -1.0) * 1e-12 * span * leaders.shape[0]
-    for c in range(size):
-        need = -(least + table[at + c])  # the sum must exceed this
-        if need < 0.0:
-            out[c] = 1.0
-        else:
-            j = int(need / step) + 1  # first atom above
-            if up and (j - 1) * step > need:
-                j -= 1
-            out[c] = sums[j] if j < length else 0.0
-    return work // 4 + size
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _room(a, n):  # type: ignore[no-untyped-def]
+@kernel
+def _room(a, n):
     if n <= a.shape[0]:
         return a
     out = np.empty(max(n, 2 * a.shape[0]), a.dtype)

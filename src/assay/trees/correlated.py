@@ -1,19 +1,21 @@
-"""Correlated noise, or bounds that stay wide: randomised quasi-Monte-Carlo with one feature integrated exactly.
+"""Correlated noise, or bounds that stay wide: randomised quasi-Monte-Carlo with one feature
+integrated exactly.
 
-All features but one are drawn (scrambled Sobol points through the Cholesky factor); along the last one the
-ensemble is a step function, whose steps are weighed by their conditional normal probabilities. That takes
-the roughest coordinate out of the sampling, and gives all classes at once. Independent scramblings give the
-standard error; the interval is Student's, at level `confidence`: an *estimate*, and named so.
+All features but one are drawn (scrambled Sobol points through the Cholesky factor); along the last
+one the ensemble is a step function, whose steps are weighed by their conditional normal
+probabilities. That takes the roughest coordinate out of the sampling, and gives all classes at
+once. Independent scramblings give the standard error; the interval is Student's, at level
+`confidence`: an *estimate*, and named so.
 
-What a reader would get wrong: everything happens in the copula's normal coordinates, so normal, mixed and
-integer features are the same here: cells with normal edges.
-"""
+What a reader would get wrong: everything happens in the copula's normal coordinates, so normal,
+mixed and integer features are the same here: cells with normal edges."""
+
+# mypy: disable-error-code="no-untyped-def, no-any-return"
 
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-import numba
 import numpy as np
 from scipy import special, stats
 
@@ -21,16 +23,25 @@ from assay.noise.joint import Noise
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
+from assay.trees.kernel import kernel
 
 SCRAMBLES = 16
 CONFIDENCE = 0.99
 
 
 def estimate(
-    ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, *, tolerance: float = 1e-3, most: int = 2**13, seed: int = 0,
+    ensemble: Ensemble,
+    grid: Grid,
+    noise: Noise,
+    x: Floats,
+    *,
+    tolerance: float = 1e-3,
+    most: int = 2**13,
+    seed: int = 0,
     workers: int | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """(mean, low, high), each (n, classes): points per scrambling double until all are within tolerance or `most`."""
+    """(mean, low, high), each (n, classes): points per scrambling double until all are within
+    tolerance or `most`."""
     levels = grid.levels(noise, x)
     full = noise.correlation(x.shape[1])
     correlation = np.eye(x.shape[1]) if full is None else full
@@ -38,7 +49,10 @@ def estimate(
     if not len(used):
         used = np.arange(1)
     along = _along(ensemble, grid, levels, np.isnan(x), used)
-    mean, half = np.zeros((len(x), ensemble.n_classes)), np.full((len(x), ensemble.n_classes), np.inf)
+    mean, half = (
+        np.zeros((len(x), ensemble.n_classes)),
+        np.full((len(x), ensemble.n_classes), np.inf),
+    )
     quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, SCRAMBLES - 1))
     slack = ensemble.slack()
     draws: dict[tuple[int, int], tuple[Floats, Floats, float]] = {}
@@ -52,11 +66,30 @@ def estimate(
 
         def one(i: int, n: int = n) -> Floats:
             z, shift, sd = draws[int(along[i]), n]
-            return np.asarray(_sweep(
-                ensemble.feature, grid.cut, ensemble.left, ensemble.right, ensemble.missing_left, ensemble.value,
-                ensemble.roots, ensemble.base, ensemble.cut, slack, levels[i], grid.start, np.isnan(x[i]), used, int(along[i]),
-                z, shift, sd, SCRAMBLES, ensemble.n_classes,
-            ))
+            return np.asarray(
+                _sweep(
+                    ensemble.feature,
+                    grid.cut,
+                    ensemble.left,
+                    ensemble.right,
+                    ensemble.missing_left,
+                    ensemble.value,
+                    ensemble.roots,
+                    ensemble.base,
+                    ensemble.cut,
+                    slack,
+                    levels[i],
+                    grid.start,
+                    np.isnan(x[i]),
+                    used,
+                    int(along[i]),
+                    z,
+                    shift,
+                    sd,
+                    SCRAMBLES,
+                    ensemble.n_classes,
+                )
+            )
 
         with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
             for i, found in zip(todo, pool.map(one, todo), strict=True):
@@ -66,8 +99,15 @@ def estimate(
     return mean, np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1)
 
 
-def _along(ensemble: Ensemble, grid: Grid, levels: Floats, nan: np.ndarray[tuple[int, int], np.dtype[np.bool_]], used: Ints) -> Ints:
-    """Per record the feature whose thresholds the noise crosses most: sum over its nodes of p (1 - p)."""
+def _along(
+    ensemble: Ensemble,
+    grid: Grid,
+    levels: Floats,
+    nan: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
+    used: Ints,
+) -> Ints:
+    """Per record the feature whose thresholds the noise crosses most: sum over its nodes of p (1 -
+    p)."""
     inner = ensemble.feature >= 0
     feature, cut = ensemble.feature[inner], grid.cut[inner]
     inside = (cut >= 0) & (cut < np.diff(grid.start)[feature] - 1)
@@ -79,19 +119,27 @@ def _along(ensemble: Ensemble, grid: Grid, levels: Floats, nan: np.ndarray[tuple
     return np.asarray(used[crossed[:, used].argmax(axis=1)], dtype=np.int64)
 
 
-def _draws(correlation: Floats, used: Ints, last: int, n: int, seed: int) -> tuple[Floats, Floats, float]:
-    """Normal numbers of the used features (the last one aside), the last one's conditional mean and sd."""
+def _draws(
+    correlation: Floats, used: Ints, last: int, n: int, seed: int
+) -> tuple[Floats, Floats, float]:
+    """Normal numbers of the used features (the last one aside), the last one's conditional mean
+    and sd."""
     others = [f for f in used if f != last]
     order = [*others, last]
     r = correlation[np.ix_(order, order)]
     values, vectors = np.linalg.eigh(r)
-    chol = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1e-12))).T, mode="r").T
+    chol = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1e-12))).T)[1].T
     chol = chol * np.where(np.diag(chol) < 0, -1.0, 1.0)
     if not others:
         return np.zeros((SCRAMBLES * n, 1)), np.zeros(SCRAMBLES * n), float(chol[0, 0])
-    u = np.concatenate([
-        stats.qmc.Sobol(len(others), scramble=True, rng=np.random.default_rng([seed, k])).random(n) for k in range(SCRAMBLES)
-    ])
+    u = np.concatenate(
+        [
+            stats.qmc.Sobol(
+                len(others), scramble=True, rng=np.random.default_rng([seed, k])
+            ).random(n)
+            for k in range(SCRAMBLES)
+        ]
+    )
     e = special.ndtri(np.clip(u, 1e-12, 1 - 1e-12))
     z = np.zeros((len(e), len(used)))
     columns = {f: j for j, f in enumerate(used)}
@@ -99,13 +147,34 @@ def _draws(correlation: Floats, used: Ints, last: int, n: int, seed: int) -> tup
     return np.ascontiguousarray(z), np.ascontiguousarray(e @ chol[-1, :-1]), float(chol[-1, -1])
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _normal(v):  # type: ignore[no-untyped-def]
+@kernel
+def _normal(v):
     return 0.5 * math.erfc(-v * 0.7071067811865476)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _sweep(feature, cut, left, right, missing_left, value, roots, base, border, slack, levels, start, nan, used, last, z, shift, sd, scrambles, classes):  # type: ignore[no-untyped-def]
+@kernel
+def _sweep(
+    feature,
+    cut,
+    left,
+    right,
+    missing_left,
+    value,
+    roots,
+    base,
+    border,
+    slack,
+    levels,
+    start,
+    nan,
+    used,
+    last,
+    z,
+    shift,
+    sd,
+    scrambles,
+    classes,
+):
     outputs, points = value.shape[1], z.shape[0]
     per = points // scrambles
     found = np.zeros((scrambles, classes))

@@ -1,23 +1,25 @@
 """One representation for every tree ensemble: flat arrays, and thresholds that mean what they say.
 
-Libraries disagree on the smallest thing: scikit-learn tests ``float32(x) <= t``, XGBoost ``float32(x) < t``,
-LightGBM ``float64(x) <= t``. Rounding to float32 moves the border by half a unit in the last place, and the
-answer moves with it when the noise is of that size. `effective` turns each test into the one
-``x <= threshold`` on float64 that is true for exactly the same float64 numbers; nothing after it needs to
-know which library a tree came from.
+Libraries disagree on the smallest thing: scikit-learn tests ``float32(x) <= t``, XGBoost
+``float32(x) < t``, LightGBM ``float64(x) <= t``. Rounding to float32 moves the border by half a
+unit in the last place, and the answer moves with it when the noise is of that size. `effective`
+turns each test into the one ``x <= threshold`` on float64 that is true for exactly the same
+float64 numbers; nothing after it needs to know which library a tree came from.
 
-Two things a reader would get wrong. The label is read from *summed leaf values* in the library's own order
-and precision (`single`: float32), never from a box's centre. And one output is not two classes: with one
-output the label is 1 where the sum exceeds `cut`, with several it is the first largest.
-"""
+Two things a reader would get wrong. The label is read from *summed leaf values* in the library's
+own order and precision (`single`: float32), never from a box's centre. And one output is not two
+classes: with one output the label is 1 where the sum exceeds `cut`, with several it is the first
+largest."""
+
+# mypy: disable-error-code="no-untyped-def, no-any-return"
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.errors import AssayError
+from assay.trees.kernel import kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,8 +43,12 @@ def effective(threshold: ArrayLike, operator: str, precision: str) -> Floats:
         raise AssayError(f"precision {precision!r}: expected 'float32' or 'float64'")
     with np.errstate(over="ignore"):
         below = t.astype(np.float32)
-        too_high = below.astype(np.float64) > t if operator == "<=" else below.astype(np.float64) >= t
-        below = np.where(too_high, np.nextafter(below, np.float32(-np.inf)), below).astype(np.float32)
+        too_high = (
+            below.astype(np.float64) > t if operator == "<=" else below.astype(np.float64) >= t
+        )
+        below = np.where(too_high, np.nextafter(below, np.float32(-np.inf)), below).astype(
+            np.float32
+        )
         above = np.nextafter(below, np.float32(np.inf))
     low, high = below.astype(np.float64), above.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -56,7 +62,8 @@ def effective(threshold: ArrayLike, operator: str, precision: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trees as flat arrays; children may be shared, so categorical splits are chains of thresholds."""
+    """Trees as flat arrays; children may be shared, so categorical splits are chains of
+    thresholds."""
 
     feature: NDArray[np.int32]  # (nodes,) -1 at a leaf
     threshold: Floats  # (nodes,) effective: x <= threshold goes left
@@ -102,10 +109,13 @@ class Ensemble:
         """x as checked float64 rows."""
         a = np.ascontiguousarray(np.asarray(x, dtype=np.float64))
         if a.ndim != 2 or a.shape[1] != self.n_features:
-            raise AssayError(f"rows of shape {a.shape}: the {self.source} model takes (n, {self.n_features})")
+            raise AssayError(
+                f"rows of shape {a.shape}: the {self.source} model takes (n, {self.n_features})"
+            )
         if not self.missing and np.isnan(a).any():
             raise AssayError(
-                f"NaN in column {int(np.isnan(a).any(axis=0).argmax())}: this {self.source} model was not "
+                f"NaN in column {int(np.isnan(a).any(axis=0).argmax())}: this {self.source} "
+                f"model was not "
                 "trained with missing values; impute them or train with them"
             )
         return a
@@ -131,11 +141,19 @@ class Ensemble:
         return low, high
 
     def _arrays(self) -> tuple[NDArray[np.generic], ...]:
-        return (self.feature, self.threshold, self.left, self.right, self.missing_left, self.value, self.roots)
+        return (
+            self.feature,
+            self.threshold,
+            self.left,
+            self.right,
+            self.missing_left,
+            self.value,
+            self.roots,
+        )
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _scores(x, feature, threshold, left, right, missing_left, value, roots, base, single):  # type: ignore[no-untyped-def]
+@kernel
+def _scores(x, feature, threshold, left, right, missing_left, value, roots, base, single):
     n, outputs = x.shape[0], value.shape[1]
     out = np.empty((n, outputs))
     for i in range(n):

@@ -1,13 +1,14 @@
-"""Which method for which case: P(label = class) of a tree ensemble under noise, always as an interval.
+"""Which method for which case: P(label = class) of a tree ensemble under noise, always as an
+interval.
 
 | ensemble | independent noise | correlated noise |
 |---|---|---|
 | one tree | leaves: exact | leaves by Genz's method: numerical |
-| several | branch and bound: certified | one factor: numerical; else sampled along one feature: estimate |
+| several | branch and bound: certified | one factor: numerical; else sampled: estimate |
 
-The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds an error
-*estimate* of a quadrature. "estimate" is a 99 % confidence interval of randomised quasi-Monte-Carlo.
-"""
+The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds
+an error *estimate* of a quadrature. "estimate" is a 99 % confidence interval of randomised
+quasi-Monte-Carlo."""
 
 from dataclasses import dataclass, replace
 
@@ -44,18 +45,44 @@ class Probability:
 
 
 def probability(
-    ensemble: Ensemble, noise: Noise, x: Floats, label: Ints, *, tolerance: float = 1e-6, budget: float = 1.0,
-    seed: int = 0, workers: int | None = None, estimate: bool = False,
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    label: Ints,
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    seed: int = 0,
+    workers: int | None = None,
+    estimate: bool = False,
 ) -> Probability:
     """P(the noisy record i is labelled `label[i]`)."""
     allowed = np.zeros((len(x), ensemble.n_classes), dtype=bool)
     allowed[np.arange(len(x)), label] = True
-    return inside(ensemble, noise, x, allowed, tolerance=tolerance, budget=budget, seed=seed, workers=workers, estimate=estimate)
+    return inside(
+        ensemble,
+        noise,
+        x,
+        allowed,
+        tolerance=tolerance,
+        budget=budget,
+        seed=seed,
+        workers=workers,
+        estimate=estimate,
+    )
 
 
 def inside(
-    ensemble: Ensemble, noise: Noise, x: Floats, allowed: NDArray[np.bool_], *, tolerance: float = 1e-6,
-    budget: float = 1.0, seed: int = 0, workers: int | None = None, estimate: bool = False,
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    allowed: NDArray[np.bool_],
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    seed: int = 0,
+    workers: int | None = None,
+    estimate: bool = False,
     draws: Draws | None = None,
 ) -> Probability:
     """P(the label of the noisy record i is among `allowed[i]`), (n, classes)."""
@@ -63,7 +90,9 @@ def inside(
     if not 0 < tolerance < 1:
         raise AssayError(f"tolerance={tolerance}: expected between 0 and 1")
     if allowed.shape != (len(x), ensemble.n_classes):
-        raise AssayError(f"allowed of shape {allowed.shape}: expected ({len(x)}, {ensemble.n_classes})")
+        raise AssayError(
+            f"allowed of shape {allowed.shape}: expected ({len(x)}, {ensemble.n_classes})"
+        )
     grid = Grid.of(ensemble)
     tied = noise.correlation(x.shape[1])
     if ensemble.n_trees == 1:
@@ -72,11 +101,23 @@ def inside(
     load = loadings(tied) if tied is not None and not estimate else None
     if estimate or (tied is not None and load is None):
         mean, low, high = correlated.estimate(
-            ensemble, grid, noise, x, tolerance=tolerance, most=2 ** int(np.clip(np.log2(max(budget, 1e-3)) + 13, 9, 17)),
-            seed=seed, workers=workers,
+            ensemble,
+            grid,
+            noise,
+            x,
+            tolerance=tolerance,
+            most=2 ** int(np.clip(np.log2(max(budget, 1e-3)) + 13, 9, 17)),
+            seed=seed,
+            workers=workers,
         )
         middle = np.where(allowed, mean, 0).sum(axis=1)
-        half = np.minimum(np.where(allowed, high - low, 0).sum(axis=1), np.where(~allowed, high - low, 0).sum(axis=1)) / 2
+        half = (
+            np.minimum(
+                np.where(allowed, high - low, 0).sum(axis=1),
+                np.where(~allowed, high - low, 0).sum(axis=1),
+            )
+            / 2
+        )
         return Probability(np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1), "estimate")
 
     # the smaller side of each row, class by class: the events are disjoint, so the bounds add up
@@ -89,27 +130,58 @@ def inside(
         rows = np.flatnonzero(wanted.sum(axis=1) > turn)
         label = np.array([np.flatnonzero(wanted[i])[turn] for i in rows], dtype=np.int64)
         if masses is not None:
-            some = None if draws is None else replace(
-                draws, generators=[draws.generators[i] for i in rows], confidence=1 - (1 - draws.confidence) / most
+            some = (
+                None
+                if draws is None
+                else replace(
+                    draws,
+                    generators=[draws.generators[int(i)] for i in rows],
+                    confidence=1 - (1 - draws.confidence) / most,
+                )
             )
             a, b, _ = bounds(
-                ensemble, grid, masses[rows], x[rows], label, tolerance=tolerance / most, budget=budget / most,
-                workers=workers, draws=some,
+                ensemble,
+                grid,
+                masses[rows],
+                x[rows],
+                label,
+                tolerance=tolerance / most,
+                budget=budget / most,
+                workers=workers,
+                draws=some,
             )
         else:
             assert load is not None
-            a, b = one_factor(ensemble, grid, noise, x[rows], label, load, tolerance=tolerance / most, budget=budget / most)
+            a, b = one_factor(
+                ensemble,
+                grid,
+                noise,
+                x[rows],
+                label,
+                load,
+                tolerance=tolerance / most,
+                budget=budget / most,
+            )
         low[rows] += a
         high[rows] += b
     high = np.minimum(high, 1.0)
     low, high = np.where(flip, 1 - high, low), np.where(flip, 1 - low, high)
-    kind = "numerical" if tied is not None else "certified" if draws is None else "certified+sampled"
+    kind = (
+        "numerical" if tied is not None else "certified" if draws is None else "certified+sampled"
+    )
     return Probability(low, high, kind)
 
 
 def distribution(
-    ensemble: Ensemble, noise: Noise, x: Floats, *, tolerance: float = 1e-6, budget: float = 1.0, seed: int = 0,
-    workers: int | None = None, estimate: bool = False,
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    seed: int = 0,
+    workers: int | None = None,
+    estimate: bool = False,
 ) -> tuple[Floats, Floats, str]:
     """(low, high, kind): bounds on P(label = class) for every class, (n, classes)."""
     x = ensemble.rows(x)
@@ -117,7 +189,13 @@ def distribution(
     tied = noise.correlation(x.shape[1])
     if ensemble.n_trees == 1:
         return _single(ensemble, grid, noise, x, tied)
-    options = {"tolerance": tolerance, "budget": budget, "seed": seed, "workers": workers, "estimate": estimate}
+    options = {
+        "tolerance": tolerance,
+        "budget": budget,
+        "seed": seed,
+        "workers": workers,
+        "estimate": estimate,
+    }
     low, high = np.zeros((len(x), ensemble.n_classes)), np.ones((len(x), ensemble.n_classes))
     kind = ""
     for c in range(ensemble.n_classes if ensemble.n_classes > 2 else 1):
@@ -131,10 +209,16 @@ def distribution(
     return np.clip(low, 0, 1), np.clip(high, 0, 1), kind
 
 
-def _single(ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, tied: Floats | None) -> tuple[Floats, Floats, str]:
+def _single(
+    ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, tied: Floats | None
+) -> tuple[Floats, Floats, str]:
     if tied is None:
         found = leaves.distribution(ensemble, grid, grid.masses(noise, x), x)
-        return np.clip(found - leaves.ROUNDING, 0, 1), np.clip(found + leaves.ROUNDING, 0, 1), "exact"
+        return (
+            np.clip(found - leaves.ROUNDING, 0, 1),
+            np.clip(found + leaves.ROUNDING, 0, 1),
+            "exact",
+        )
     low, high = np.zeros((len(x), ensemble.n_classes)), np.zeros((len(x), ensemble.n_classes))
     parts = noise.marginals(x.shape[1])
     for pattern in np.unique(np.isnan(x), axis=0):
@@ -155,6 +239,14 @@ def _single(ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, tied: Float
 
 
 def _sum(low: Floats, high: Floats, allowed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    inside_low, inside_high = np.where(allowed, low, 0).sum(axis=1), np.where(allowed, high, 0).sum(axis=1)
-    outside_low, outside_high = np.where(~allowed, low, 0).sum(axis=1), np.where(~allowed, high, 0).sum(axis=1)
-    return np.clip(np.maximum(inside_low, 1 - outside_high), 0, 1), np.clip(np.minimum(inside_high, 1 - outside_low), 0, 1)
+    inside_low, inside_high = (
+        np.where(allowed, low, 0).sum(axis=1),
+        np.where(allowed, high, 0).sum(axis=1),
+    )
+    outside_low, outside_high = (
+        np.where(~allowed, low, 0).sum(axis=1),
+        np.where(~allowed, high, 0).sum(axis=1),
+    )
+    return np.clip(np.maximum(inside_low, 1 - outside_high), 0, 1), np.clip(
+        np.minimum(inside_high, 1 - outside_low), 0, 1
+    )

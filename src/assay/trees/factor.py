@@ -1,9 +1,10 @@
-"""Correlation by one common factor: Gauss-Hermite over the factor, certified bounds for each of its values.
+"""Correlation by one common factor: Gauss-Hermite over the factor, certified bounds for each of
+its values.
 
-If R = l l' + diag(1 - l^2), the features are independent given the factor, and P = E_t[P(label | t)]. Two
-features always have one factor, three usually. The bounds given t are certificates; the quadrature adds an
-error that is estimated from two rules and carried into the interval (so the answer is "numerical").
-"""
+If R = l l' + diag(1 - l^2), the features are independent given the factor, and P = E_t[P(label |
+t)]. Two features always have one factor, three usually. The bounds given t are certificates; the
+quadrature adds an error that is estimated from two rules and carried into the interval (so the
+answer is "numerical")."""
 
 import numpy as np
 from scipy import special
@@ -36,7 +37,15 @@ def loadings(correlation: Floats) -> Floats | None:
 
 
 def one_factor(
-    ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, label: Ints, load: Floats, *, tolerance: float, budget: float
+    ensemble: Ensemble,
+    grid: Grid,
+    noise: Noise,
+    x: Floats,
+    label: Ints,
+    load: Floats,
+    *,
+    tolerance: float,
+    budget: float,
 ) -> tuple[Floats, Floats]:
     """Bounds on P(label), the quadrature's error estimate included."""
     levels = grid.levels(noise, x)
@@ -57,11 +66,15 @@ def one_factor(
                 a, b = grid.start[f], grid.start[f + 1]
                 under = np.concatenate([np.zeros((len(x), 1)), below[:, a : b - 1]], axis=1)
                 over = np.concatenate([np.ones((len(x), 1)), above[:, a : b - 1]], axis=1)
-                masses[:, a:b] = np.maximum(np.where(under > 0.5, over - above[:, a:b], below[:, a:b] - under), 0.0)
+                masses[:, a:b] = np.maximum(
+                    np.where(under > 0.5, over - above[:, a:b], below[:, a:b] - under), 0.0
+                )
                 masses[:, a:b] /= masses[:, a:b].sum(axis=1, keepdims=True)
-            l, h, _ = bounds(ensemble, grid, masses, x, label, tolerance=tolerance / 2, budget=budget / nodes)
-            low += weight * l
-            high += weight * h
+            below_, above_, _ = bounds(
+                ensemble, grid, masses, x, label, tolerance=tolerance / 2, budget=budget / nodes
+            )
+            low += weight * below_
+            high += weight * above_
         lows.append(low)
         highs.append(high)
     error = np.abs((lows[0] + highs[0]) / 2 - (lows[1] + highs[1]) / 2)

@@ -1,8 +1,9 @@
-"""Thresholds as a grid: every feature cut at its sorted thresholds, and how much noise falls in each cell.
+"""Thresholds as a grid: every feature cut at its sorted thresholds, and how much noise falls in
+each cell.
 
 Cell j of a feature is (t[j-1], t[j]]; the last one is open. The grid's *product* is what the paper
-enumerates; here only its edges are ever stored: masses per feature, (records, cells) in one flat array.
-"""
+enumerates; here only its edges are ever stored: masses per feature, (records, cells) in one flat
+array."""
 
 from dataclasses import dataclass
 
@@ -50,14 +51,19 @@ class Grid:
         for f, t in enumerate(self.thresholds):
             v = np.nan_to_num(x[:, f, None], nan=0.0)
             n = len(x)
-            below = np.concatenate([np.zeros((n, 1)), parts[f].below(v, t[None]), np.ones((n, 1))], axis=1)
-            above = np.concatenate([np.ones((n, 1)), parts[f].above(v, t[None]), np.zeros((n, 1))], axis=1)
+            below = np.concatenate(
+                [np.zeros((n, 1)), parts[f].below(v, t[None]), np.ones((n, 1))], axis=1
+            )
+            above = np.concatenate(
+                [np.ones((n, 1)), parts[f].above(v, t[None]), np.zeros((n, 1))], axis=1
+            )
             cells = between(below[:, :-1], above[:, :-1], below[:, 1:], above[:, 1:])
             out[:, self.start[f] : self.start[f + 1]] = cells / cells.sum(axis=1, keepdims=True)
         return out
 
     def levels(self, noise: Noise, x: Floats) -> Floats:
-        """Each cell's upper edge as a standard normal number (the copula's coordinate), (n, cells)."""
+        """Each cell's upper edge as a standard normal number (the copula's coordinate), (n,
+        cells)."""
         out = np.full((len(x), int(self.start[-1])), np.inf)
         parts = noise.marginals(x.shape[1])
         for f, t in enumerate(self.thresholds):

@@ -1,12 +1,13 @@
-"""Growing an `Ensemble` node by node: what every reader uses, and the only place that lays out arrays.
+"""Growing an `Ensemble` node by node: what every reader uses, and the only place that lays out
+arrays.
 
-A root comes before its own tree's nodes in no fixed order, but trees never interleave: tree t owns the
-slice between two roots. A categorical test "code in S" becomes a chain of thresholds over the sorted codes
-with shared children, so nothing downstream knows about categories. Libraries truncate a code to an
-integer: category c is the half-open interval [c, c + 1).
-"""
+A root comes before its own tree's nodes in no fixed order, but trees never interleave: tree t owns
+the slice between two roots. A categorical test "code in S" becomes a chain of thresholds over the
+sorted codes with shared children, so nothing downstream knows about categories. Libraries truncate
+a code to an integer: category c is the half-open interval [c, c + 1)."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,9 @@ class Grower:
     def leaf(self, value: Sequence[float]) -> int:
         return self._node(-1, 0.0, -1, -1, False, value)
 
-    def split(self, feature: int, threshold: float, left: int, right: int, missing_left: bool) -> int:
+    def split(
+        self, feature: int, threshold: float, left: int, right: int, missing_left: bool
+    ) -> int:
         return self._node(feature, threshold, left, right, missing_left, [0.0] * self.outputs)
 
     def member(
@@ -54,8 +57,15 @@ class Grower:
         # one more test that only NaN tells apart: every number is <= inf
         return self._node(feature, np.inf, node, missing, False, [0.0] * self.outputs)
 
-    def _node(self, feature: int, threshold: float, left: int, right: int, missing_left: bool,
-              value: Sequence[float]) -> int:
+    def _node(
+        self,
+        feature: int,
+        threshold: float,
+        left: int,
+        right: int,
+        missing_left: bool,
+        value: Sequence[float],
+    ) -> int:
         self.feature.append(feature)
         self.threshold.append(threshold)
         self.left.append(left)
@@ -68,20 +78,32 @@ class Grower:
         """End a tree: its root moves to the front of its slice."""
         a = self._start
         if root != a:
-            for column in (self.feature, self.threshold, self.left, self.right, self.missing_left, self.value):
-                column[a], column[root] = column[root], column[a]  # type: ignore[index]
-            for column in (self.left, self.right):
-                for i in range(a, len(column)):
-                    if column[i] == a:
-                        column[i] = root
-                    elif column[i] == root:
-                        column[i] = a
+            columns: tuple[list[Any], ...] = (
+                self.feature,
+                self.threshold,
+                self.left,
+                self.right,
+                self.missing_left,
+                self.value,
+            )
+            for column in columns:
+                column[a], column[root] = column[root], column[a]
+            for child in (self.left, self.right):
+                for i in range(a, len(child)):
+                    child[i] = {a: root, root: a}.get(child[i], child[i])
         self.roots.append(a)
         self._start = len(self.feature)
 
     def ensemble(
-        self, *, base: Sequence[float], n_features: int, classes: Sequence[object], source: str,
-        cut: float = 0.0, single: bool = False, missing: bool = False,
+        self,
+        *,
+        base: Sequence[float],
+        n_features: int,
+        classes: Sequence[object],
+        source: str,
+        cut: float = 0.0,
+        single: bool = False,
+        missing: bool = False,
     ) -> Ensemble:
         if not self.roots:
             raise Unsupported(f"the {source} model has no trees; fit it first")
@@ -93,7 +115,9 @@ class Grower:
             left=np.asarray(self.left, dtype=np.int32),
             right=np.asarray(self.right, dtype=np.int32),
             missing_left=np.asarray(self.missing_left, dtype=np.bool_),
-            value=np.ascontiguousarray(np.asarray(self.value, dtype=np.float64).reshape(len(feature), -1)),
+            value=np.ascontiguousarray(
+                np.asarray(self.value, dtype=np.float64).reshape(len(feature), -1)
+            ),
             roots=np.asarray(self.roots, dtype=np.int32),
             base=np.asarray(base, dtype=np.float64),
             n_features=n_features,

@@ -1,15 +1,18 @@
-"""One tree, independent noise: walk to every leaf that has mass, carrying the product of interval masses.
+"""One tree, independent noise: walk to every leaf that has mass, carrying the product of interval
+masses.
 
-Exact for all classes at once, O(nodes) per record. The leaves are disjoint boxes, so nothing is enumerated
-that the tree does not distinguish (the paper's grid splits each leaf into many boxes with the same label).
-"""
+Exact for all classes at once, O(nodes) per record. The leaves are disjoint boxes, so nothing is
+enumerated that the tree does not distinguish (the paper's grid splits each leaf into many boxes
+with the same label)."""
 
-import numba
+# mypy: disable-error-code="no-untyped-def, no-any-return"
+
 import numpy as np
 
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
+from assay.trees.kernel import kernel
 
 ROUNDING = 1e-12  # more than the float64 sums below can lose
 
@@ -26,21 +29,38 @@ def distribution(ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats) -> F
         cells = masses[:, grid.start[f] : grid.start[f + 1]]
         cumulative[:, start[f] + 1 : start[f + 1]] = np.cumsum(cells, axis=1)
     return _walk(
-        ensemble.feature, grid.cut, ensemble.left, ensemble.right, ensemble.missing_left, label,
-        int(ensemble.roots[0]), cumulative, start, np.isnan(x), ensemble.n_classes,
+        ensemble.feature,
+        grid.cut,
+        ensemble.left,
+        ensemble.right,
+        ensemble.missing_left,
+        label,
+        int(ensemble.roots[0]),
+        cumulative,
+        start,
+        np.isnan(x),
+        ensemble.n_classes,
     )
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _walk(feature, cut, left, right, missing_left, label, root, cumulative, start, nan, classes):  # type: ignore[no-untyped-def]
+@kernel
+def _walk(feature, cut, left, right, missing_left, label, root, cumulative, start, nan, classes):
     n, features = nan.shape
     out = np.zeros((n, classes))
     deep = feature.shape[0] + 1
     node, mass, undo_f, undo_lo, undo_hi, depth = (
-        np.empty(deep, np.int64), np.empty(deep), np.empty(deep, np.int64), np.empty(deep, np.int64),
-        np.empty(deep, np.int64), np.empty(deep, np.int64),
+        np.empty(deep, np.int64),
+        np.empty(deep),
+        np.empty(deep, np.int64),
+        np.empty(deep, np.int64),
+        np.empty(deep, np.int64),
+        np.empty(deep, np.int64),
     )
-    path_f, path_lo, path_hi = np.empty(deep, np.int64), np.empty(deep, np.int64), np.empty(deep, np.int64)
+    path_f, path_lo, path_hi = (
+        np.empty(deep, np.int64),
+        np.empty(deep, np.int64),
+        np.empty(deep, np.int64),
+    )
     lo, hi = np.empty(features, np.int64), np.empty(features, np.int64)
     for i in range(n):
         for f in range(features):

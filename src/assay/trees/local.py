@@ -1,23 +1,27 @@
-"""What one record's noise can reach: the ensemble cut down to the cells with mass, as score differences.
+"""What one record's noise can reach: the ensemble cut down to the cells with mass, as score
+differences.
 
-"The label is c" is one inequality per rival k: margin_k = sum over trees of (v_c - v_k) > 0. `localise` keeps
-only what can still move: clips each feature at a tail of `tail` mass (the loss is returned and goes into the
-upper bound), follows every tree through the clipped cells, merges cells that no reachable node separates,
-folds constant trees into the base, and drops rivals that cannot win.
+"The label is c" is one inequality per rival k: margin_k = sum over trees of (v_c - v_k) > 0.
+`localise` keeps only what can still move: clips each feature at a tail of `tail` mass (the loss is
+returned and goes into the upper bound), follows every tree through the clipped cells, merges cells
+that no reachable node separates, folds constant trees into the base, and drops rivals that cannot
+win.
 
-What a reader would get wrong: margins within `slack` of zero are decided by the library's own rounding, so
-they count as undecided here and are settled by the original model on a single cell (bounds.py).
-"""
+What a reader would get wrong: margins within `slack` of zero are decided by the library's own
+rounding, so they count as undecided here and are settled by the original model on a single cell
+(bounds.py)."""
+
+# mypy: disable-error-code="no-untyped-def, no-any-return"
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
+from assay.trees.kernel import kernel
 
 Int32s = NDArray[np.int32]
 NO, YES, OPEN, CELL = 0, 1, 2, 3
@@ -25,7 +29,8 @@ NO, YES, OPEN, CELL = 0, 1, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """One record's part of the ensemble. `status`: settled NO or YES, OPEN, or a single undecided CELL."""
+    """One record's part of the ensemble. `status`: settled NO or YES, OPEN, or a single undecided
+    CELL."""
 
     status: int
     kept: float  # mass not clipped
@@ -45,23 +50,72 @@ class Local:
 
 
 def localise(
-    ensemble: Ensemble, grid: Grid, masses: Floats, nan: NDArray[np.bool_], label: int, tail: float, slack: float
+    ensemble: Ensemble,
+    grid: Grid,
+    masses: Floats,
+    nan: NDArray[np.bool_],
+    label: int,
+    tail: float,
+    slack: float,
 ) -> Local:
     """The part of the ensemble that a record with these cell masses can reach."""
     found = _localise(
-        ensemble.feature, grid.cut, ensemble.left, ensemble.right, ensemble.missing_left, ensemble.value,
-        ensemble.roots, ensemble.base, ensemble.cut, slack, masses, grid.start, nan, label, tail,
+        ensemble.feature,
+        grid.cut,
+        ensemble.left,
+        ensemble.right,
+        ensemble.missing_left,
+        ensemble.value,
+        ensemble.roots,
+        ensemble.base,
+        ensemble.cut,
+        slack,
+        masses,
+        grid.start,
+        nan,
+        label,
+        tail,
     )
-    status, kept, nf, nc, nl, nr, gain, keep, roots, margin, start, mass, seen, original, first = found
+    status, kept, nf, nc, nl, nr, gain, keep, roots, margin, start, mass, seen, original, first = (
+        found
+    )
     return Local(
-        status, kept, nf.copy(), nc.copy(), nl.copy(), nr.copy(), np.ascontiguousarray(gain[:, keep]), roots.copy(),
-        margin[keep], start, mass, seen, original, first, slack,
+        status,
+        kept,
+        nf.copy(),
+        nc.copy(),
+        nl.copy(),
+        nr.copy(),
+        np.ascontiguousarray(gain[:, keep]),
+        roots.copy(),
+        margin[keep],
+        start,
+        mass,
+        seen,
+        original,
+        first,
+        slack,
     )
 
 
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _localise(feature, cut, left, right, missing_left, value, roots, base, threshold_cut, slack, cells, start, nan, label, tail):  # type: ignore[no-untyped-def]
+@kernel
+def _localise(
+    feature,
+    cut,
+    left,
+    right,
+    missing_left,
+    value,
+    roots,
+    base,
+    threshold_cut,
+    slack,
+    cells,
+    start,
+    nan,
+    label,
+    tail,
+):
     """(status, kept, local arrays): status 1 settled yes, 0 settled no, 2 open."""
     features, trees, outputs = nan.shape[0], roots.shape[0], value.shape[1]
     first, last = np.zeros(features, np.int64), np.zeros(features, np.int64)
@@ -137,7 +191,14 @@ def _localise(feature, cut, left, right, missing_left, value, roots, base, thres
                     break
             if count == room:
                 room *= 2
-                nf, nc, nl, nr, up, gl = _grow(nf, room), _grow(nc, room), _grow(nl, room), _grow(nr, room), _grow(up, room), _grow(gl, room)
+                nf, nc, nl, nr, up, gl = (
+                    _grow(nf, room),
+                    _grow(nc, room),
+                    _grow(nl, room),
+                    _grow(nr, room),
+                    _grow(up, room),
+                    _grow(gl, room),
+                )
             me = count
             count += 1
             up[me] = parent
@@ -163,7 +224,10 @@ def _localise(feature, cut, left, right, missing_left, value, roots, base, thres
                 for k in range(outputs):
                     if outputs == 1:
                         same = value[gl[nl[node]], 0] == value[gl[nr[node]], 0]
-                    elif value[gl[nl[node]], label] - value[gl[nl[node]], k] != value[gl[nr[node]], label] - value[gl[nr[node]], k]:
+                    elif (
+                        value[gl[nl[node]], label] - value[gl[nl[node]], k]
+                        != value[gl[nr[node]], label] - value[gl[nr[node]], k]
+                    ):
                         same = False
                 if same:
                     gl[node] = gl[nl[node]]
@@ -171,7 +235,11 @@ def _localise(feature, cut, left, right, missing_left, value, roots, base, thres
         if nf[begin] < 0:
             leaf = gl[begin]
             for p in range(rivals):
-                margin[p] += sign * value[leaf, 0] if outputs == 1 else value[leaf, label] - value[leaf, other[p]]
+                margin[p] += (
+                    sign * value[leaf, 0]
+                    if outputs == 1
+                    else value[leaf, label] - value[leaf, other[p]]
+                )
             count = begin
         else:
             local_roots[moving] = begin
@@ -197,7 +265,11 @@ def _localise(feature, cut, left, right, missing_left, value, roots, base, thres
             else:
                 leaf = gl[node]
                 for p in range(rivals):
-                    v = sign * value[leaf, 0] if outputs == 1 else value[leaf, label] - value[leaf, other[p]]
+                    v = (
+                        sign * value[leaf, 0]
+                        if outputs == 1
+                        else value[leaf, label] - value[leaf, other[p]]
+                    )
                     gain[node, p] = v
                     least[p], most[p] = min(least[p], v), max(most[p], v)
         for p in range(rivals):
@@ -254,13 +326,26 @@ def _localise(feature, cut, left, right, missing_left, value, roots, base, thres
             nc[node] = local_cut[start[nf[node]] + nc[node]]
             nf[node] = name[nf[node]]
     return (
-        status, kept, nf[:count], nc[:count], nl[:count], nr[:count], gain, keep, local_roots[:moving], margin,
-        cell_start, mass, seen, original, first,
+        status,
+        kept,
+        nf[:count],
+        nc[:count],
+        nl[:count],
+        nr[:count],
+        gain,
+        keep,
+        local_roots[:moving],
+        margin,
+        cell_start,
+        mass,
+        seen,
+        original,
+        first,
     )
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _grow(a, room):  # type: ignore[no-untyped-def]
+@kernel
+def _grow(a, room):
     out = np.empty(room, a.dtype)
     for i in range(a.shape[0]):
         out[i] = a[i]

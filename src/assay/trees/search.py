@@ -1,12 +1,12 @@
-"""Best-first branch and bound over boxes of cells: certified bounds on P(every margin > 0) for one record.
+"""Best-first branch and bound over boxes of cells: certified bounds on P(every margin > 0) for one
+record.
 
-A box is a range of cells per feature. `convolve.examine` settles it or bounds its probability; the open box with
-the largest gap (mass times width) is split next, where `examine` says. The bounds of all boxes add up, and the
-best ever seen are kept, since a split may loosen them for a while.
+A box is a range of cells per feature. `convolve.examine` settles it or bounds its probability; the
+open box with the largest gap (mass times width) is split next, where `examine` says. The bounds of
+all boxes add up, and the best ever seen are kept, since a split may loosen them for a while.
 
-What a reader would get wrong: the budget is *work* (nodes and table entries touched), not seconds, so that the
-same call gives the same bounds on any machine and with any number of threads.
-"""
+What a reader would get wrong: the budget is *work* (nodes and table entries touched), not seconds,
+so that the same call gives the same bounds on any machine and with any number of threads."""
 
 import heapq
 from dataclasses import dataclass
@@ -29,7 +29,9 @@ class Found:
     low: float
     high: float
     work: int
-    ties: list[tuple[Cells, float]]  # single cells that the model itself must decide, with their mass
+    ties: list[
+        tuple[Cells, float]
+    ]  # single cells that the model itself must decide, with their mass
     settled: tuple[float, float]  # bounds of the settled boxes alone
     left: list[tuple[float, Cells, Cells]]  # open boxes: mass, first and last cells
 
@@ -49,7 +51,9 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
     pending = [(1.0, low_cells, high_cells, local.roots.copy(), local.base.copy())]
     while True:
         for weight, lo, hi, alive, margin in pending:
-            state = examine(*tree, alive, len(alive), margin, *grid, lo, hi, local.slack, widest, bins, out)
+            state = examine(
+                *tree, alive, len(alive), margin, *grid, lo, hi, local.slack, widest, bins, out
+            )
             low, high, feature, cut, trees, cost = out.tolist()
             work += int(cost)
             if state == YES:
@@ -62,7 +66,17 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
                 low, high = weight * low, weight * high
                 open_low += low
                 open_high += high
-                box = (weight, low, high, lo, hi, alive[: int(trees)], margin, int(feature), int(cut))
+                box = (
+                    weight,
+                    low,
+                    high,
+                    lo,
+                    hi,
+                    alive[: int(trees)],
+                    margin,
+                    int(feature),
+                    int(cut),
+                )
                 heapq.heappush(heap, (low - high, number, box))
                 number += 1
             elif state == OPEN:
@@ -72,7 +86,9 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
         best_high = min(best_high, sure_high + open_high + tied)
         if not heap or best_high - best_low - tied <= tolerance or work >= budget:
             left = [(box[0], box[3], box[4]) for _, _, box in heap]
-            drift = 1e-15 * (number + len(ties) + 1)  # what running sums over so many boxes can lose
+            drift = 1e-15 * (
+                number + len(ties) + 1
+            )  # what running sums over so many boxes can lose
             settled = (sure_low - drift, sure_high + drift)
             return Found(best_low - drift, best_high + drift, work, ties, settled, left)
         weight, low, high, lo, hi, alive, margin, feature, cut = heapq.heappop(heap)[2]

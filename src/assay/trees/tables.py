@@ -1,20 +1,46 @@
-"""One tree inside one box, as a dense table over the cells it tells apart; and how to pull it into pieces.
+"""One tree inside one box, as a dense table over the cells it tells apart; and how to pull it into
+pieces.
 
-`own_table` tabulates a tree over its own intervals (few: a tree reaches two or three features in a box).
-`pull_apart` bounds a tree that spans several groups of features from both sides by sums of functions of one
-group each: L(x) = l(x_g) + sum_h a_h(x_h) <= tree(x) <= u(x_g) + sum_h a_h(x_h), with l and u the least and greatest
-rest. The a_h are main effects; three choices are tried for each main group g (none, means, the slice through
-the likeliest cell) and the one with the smallest expected gap u - l is kept. Trees of boosted ensembles are
-nearly additive, so this leaves a small part of their range.
-"""
+`own_table` tabulates a tree over its own intervals (few: a tree reaches two or three features in a
+box). `pull_apart` bounds a tree that spans several groups of features from both sides by sums of
+functions of one group each: L(x) = l(x_g) + sum_h a_h(x_h) <= tree(x) <= u(x_g) + sum_h a_h(x_h),
+with l and u the least and greatest rest. The a_h are main effects; three choices are tried for
+each main group g (none, means, the slice through the likeliest cell) and the one with the smallest
+expected gap u - l is kept. Trees of boosted ensembles are nearly additive, so this leaves a small
+part of their range."""
 
-import numba
+# mypy: disable-error-code="no-untyped-def, no-any-return"
+
 import numpy as np
 
+from assay.trees.kernel import kernel
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def own_table(nf, nc, gain, node, parent, side, begin, end, name, short, cell_start, sizes, features, k, own, parts, strides, table, lo, hi):  # type: ignore[no-untyped-def]
-    """Fill `own` (cell -> own interval), `parts` and `strides`; returns the table's size, 0 if too large."""
+
+@kernel
+def own_table(
+    nf,
+    nc,
+    gain,
+    node,
+    parent,
+    side,
+    begin,
+    end,
+    name,
+    short,
+    cell_start,
+    sizes,
+    features,
+    k,
+    own,
+    parts,
+    strides,
+    table,
+    lo,
+    hi,
+):
+    """Fill `own` (cell -> own interval), `parts` and `strides`; returns the table's size, 0 if too
+    large."""
     for j in range(k):
         f = features[j]
         n = sizes[f]
@@ -23,7 +49,9 @@ def own_table(nf, nc, gain, node, parent, side, begin, end, name, short, cell_st
         for i in range(begin, end):
             m = node[i]
             if nf[m] >= 0 and name[nf[m]] == f:
-                own[j, short[cell_start[nf[m]] + nc[m]] + 1] = 1  # an interval starts after this cut
+                own[j, short[cell_start[nf[m]] + nc[m]] + 1] = (
+                    1  # an interval starts after this cut
+                )
         for c in range(1, n):
             own[j, c] += own[j, c - 1]
         parts[j] = own[j, n - 1] + 1
@@ -75,9 +103,12 @@ def own_table(nf, nc, gain, node, parent, side, begin, end, name, short, cell_st
     return size
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def savings(table, size, k, parts, strides, rivals, sizes, features, own, weight, flat, factor, saved):  # type: ignore[no-untyped-def]
-    """Add `factor` times the expected range a split would save, for every cut of every feature of the tree."""
+@kernel
+def savings(
+    table, size, k, parts, strides, rivals, sizes, features, own, weight, flat, factor, saved
+):
+    """Add `factor` times the expected range a split would save, for every cut of every feature of
+    the tree."""
     whole = 0.0
     for p in range(rivals):
         a, b = np.inf, -np.inf
@@ -115,22 +146,44 @@ def savings(table, size, k, parts, strides, rivals, sizes, features, own, weight
         below = 0.0
         for c in range(sizes[features[j]] - 1):
             below += weight[at + c]
-            saved[at + c] += factor * (whole - below * up[own[j, c]] - (1.0 - below) * down[own[j, c + 1]])
+            saved[at + c] += factor * (
+                whole - below * up[own[j, c]] - (1.0 - below) * down[own[j, c + 1]]
+            )
     return whole
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def pull_apart(table, size, k, parts, strides, rivals, groups_of, n_groups, chance, sub, subsize, best_main, best_least, best_most, best_effect):  # type: ignore[no-untyped-def]
+@kernel
+def pull_apart(
+    table,
+    size,
+    k,
+    parts,
+    strides,
+    rivals,
+    groups_of,
+    n_groups,
+    chance,
+    sub,
+    subsize,
+    best_main,
+    best_least,
+    best_most,
+    best_effect,
+):
     """The cheapest split of a spanning tree into one-group functions; returns its expected gap.
 
-    groups_of[j]: which of the tree's n_groups group feature j is in; chance[i]: mass of table entry i;
-    sub[h, i]: entry i's cell within group h. Fills best_main[0] = g, best_least/most[p, cell of g], best_effect[p, h, cell].
+    groups_of[j]: which of the tree's n_groups group feature j is in; chance[i]: mass of table
+    entry i;
+    sub[h, i]: entry i's cell within group h. Fills best_main[0] = g, best_least/most[p, cell of
+    g], best_effect[p, h, cell].
     """
     share = np.zeros((n_groups, size))
     for i in range(size):
         for h in range(n_groups):
             share[h, sub[h, i]] += chance[i]
-    lift = np.zeros((n_groups, size), np.int64)  # table index of a group's cell with all others at 0
+    lift = np.zeros(
+        (n_groups, size), np.int64
+    )  # table index of a group's cell with all others at 0
     for i in range(size):
         for h in range(n_groups):
             others = 0

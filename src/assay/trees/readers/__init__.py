@@ -39,7 +39,9 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
         return model
     name = reader(model)
     if name is None:
-        raise Unsupported(f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}")
+        raise Unsupported(
+            f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}"
+        )
     _require_fitted(model, name)
     parse: Callable[[Any], Ensemble] = importlib.import_module(f"assay.trees.readers.{name}").read
     ensemble = parse(model)
@@ -49,7 +51,7 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
 
 
 def _require_fitted(model: Any, name: str) -> None:
-    fitted = {
+    fitted: Callable[[Any], bool] = {
         "sklearn": lambda m: hasattr(m, "classes_"),
         "xgboost": lambda m: not hasattr(m, "get_booster") or m.__sklearn_is_fitted__(),
         "lightgbm": lambda m: not hasattr(m, "fit") or m.__sklearn_is_fitted__(),

@@ -1,9 +1,9 @@
-"""CatBoost: symmetric (oblivious) and other trees, from its JSON. It rounds x to float32; ``x > border`` goes right.
+"""CatBoost: symmetric (oblivious) and other trees, from its JSON. It rounds x to float32; ``x >
+border`` goes right.
 
-An oblivious tree asks one question per level; bit i of the leaf number is the answer to question i. Each
-level repeats over all nodes, also where an earlier border already decided it: pruning takes that out.
-NaN counts as below or above every border, as the feature says.
-"""
+An oblivious tree asks one question per level; bit i of the leaf number is the answer to question
+i. Each level repeats over all nodes, also where an earlier border already decided it: pruning
+takes that out. NaN counts as below or above every border, as the feature says."""
 
 import json
 import tempfile
@@ -24,9 +24,14 @@ def read(model: Any) -> Ensemble:
     info = dump["features_info"]
     for kind in ("categorical_features", "text_features", "embedding_features"):
         if info.get(kind):
-            raise Unsupported(f"CatBoost with {kind.replace('_', ' ')}: only numeric features are read; encode them first")
+            raise Unsupported(
+                f"CatBoost with {kind.replace('_', ' ')}: only numeric features are read; "
+                f"encode them first"
+            )
     columns = {f["feature_index"]: f["flat_feature_index"] for f in info["float_features"]}
-    high = {f["feature_index"]: f.get("nan_value_treatment") == "AsTrue" for f in info["float_features"]}
+    high = {
+        f["feature_index"]: f.get("nan_value_treatment") == "AsTrue" for f in info["float_features"]
+    }
     scale, bias = dump["scale_and_bias"]
     bias = [float(b) for b in bias] if isinstance(bias, list) else [float(bias)]
     classes = list(model.classes_)
@@ -56,7 +61,10 @@ def read(model: Any) -> Ensemble:
         for split in reversed(splits):  # the last question is the highest bit: pair i with i + half
             f, border, missing_left = test(split)
             half = len(level) // 2
-            level = [grower.split(f, border, level[i], level[i + half], missing_left) for i in range(half)]
+            level = [
+                grower.split(f, border, level[i], level[i + half], missing_left)
+                for i in range(half)
+            ]
         grower.close(level[0])
     for tree in dump.get("trees", []):
         grower.close(grow(tree))

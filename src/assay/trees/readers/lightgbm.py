@@ -1,8 +1,8 @@
 """LightGBM: classifier or Booster, from its own dump. It compares and sums in float64 with ``<=``.
 
-The initial score sits inside the first tree. A feature without missing handling reads NaN as 0; a model
-trained with zero_as_missing sends the single point 0 its own way, which no threshold can say: refused.
-"""
+The initial score sits inside the first tree. A feature without missing handling reads NaN as 0; a
+model trained with zero_as_missing sends the single point 0 its own way, which no threshold can
+say: refused."""
 
 import math
 from typing import Any
@@ -22,7 +22,9 @@ def read(model: Any) -> Ensemble:
     dump = booster.dump_model()
     objective = str(dump.get("objective", "custom")).split()[0]
     if objective not in OBJECTIVES:
-        raise Unsupported(f"LightGBM objective {objective!r}: trees are read for {', '.join(OBJECTIVES)}")
+        raise Unsupported(
+            f"LightGBM objective {objective!r}: trees are read for {', '.join(OBJECTIVES)}"
+        )
     outputs = int(dump["num_tree_per_iteration"])
     grower = Grower(outputs, "<=", "float64")
     for t, tree in enumerate(dump["tree_info"]):
@@ -43,7 +45,9 @@ def _build(grower: Grower, node: Any, output: int, outputs: int) -> int:
         value[output] = float(node["leaf_value"])
         return grower.leaf(value)
     if node["missing_type"] == "Zero":
-        raise Unsupported("LightGBM zero_as_missing=True: train without it, NaN marks a missing value then")
+        raise Unsupported(
+            "LightGBM zero_as_missing=True: train without it, NaN marks a missing value then"
+        )
     left = _build(grower, node["left_child"], output, outputs)
     right = _build(grower, node["right_child"], output, outputs)
     feature = int(node["split_feature"])

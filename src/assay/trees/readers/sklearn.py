@@ -1,9 +1,10 @@
-"""scikit-learn: DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting, HistGradientBoosting.
+"""scikit-learn: DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting,
+HistGradientBoosting.
 
-Trees and forests round x to float32 and test ``<=``; a forest *averages probabilities* (a majority vote
-would be another model). GradientBoosting rounds to float32 too and adds its prior; HistGradientBoosting
-compares in float64. Dividing by the number of trees changes no label and is left out.
-"""
+Trees and forests round x to float32 and test ``<=``; a forest *averages probabilities* (a majority
+vote would be another model). GradientBoosting rounds to float32 too and adds its prior;
+HistGradientBoosting compares in float64. Dividing by the number of trees changes no label and is
+left out."""
 
 from typing import Any
 
@@ -26,17 +27,26 @@ def read(model: Any) -> Ensemble:
     if name in HIST:
         return _hist(model)
     if getattr(model, "n_outputs_", 1) != 1:
-        raise Unsupported(f"{name} with {model.n_outputs_} outputs: one label per record is expected")
+        raise Unsupported(
+            f"{name} with {model.n_outputs_} outputs: one label per record is expected"
+        )
     if name in BOOSTED:
         return _boosted(model)
     members = list(model.estimators_) if name in FORESTS else [model]
     classes = list(model.classes_)
     grower = Grower(len(classes), "<=", "float32")
     for member in members:
-        _grow(grower, member.tree_, member.tree_.value[:, 0, :] / member.tree_.value[:, 0, :].sum(axis=1, keepdims=True))
+        _grow(
+            grower,
+            member.tree_,
+            member.tree_.value[:, 0, :] / member.tree_.value[:, 0, :].sum(axis=1, keepdims=True),
+        )
     return grower.ensemble(
-        base=[0.0] * len(classes), n_features=int(model.n_features_in_), classes=classes,
-        source=name, missing=bool(model.__sklearn_tags__().input_tags.allow_nan),
+        base=[0.0] * len(classes),
+        n_features=int(model.n_features_in_),
+        classes=classes,
+        source=name,
+        missing=bool(model.__sklearn_tags__().input_tags.allow_nan),
     )
 
 
@@ -47,8 +57,14 @@ def _boosted(model: Any) -> Ensemble:
     zero = np.zeros((2, model.n_features_in_))
     zero[1] = 1.0
     prior = np.asarray(model._raw_predict_init(zero), dtype=np.float64)
-    if not np.array_equal(prior[0], prior[1]) or type(model.init_).__name__ not in ("DummyClassifier", "str"):
-        raise Unsupported("GradientBoostingClassifier(init=an estimator): its prior moves with x; use init=None or 'zero'")
+    if not np.array_equal(prior[0], prior[1]) or type(model.init_).__name__ not in (
+        "DummyClassifier",
+        "str",
+    ):
+        raise Unsupported(
+            "GradientBoostingClassifier(init=an estimator): its prior moves with x; use "
+            "init=None or 'zero'"
+        )
     grower = Grower(outputs, "<=", "float32")
     for stage in stages:
         for k, member in enumerate(stage):
@@ -56,8 +72,11 @@ def _boosted(model: Any) -> Ensemble:
             value[:, k] = model.learning_rate * member.tree_.value[:, 0, 0]
             _grow(grower, member.tree_, value)
     return grower.ensemble(
-        base=prior[0], n_features=int(model.n_features_in_), classes=classes,
-        source="GradientBoostingClassifier", cut=float(np.nextafter(0.0, -1.0)),  # score >= 0 is class 1
+        base=prior[0].tolist(),
+        n_features=int(model.n_features_in_),
+        classes=classes,
+        source="GradientBoostingClassifier",
+        cut=float(np.nextafter(0.0, -1.0)),  # score >= 0 is class 1
     )
 
 
@@ -81,13 +100,21 @@ def _hist(model: Any) -> Ensemble:
                     value[k] = float(node["value"])
                     return grower.leaf(value)
                 left, right = build(int(node["left"])), build(int(node["right"]))
-                return grower.split(int(node["feature_idx"]), float(node["num_threshold"]), left, right,
-                                    bool(node["missing_go_to_left"]))
+                return grower.split(
+                    int(node["feature_idx"]),
+                    float(node["num_threshold"]),
+                    left,
+                    right,
+                    bool(node["missing_go_to_left"]),
+                )
 
             grower.close(build(0))
     return grower.ensemble(
-        base=base, n_features=int(model.n_features_in_), classes=classes,
-        source="HistGradientBoostingClassifier", missing=True,
+        base=base.tolist(),
+        n_features=int(model.n_features_in_),
+        classes=classes,
+        source="HistGradientBoostingClassifier",
+        missing=True,
     )
 
 
@@ -98,6 +125,8 @@ def _grow(grower: Grower, tree: Any, value: Any) -> None:
         if tree.children_left[i] < 0:
             return grower.leaf(value[i].tolist())
         left, right = build(int(tree.children_left[i])), build(int(tree.children_right[i]))
-        return grower.split(int(tree.feature[i]), float(tree.threshold[i]), left, right, bool(missing[i]))
+        return grower.split(
+            int(tree.feature[i]), float(tree.threshold[i]), left, right, bool(missing[i])
+        )
 
     grower.close(build(0))

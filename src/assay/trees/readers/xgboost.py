@@ -1,9 +1,9 @@
 """XGBoost: classifier or Booster, gbtree or dart, from its own JSON.
 
-XGBoost rounds x to float32, tests ``<``, and sums in float32; base_score is a probability for logistic
-objectives and must be turned into a margin. A categorical split lists the codes that go *right*.
-Early stopping keeps trees that predict does not use: a classifier stops at best_iteration, a Booster does not.
-"""
+XGBoost rounds x to float32, tests ``<``, and sums in float32; base_score is a probability for
+logistic objectives and must be turned into a margin. A categorical split lists the codes that go
+*right*. Early stopping keeps trees that predict does not use: a classifier stops at
+best_iteration, a Booster does not."""
 
 import json
 from typing import Any
@@ -24,7 +24,9 @@ def read(model: Any) -> Ensemble:
     learner = json.loads(booster.save_raw("json"))["learner"]
     objective = learner["objective"]["name"]
     if objective not in OBJECTIVES:
-        raise Unsupported(f"XGBoost objective {objective!r}: trees are read for {', '.join(OBJECTIVES)}")
+        raise Unsupported(
+            f"XGBoost objective {objective!r}: trees are read for {', '.join(OBJECTIVES)}"
+        )
     parameters = learner["learner_model_param"]
     n_classes = max(int(parameters["num_class"]), 0)
     outputs = max(n_classes, 1)
@@ -34,10 +36,15 @@ def read(model: Any) -> Ensemble:
         weight = gradient_booster["weight_drop"]
         gradient_booster = gradient_booster["gbtree"]
     elif gradient_booster["name"] != "gbtree":
-        raise Unsupported(f"XGBoost booster {gradient_booster['name']!r}: trees are read for gbtree and dart")
+        raise Unsupported(
+            f"XGBoost booster {gradient_booster['name']!r}: trees are read for gbtree and dart"
+        )
     trees, info = gradient_booster["model"]["trees"], gradient_booster["model"]["tree_info"]
     if sklearn and getattr(model, "early_stopping_rounds", None):
-        per_round = int(gradient_booster["model"]["gbtree_model_param"].get("num_parallel_tree", 1)) * outputs
+        per_round = (
+            int(gradient_booster["model"]["gbtree_model_param"].get("num_parallel_tree", 1))
+            * outputs
+        )
         trees = trees[: (model.best_iteration + 1) * per_round]
     grower = Grower(outputs, "<", "float32")
     for t, tree in enumerate(trees):
@@ -47,7 +54,7 @@ def read(model: Any) -> Ensemble:
     if objective == "binary:logistic":
         score = -np.log(np.float32(1) / score - np.float32(1))
     return grower.ensemble(
-        base=np.broadcast_to(score, (outputs,)).astype(np.float64),
+        base=np.broadcast_to(score, (outputs,)).astype(np.float64).tolist(),
         n_features=int(parameters["num_feature"]),
         classes=list(model.classes_) if sklearn else list(range(max(n_classes, 2))),
         source="XGBoost",
@@ -61,11 +68,17 @@ def _grow(grower: Grower, tree: Any, output: int, outputs: int, weight: float) -
     if int(tree["tree_param"].get("size_leaf_vector", 1)) > 1:
         raise Unsupported("XGBoost multi_strategy='multi_output_tree'; use 'one_output_per_tree'")
     left, right = tree["left_children"], tree["right_children"]
-    condition, feature, default = tree["split_conditions"], tree["split_indices"], tree["default_left"]
+    condition, feature, default = (
+        tree["split_conditions"],
+        tree["split_indices"],
+        tree["default_left"],
+    )
     kind = tree.get("split_type", [0] * len(left))
     codes: dict[int, list[int]] = {}
     for node, start, size in zip(
-        tree.get("categories_nodes", []), tree.get("categories_segments", []), tree.get("categories_sizes", []),
+        tree.get("categories_nodes", []),
+        tree.get("categories_segments", []),
+        tree.get("categories_sizes", []),
         strict=True,
     ):
         codes[node] = tree["categories"][start : start + size]
