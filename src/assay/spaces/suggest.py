@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     *("formula", "sum", "copy", "membership", "order", "parts", "multiple", "condition"),
-    *("order (by family)", "multiple (by family)"),
+    *("sum (by family)", "order (by family)", "multiple (by family)"),
 )
 _FIXED = {
     *("id", "age", "sex", "gender", "race", "ethnicity", "birth", "date", "day", "month", "year"),
