@@ -49,16 +49,18 @@ class CW:
     def __call__(self, problem: Problem) -> None:
         c = torch.full_like(problem.y, self.c, dtype=torch.float64)
         low, high = torch.zeros_like(c), torch.full_like(c, math.inf)
+        found = _Found.of(problem)
         for _ in range(self.searches):
             rows = problem.open
             if not len(rows):
                 return
-            reached = self._descend(problem, rows, c)
+            reached = self._descend(problem, rows, c, found)
+            found.hand_in(problem)
             high = torch.where(reached, c.minimum(high), high)
             low = torch.where(reached, low, c.maximum(low))
             c = torch.where(high.isfinite(), (low + high) / 2, c * 10)
 
-    def _descend(self, problem: Problem, rows: Tensor, c_of: Tensor) -> Tensor:
+    def _descend(self, problem: Problem, rows: Tensor, c_of: Tensor, found: _Found) -> Tensor:
         """Adam at each row's c; (n,) which rows reached the goal, however far off."""
         reached = torch.zeros(len(problem.y), dtype=torch.bool, device=rows.device)
         box = _Box.of(ball(problem, rows), self.nudge)
@@ -72,8 +74,11 @@ class CW:
             reached[rows] |= gain > self.kappa
             c = c_of[rows].to(w.dtype)
             short = (self.kappa - gain).relu().to(w.dtype)
-            cost = (z - region.origin).square().sum(1) + c * short
-            pull = 2 * (z - region.origin) - (c * (short > 0))[:, None] * grad
+            d = z - region.origin
+            length = d.square().sum(1)
+            found.note(rows[gain > 0], z[gain > 0], length[gain > 0])
+            cost = length + c * short
+            pull = 2 * d - (c * (short > 0))[:, None] * grad
             g = pull * box.slope(w)
             m = _BETA1 * m + (1 - _BETA1) * g
             v = _BETA2 * v + (1 - _BETA2) * g.square()
@@ -90,6 +95,30 @@ class CW:
         else:
             problem.submit(rows, box.forward(w))
         return reached
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The nearest point of each row that reaches the goal, inside the region or not."""
+
+    z: Tensor  # (n, D)
+    length: Tensor  # (n,), squared
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Found:
+        origin = problem.region_of_all.origin
+        return cls(origin.clone(), origin.new_full((len(origin),), math.inf))
+
+    def note(self, rows: Tensor, z: Tensor, length: Tensor) -> None:
+        nearer = length < self.length[rows]
+        self.z[rows[nearer]], self.length[rows[nearer]] = z[nearer], length[nearer]
+
+    def hand_in(self, problem: Problem) -> None:
+        """What tanh leaves between the nearest point and the region is bridged by a projection."""
+        rows = problem.open
+        rows = rows[self.length[rows].isfinite()]
+        if len(rows):
+            problem.submit(rows, problem.region(rows).project(self.z[rows]))
 
 
 @dataclass(frozen=True, eq=False)
