@@ -113,8 +113,25 @@ def run(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print only where it was saved.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was cut off.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in that folder.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="Play only part i of n, e.g. 3/8; then: assay merge.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Worker processes on this machine.", min=1)] = 1,
+    ray: Annotated[
+        str | None, typer.Option(help="A Ray cluster: auto, local or host:port.")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option(help="Stop when robust accuracy is known to +- this.")
+    ] = None,
 ) -> None:
     """Evaluate what a TOML file describes, print the report and save it.
+
+    Finished rows are safe at any moment: after a crash or a kill, the same command with --resume
+    goes on where it stopped.
 
     [dim]Example:[/dim]  assay run examples/mnist.toml --rows 100 --out runs/first
     """
@@ -129,10 +146,17 @@ def run(
         config = replace(config, data=replace(config.data, rows=rows))
     folder = out or Path(config.out or Path("runs") / file.stem)
     from assay.evaluate import evaluate
+    from assay.run.run import Run
+    from assay.run.store import Store
 
+    if force:
+        Store(folder).clear()
+    how = Run(folder, resume, _part(shard), workers, ray, until)
     model, data = config.load()
     try:
-        report = evaluate(model, data, **config.how(data), progress=False if quiet else None)
+        report = evaluate(
+            model, data, **config.how(data), progress=False if quiet else None, run=how
+        )
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)
         if partial is None:
@@ -154,6 +178,16 @@ def run(
         raise typer.Exit(130)
 
 
+def _part(text: str | None) -> tuple[int, int] | None:
+    """3/8 as (3, 8)."""
+    if text is None:
+        return None
+    i, _, n = text.partition("/")
+    if not (i.isdigit() and n.isdigit()):
+        raise AssayError(f"--shard {text}: expected i/n, e.g. 3/8")
+    return int(i), int(n)
+
+
 def _save(report: Report, folder: Path, config: Any) -> None:
     from assay.run.config import to_toml
 
@@ -170,6 +204,23 @@ def show_report(report: Report) -> None:
     for line in notes(report):
         style = "yellow" if line.startswith("warning") else None
         screen.print(line, style=style, markup=False)
+
+
+@app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="The folders of all shards of a run.")],
+    out: Annotated[Path, typer.Option(help="Where the whole run goes.")],
+) -> None:
+    """Join the shards of a run to exactly the whole, and report on it.
+
+    [dim]Example:[/dim]  assay merge runs/part1 runs/part2 --out runs/whole
+    """
+    from assay.run.store import merge as join
+
+    report = join(folders, out).report()
+    report.save(out)
+    show_report(report)
+    typer.echo(f"saved in {out}")
 
 
 @app.command()
@@ -242,3 +293,40 @@ def list_(
         wanted = "" if plain else ", ".join(str(p) for p in parameters(noun).values())
         table.add_row(name, escape(summary(noun)), escape(wanted))
     console().print(table)
+
+
+@app.command()
+def schema(
+    table: Annotated[Path, typer.Argument(help="A CSV file (also .gz) with a header.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it; default: the screen.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out (the label, an id); repeatable.")
+    ] = None,
+    broken: Annotated[
+        float, typer.Option(help="The share of rows a relation may fail on.")
+    ] = 0.002,
+) -> None:
+    """Propose a schema for a table: types, bounds, relations that hold; as TOML to edit.
+
+    [dim]Example:[/dim]  assay schema loans.csv --drop status --out loans.toml
+    """
+    import pandas as pd
+
+    from assay.errors import nearest
+    from assay.spaces.suggest import suggest
+
+    try:
+        frame = pd.read_csv(table)
+    except (OSError, ValueError) as error:
+        raise AssayError(f"{table} cannot be read as a CSV table ({error})") from None
+    for name in drop or ():
+        if name not in frame.columns:
+            raise AssayError(f"--drop {name}: no such column{nearest(name, list(frame.columns))}")
+    proposal = suggest(frame.drop(columns=list(drop or ())), broken=broken)
+    if out is None:
+        typer.echo(proposal.toml(), nl=False)
+        return
+    out.write_text(proposal.toml(), encoding="utf-8")
+    typer.echo(f"{proposal}\nsaved in {out}: delete what is a coincidence, add what you know")

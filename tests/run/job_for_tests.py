@@ -27,3 +27,6 @@ def job(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]
     x = torch.rand(120, 8, generator=g)
     data = ay.Dataset(x, net[0](x).argmax(1).detach())
     return net, data, {"space": ay.Linf(0.08), "attack": ay.APGD(8), "batch": 12}
+
+
+net = job()[0]

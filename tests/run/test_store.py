@@ -230,3 +230,36 @@ def test_what_workers_cannot_load_is_said(tmp_path: Path) -> None:
     _, data, how = small()
     with pytest.raises(ay.AssayError, match="cannot load the model"):
         ay.evaluate(Net(8, 3), data, **how, run=ay.Run(workers=2))
+
+
+def test_runs_from_the_command_line(tmp_path: Path) -> None:
+    """A run in two shards, merged, against the run in one piece; a second start is refused."""
+    from typer.testing import CliRunner
+
+    from assay.cli import app
+
+    file = tmp_path / "small.toml"
+    file.write_text(
+        f'batch = 12\n[data]\npath = "{tmp_path}/data.npz"\n'
+        f'[model]\npython = "{TESTS}/job_for_tests.py:net"\n'
+        '[space]\ntype = "Linf"\neps = 0.08\n[attack]\ntype = "APGD"\nsteps = 8\n'
+    )
+    _, data, _ = small()
+    np.savez(tmp_path / "data.npz", x=data.x.numpy(), y=data.y.numpy())
+
+    def assay(*words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, list(words))
+        assert result.exit_code == code, result.output
+        return result.output
+
+    assay("run", str(file), "--out", str(tmp_path / "whole"))
+    assert "already holds a run" in assay(
+        "run", str(file), "--out", str(tmp_path / "whole"), code=2
+    )
+    assay("run", str(file), "--out", str(tmp_path / "whole"), "--resume")
+    assay("run", str(file), "--out", str(tmp_path / "whole"), "--force")
+    for i in "12":
+        assay("run", str(file), "--out", str(tmp_path / i), "--shard", f"{i}/2")
+    assay("merge", str(tmp_path / "1"), str(tmp_path / "2"), "--out", str(tmp_path / "joined"))
+    same(ay.Report.load(tmp_path / "whole"), ay.Report.load(tmp_path / "joined"))
+    assert "expected i/n" in assay("run", str(file), "--shard", "x", code=2)

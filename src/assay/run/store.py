@@ -29,6 +29,8 @@ import numpy as np
 
 from assay.errors import AssayError
 from assay.records import FIELDS, Records
+from assay.report import checks
+from assay.report.report import Report
 from assay.run.job import Part
 
 # Fields that do not change what the records will be.
@@ -120,6 +122,25 @@ class Store:
             columns = {name: file[name].astype(dtype) for name, (dtype, _) in FIELDS.items()}
             inputs = file["adversarial"] if "adversarial" in file.files else None
             return Records(columns, inputs)
+
+    def clear(self) -> None:
+        """Remove the run that is kept here, and nothing else."""
+        with _in_a_sentence(self.folder):
+            for path in (self.folder / "spec.json", *self.folder.glob("index.sqlite*")):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(self.folder / "chunks", ignore_errors=True)
+
+    def report(self) -> Report:
+        """The report on everything finished so far."""
+        done = self.done()
+        if not done:
+            raise AssayError(f"'{self.folder}': no chunk is finished yet, there is nothing to show")
+        facts: dict[str, Any] = {}
+        for noticed in done.values():
+            for name, count in noticed.items():
+                facts[name] = facts.get(name, 0) + count
+        records = Records.concat(self.read(k) for k in done)
+        return Report(self.spec, records, tuple(checks.of_run(records, facts)))
 
     @property
     def spec(self) -> dict[str, Any]:
