@@ -121,7 +121,7 @@ def linear(
     found = []
     for vector in _echelon(null):
         terms = np.flatnonzero(np.abs(vector[:-1]) > 1e-6 * np.abs(vector).max())
-        if not 2 <= len(terms) <= most or np.sort(moves[varied[terms]])[-2] < 5 * t.least:
+        if not 2 <= len(terms) <= most or np.sort(moves[varied[terms]])[-2] < 2 * t.least:
             continue  # columns that hardly move are equal to all sorts of sums
         weights = vector[:-1] / np.abs(vector[terms]).min()
         whole = np.rint(weights)
