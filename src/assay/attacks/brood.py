@@ -55,18 +55,23 @@ class Brood:
         self.shape = (len(rows), size)
         self.targets = problem.targets[self.rows]
 
-    def evaluate(self, individuals: Array) -> Array:
-        """(n, size, 3) objectives of genes (n, size, G), all to be minimised."""
+    def measure(self, individuals: Array) -> tuple[Tensor, Tensor, Tensor]:
+        """Log odds of the goal, distance and violation (n, size) of genes (n, size, G)."""
         assert isinstance(self.region, Genetic)
-        like = self.problem.referee.best
         genes = torch.from_numpy(individuals).to(self.genes.start.device)
         flat = self.genes.express(genes)
-        x = flat.reshape(len(flat), *like.shape[1:])
+        x = flat.reshape(len(flat), *self.problem.referee.best.shape[1:])
         violation = flat.new_zeros(len(flat))
         if self.region.constrained:
             violation = self.region.violation(x)
         logits = self.problem.query(self.rows, x, violation)
-        outside = torch.sigmoid(-losses.odds(logits.double(), self.targets))
-        found = [outside, self.region.distance(x).double(), violation.double()]
-        answer: Array = torch.stack(found, dim=1).reshape(*self.shape, 3).cpu().numpy()
-        return np.nan_to_num(answer, nan=np.inf)
+        odds = losses.odds(logits.double(), self.targets)
+        found = (odds, self.region.distance(x).double(), violation.double())
+        odds, distance, violation = (f.reshape(self.shape) for f in found)
+        return odds, distance, violation
+
+    def evaluate(self, individuals: Array) -> Array:
+        """(n, size, 3): probability outside the goal, distance, violation; all to be minimised."""
+        odds, distance, violation = self.measure(individuals)
+        found: Array = torch.stack([torch.sigmoid(-odds), distance, violation], dim=2).cpu().numpy()
+        return np.nan_to_num(found, nan=np.inf)
