@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from assay.attacks.base import Restarts as Restarts
     from assay.attacks.base import Then as Then
     from assay.attacks.base import Worst as Worst
+    from assay.attacks.bfs import BFS as BFS
+    from assay.attacks.caa import CAA as CAA
     from assay.attacks.campaign import Campaign as Campaign
     from assay.attacks.capgd import CAPGD as CAPGD
     from assay.attacks.confident import Confident as Confident
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from assay.attacks.gmsa import FPA as FPA
     from assay.attacks.gmsa import GMSA as GMSA
     from assay.attacks.gmsa import Transfer as Transfer
+    from assay.attacks.graft import Graft as Graft
     from assay.attacks.lowprofool import LowProFool as LowProFool
+    from assay.attacks.moeva import MOEVA as MOEVA
     from assay.attacks.orders import Product as Product
     from assay.attacks.orders import by_chance as by_chance
     from assay.attacks.orders import by_md as by_md
@@ -109,6 +113,8 @@ __version__ = "0.1.0"
 _HOME = {
     "assay.attacks.apgd": ("APGD",),
     "assay.attacks.base": ("Guess", "Restarts", "Then", "Worst"),
+    "assay.attacks.bfs": ("BFS",),
+    "assay.attacks.caa": ("CAA",),
     "assay.attacks.campaign": ("Campaign",),
     "assay.attacks.capgd": ("CAPGD",),
     "assay.attacks.confident": ("Confident",),
@@ -119,7 +125,9 @@ _HOME = {
     "assay.attacks.eyeglasses": ("Eyeglasses",),
     "assay.attacks.fab": ("FAB",),
     "assay.attacks.gmsa": ("FPA", "GMSA", "Transfer"),
+    "assay.attacks.graft": ("Graft",),
     "assay.attacks.lowprofool": ("LowProFool",),
+    "assay.attacks.moeva": ("MOEVA",),
     "assay.attacks.orders": ("Product", "by_chance", "by_md", "by_prior"),
     "assay.attacks.pgd": ("FGSM", "PGD"),
     "assay.attacks.square": ("Square",),
