@@ -1,0 +1,58 @@
+"""What the documentation and the examples say is true: files read, links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from assay.errors import AssayError
+from assay.run.config import parse, read
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda f: f.name)
+def test_examples_read(file):
+    config = read(file)
+    assert config.data.check(file.parent) is None
+
+
+def test_own_model_example_runs(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from assay.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    file = ROOT / "examples" / "own_model.toml"
+    result = CliRunner().invoke(app, ["run", str(file), "--rows", "20", "-q"])
+    assert result.exit_code == 0, result.output
+
+
+def test_the_file_in_the_docs_reads_but_for_its_model(tmp_path):
+    (text,) = re.findall(
+        r"```toml\n(seed.*?)```", (ROOT / "docs/configuration.md").read_text(), re.S
+    )
+    with pytest.raises(AssayError, match=r"model\.onnx'.*no such file"):
+        parse(text)
+    (tmp_path / "model.onnx").touch()
+    assert parse(text, tmp_path / "first.toml").seed == 0
+    with pytest.raises(
+        AssayError, match=r"line 23 \[attack\]: APGD has no parameter 'stepps'; did"
+    ):
+        parse(text.replace("steps", "stepps"), tmp_path / "first.toml")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_names_in_the_docs_exist(page):
+    import assay as ay
+
+    for name in set(re.findall(r"\bay\.([A-Za-z_]\w*)", page.read_text())):
+        assert hasattr(ay, name), name
