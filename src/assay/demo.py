@@ -40,13 +40,13 @@ def play(out: Path, show: Callable[[Report], None], screen: Console) -> None:
         show(report)
         screen.print(f"[green]What it means:[/green] {meaning}")
         screen.print(f"[dim]saved in {out / name}[/dim]\n")
-    screen.print(
-        "What to type next:\n"
-        f"  assay show {out / 'signs'} --by y          which signs can be pushed?\n"
-        "  assay list attacks                      what else there is\n"
-        "  assay run examples/mnist.toml           the same from a file you can change",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+    screen.print("What to type next:")
+    for command, why in (
+        (f"assay show {out / 'signs'} --by y", "which signs can be pushed?"),
+        ("assay list attacks", "what else there is, with parameters"),
+        ("assay run examples/mnist.toml", "the first part from a file you can change"),
+    ):
+        screen.print(f"  {command:<34}  {why}", markup=False, soft_wrap=True)
 
 
 def digits() -> tuple[Report, str]:
@@ -97,7 +97,8 @@ def addresses() -> tuple[Report, str]:
     return report, (
         f"{_count(report.metric('clean'))} of 100 phishing addresses are recognised; "
         f"{_count(robust)} still are after each feature may move by 2 % of its range, found with "
-        f"{queries.value:.0f} questions per address. Trees are no safer for having no gradient."
+        f"{queries.value:.0f} questions per address. A model without gradients is attacked by its "
+        "answers alone."
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ def rich_table(report: Report) -> Any:
 def title(report: Report) -> str:
     """Who was attacked, on what, how."""
     s = {"model": "model", "data": "data", "space": "", "goal": "", **report.spec}
-    return f"{s['model']} on {s['data']}: {s['space']}, {s['goal']}"
+    space = re.sub(r"\d\.\d{5,}", lambda m: f"{float(m[0]):.4g}", str(s["space"]))
+    return (
+        f"{s['model']} on {s['data']}: {space}, {shorten(str(s['goal']), 60, placeholder=' ...')}"
+    )
 
 
 def notes(report: Report) -> list[str]:

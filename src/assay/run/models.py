@@ -7,6 +7,7 @@ are fixed and the caller's random numbers are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -82,4 +83,38 @@ def url() -> Any:
     return forest.fit(train.x.numpy(), train.y.numpy())
 
 
-MODELS: dict[str, Callable[[], Any]] = {"gtsrb": gtsrb, "mnist": mnist, "url": url}
+def url_net() -> nn.Module:
+    """A small network on the same addresses; it standardises the raw features itself."""
+    from assay.datasets import url as load
+
+    train = load().train
+    x = train.x.float()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(
+            Standardised(x.mean(0), x.std(0)), nn.Linear(63, 64), nn.ReLU(), nn.Linear(64, 2)
+        )
+    return fit(net, replace(train, x=x), epochs=8)
+
+
+class Standardised(nn.Module):
+    """Features with mean 0 and deviation 1, by the figures of the training data."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, mean: Tensor, deviation: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", deviation.clamp_min(1e-6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.deviation
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "gtsrb": gtsrb,
+    "mnist": mnist,
+    "url": url,
+    "url_net": url_net,
+}
