@@ -10,6 +10,7 @@ from torch import nn
 import assay as ay
 from assay.report.checks import IDS, monotone
 
+SOURCE = Path(ay.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3
@@ -41,6 +42,11 @@ def test_docs_have_a_paragraph_for_each_id_and_no_other():
     assert sorted(headings) == sorted(IDS)
     for part in re.split(r"^## ", DOCS.read_text(), flags=re.M)[1:]:
         assert len(part.split()) > 40, part[:30]
+
+
+def test_every_flag_that_is_raised_has_its_id_listed():
+    source = "".join(f.read_text() for f in SOURCE.rglob("*.py"))
+    assert set(re.findall(r'Flag\(\s*"([\w-]+)"', source)) == set(IDS)
 
 
 def test_a_clean_run_has_no_flags():

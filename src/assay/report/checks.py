@@ -47,6 +47,7 @@ IDS = (
     "transfer-beats-gmsa",
     "rests-on-randomness",
     "narrow-enough",
+    "bounds-wide",
 )
 
 
