@@ -88,6 +88,14 @@ def test_one_step_finds_the_target_that_is_within_reach():
     assert ranks["clean"] > ranks["chance"] + 0.1
 
 
+def test_only_the_nearest_are_looked_at_closely():
+    net, data = signs()
+    full = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.by_md(1))
+    two = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.by_md(1, among=2))
+    (all_of_them, cost), (nearest, less) = rate(net, data, full), rate(net, data, two)
+    assert less < cost and nearest >= all_of_them - 0.05
+
+
 def test_prior_and_product_sort_targets():
     net, data = signs()
     P = torch.zeros(8, 8)

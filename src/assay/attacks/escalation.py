@@ -36,7 +36,9 @@ class Escalation:
         return Needs(gradient=True)
 
     def __call__(self, problem: Problem) -> None:
-        stages: list[Attack] = [Guess(APGD(self.steps, loss="md"), most=self.most, order=by_md(1))]
+        stages: list[Attack] = [
+            Guess(APGD(self.steps, loss="md"), most=self.most, order=by_md(1, among=10))
+        ]
         if self.thorough:
             stages.append(APGD(self.steps, loss="odds"))
         Then(*stages)(problem)
