@@ -1,0 +1,105 @@
+"""A draw depends on (seed, example id, number of draws of that example) and on nothing else."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from assay.streams import Stream, keys
+
+IDS = torch.arange(1000, 1256)
+KINDS = ("uniform", "normal", "exponential", "sign", "order", "bits")
+
+
+def draws(ids, batch, kind, seed=3):
+    """Three draws of five numbers for each id, in batches; id -> draws."""
+    found = {}
+    for start in range(0, len(ids), batch):
+        part = ids[start : start + batch]
+        stream, rows = Stream(seed, part), torch.arange(len(part))
+        values = torch.stack([getattr(stream, kind)(rows, 5) for _ in range(3)], dim=1)
+        found |= dict(zip(part.tolist(), values, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_draws_for_any_batch_and_order(kind):
+    whole = draws(IDS, 256, kind)
+    shuffled = IDS[torch.from_numpy(np.random.default_rng(0).permutation(256))]
+    for ids, batch in ((IDS, 1), (IDS, 7), (IDS.flip(0), 256), (shuffled, 7), (IDS[::3], 50)):
+        part = draws(ids, batch, kind)
+        assert all(torch.equal(part[i], whole[i]) for i in part)
+
+
+def test_a_row_counts_its_own_draws():
+    """Rows that draw at different times see the same numbers: solved neighbours change nothing."""
+    together, apart = Stream(0, IDS[:4]), Stream(0, IDS[:4])
+    rows = torch.arange(4)
+    first, second = together.uniform(rows, 3), together.uniform(rows, 3)
+    assert torch.equal(apart.uniform(torch.tensor([2]), 3)[0], first[2])
+    assert torch.equal(apart.uniform(torch.tensor([2]), 3)[0], second[2])
+    assert torch.equal(apart.uniform(torch.tensor([3, 0]), 3), first[[3, 0]])
+
+
+def test_seed_and_id_and_draw_all_matter():
+    row = torch.tensor([0])
+    a = Stream(0, torch.tensor([5]))
+    values = [a.uniform(row, 4), a.uniform(row, 4), Stream(1, torch.tensor([5])).uniform(row, 4)]
+    values += [Stream(0, torch.tensor([6])).uniform(row, 4)]
+    flat = torch.cat(values).flatten().tolist()
+    assert len(set(flat)) == len(flat)
+
+
+def test_no_global_state_is_read_or_changed():
+    before = torch.get_rng_state()
+    torch.manual_seed(1)
+    a = Stream(0, IDS).normal(torch.arange(9), 9)
+    torch.manual_seed(2)
+    b = Stream(0, IDS).normal(torch.arange(9), 9)
+    torch.set_rng_state(before)
+    assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [("uniform", stats.uniform()), ("normal", stats.norm()), ("exponential", stats.expon())],
+)
+def test_numbers_follow_their_law(kind, law):
+    """Across ids, across draws and across positions: the three ways in which a hash could fail."""
+    stream = Stream(7, torch.arange(20000))
+    rows = torch.arange(20000)
+    across_ids = getattr(stream, kind)(rows, 1)[:, 0]
+    one = Stream(7, torch.tensor([1]))
+    across_draws = torch.cat([getattr(one, kind)(torch.tensor([0]), 1)[0] for _ in range(2000)])
+    across_places = getattr(one, kind)(torch.tensor([0]), 20000)[0]
+    for sample in (across_ids, across_draws, across_places):
+        assert stats.kstest(sample.numpy(), law.cdf).pvalue > 1e-3
+    correlation = np.corrcoef(across_places[:-1].numpy(), across_places[1:].numpy())[0, 1]
+    assert abs(correlation) < 0.03
+
+
+def test_uniform_stays_inside_the_open_interval_and_integers_below_high():
+    stream, rows = Stream(0, torch.arange(1000)), torch.arange(1000)
+    u = stream.uniform(rows, 1000)
+    assert float(u.min()) > 0
+    assert float(u.max()) < 1
+    high = torch.arange(1, 1001)[:, None]
+    drawn = stream.integers(rows, 50, high)
+    assert bool(((drawn >= 0) & (drawn < high)).all())
+    assert bool(drawn[999].unique().numel() > 40)
+
+
+def test_order_is_a_permutation_and_all_are_equally_likely():
+    stream, rows = Stream(0, torch.arange(6000)), torch.arange(6000)
+    orders = stream.order(rows, 3)
+    assert torch.equal(orders.sort(1).values, torch.arange(3).expand(6000, 3))
+    counts = (orders * torch.tensor([9, 3, 1])).sum(1).unique(return_counts=True)[1]
+    assert len(counts) == 6
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+
+
+def test_ids_of_any_kind_have_keys():
+    assert torch.equal(keys(np.array([3, -1])), torch.tensor([3, -1]))
+    names = keys(np.array(["a", "b", "a"]))
+    assert names[0] == names[2] != names[1]
+    assert torch.equal(keys(["a"]), keys(np.array(["a"], dtype=object)))
