@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,7 @@ class Sample:
         count = np.rint(on.T @ (1 - on)).astype(np.int64)
         return count, on.sum(0)[:, None] * (1 - on.sum(0)[None] / n).astype(np.float64)
 
-    def of(self, i: int) -> Column:
+    def of(self, i: int | np.integer[Any]) -> Column:
         """The column in a relation."""
         return F[self.names[i]]
 

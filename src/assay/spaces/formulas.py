@@ -53,7 +53,8 @@ def _varied(column: Floats) -> NDArray[np.int64]:
     """Rows with different values other than 0."""
     values, rows = np.unique(column, return_index=True)
     rows = rows[values != 0]
-    return rows[np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(int)]
+    few = np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(int)
+    return np.asarray(rows[few])
 
 
 def _ratio(t: Sample, a: int, b: int, c: int) -> Candidate | None:
@@ -86,7 +87,7 @@ def _varying(column: Floats) -> int:
 def _independent(t: Sample, found: list[tuple[tuple[int, int, int], Candidate]]) -> list[Candidate]:
     """Those that raise the rank of the products in logarithms, whole-numbered parts first."""
 
-    def cost(each: tuple[tuple[int, int, int], Candidate]) -> tuple[int, int]:
+    def cost(each: tuple[tuple[int, int, int], Candidate]) -> tuple[int, float]:
         (a, b, _), one = each
         made = sum(bool(set(tokens(t.names[i].lower())) & set(_RATIO_WORDS)) for i in (a, b))
         return 4 * made + 2 - int(t.whole[a]) - int(t.whole[b]), -one.support
@@ -193,7 +194,7 @@ def annuities(t: Sample, skip: NDArray[np.bool_]) -> list[Candidate]:
     few = np.array([len(np.unique(column)) <= 12 for column in t.x.T])
     terms = np.flatnonzero(fit & t.whole & few & (t.x >= 6).all(0) & (t.x <= 600).all(0))
     rates = np.flatnonzero(fit & (t.x > 0).all(0) & (t.x <= 60).all(0) & ~t.whole)
-    sums = np.flatnonzero(fit & (t.x > 0).all(0))
+    sums = np.flatnonzero(fit & (t.x > 0).all(0) & (np.median(t.x, axis=0) > 1))  # money, not shares
     found = []
     for n in terms:
         for r in rates:
