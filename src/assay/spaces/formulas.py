@@ -194,7 +194,8 @@ def annuities(t: Sample, skip: NDArray[np.bool_]) -> list[Candidate]:
     few = np.array([len(np.unique(column)) <= 12 for column in t.x.T])
     terms = np.flatnonzero(fit & t.whole & few & (t.x >= 6).all(0) & (t.x <= 600).all(0))
     rates = np.flatnonzero(fit & (t.x > 0).all(0) & (t.x <= 60).all(0) & ~t.whole)
-    sums = np.flatnonzero(fit & (t.x > 0).all(0) & (np.median(t.x, axis=0) > 1))  # money, not shares
+    # Sums of money, not shares: a cent of slack would make all shares equal.
+    sums = np.flatnonzero(fit & (t.x > 0).all(0) & (np.median(t.x, axis=0) > 1))
     found = []
     for n in terms:
         for r in rates:
