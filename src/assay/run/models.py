@@ -64,6 +64,16 @@ def gtsrb() -> nn.Module:
     return fit(net, load().train, epochs=20)
 
 
+def orl() -> nn.Module:
+    """A small convolutional network on 280 faces."""
+    from assay.datasets import orl as load
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.AvgPool2d(2), Contrast(), convnet(1, 40, 32))
+    return fit(net, load().train, epochs=30, batch=40)
+
+
 class Contrast(nn.Module):
     """Every picture with mean 0 and deviation 1: many signs were photographed in the dark."""
 
@@ -115,6 +125,7 @@ class Standardised(nn.Module):
 MODELS: dict[str, Callable[[], Any]] = {
     "gtsrb": gtsrb,
     "mnist": mnist,
+    "orl": orl,
     "url": url,
     "url_net": url_net,
 }

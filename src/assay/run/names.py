@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "attacks": ("assay.attacks", ("needs", "__call__")),
     "spaces": ("assay.spaces", ("around",)),
     "goals": ("assay.goals", ("targets",)),
+    "orders": ("assay.attacks.orders", ("scores",)),
     "losses": ("assay.losses", ()),
     "datasets": ("assay.datasets", ()),
 }

@@ -1,0 +1,64 @@
+"""Goal x space x game from a file: a group goal on a table, a quota with eyeglasses."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import assay as ay
+from assay.run.config import parse, read, to_toml
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def played(config, rows):
+    model, data = config.load()
+    how = config.how(data) if callable(config.how) else config.how
+    return ay.evaluate(model, rows(data), **how)
+
+
+def test_a_quota_with_eyeglasses():
+    config = read(EXAMPLES / "vault.toml")
+    assert config.goal.k == 3 and isinstance(config.attack, ay.Campaign)
+    assert parse(to_toml(config)).attack == config.attack
+    report = played(config, lambda data: data)
+    assert report.metric("robust").n == 15
+    assert report.metric("clean").n == 120
+    assert 0 < report.metric("reachable").value < 1
+    assert report.metric("valid").value == 1
+
+
+def test_a_group_goal_on_a_table(tmp_path):
+    for name in ("grades.py", "grades.toml"):
+        shutil.copy(EXAMPLES / name, tmp_path / name)
+    scope = {"__file__": str(tmp_path / "grades.py"), "__name__": "grades"}
+    exec((EXAMPLES / "grades.py").read_text(), scope)
+    scope["write"](tmp_path)
+    report = played(read(tmp_path / "grades.toml"), lambda data: data.take(slice(0, 120)))
+    assert report.spec["aims"] == [0, 1]
+    assert report.metric("valid").value == 1
+    won = report.table[report.table["success"]]
+    assert len(won) and set(won["final"]) <= {0, 1}  # an A or a B, nothing else counts
+    assert (report.table.loc[report.table["y"] < 2, "skipped"] == "no target").all()
+
+
+def test_orders_multiply_in_a_file():
+    text = """
+[data]
+name = "orl"
+[model]
+demo = "orl"
+[space]
+type = "Patch"
+[goal]
+type = "Quota"
+sources = ["s1"]
+targets = ["s2"]
+[attack]
+type = "Campaign"
+attack = {type = "PGD"}
+order = {type = "Product", first = {type = "by_md", steps = 1}, second = {type = "by_chance"}}
+"""
+    assert parse(text).attack.order == ay.by_md(1) * ay.by_chance()
+    with pytest.raises(ay.AssayError, match="by_md"):
+        parse(text.replace('"by_md"', '"by_mdd"'))
