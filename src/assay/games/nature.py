@@ -33,7 +33,6 @@ from assay.noise.joint import Noise
 from assay.noise.mixing import silenced
 from assay.noise.sampling import generator, monte_carlo
 from assay.records import Records
-from assay.report.stats import Estimate
 from assay.trees import exact
 from assay.trees.bounds import Draws
 from assay.trees.ensemble import Ensemble
@@ -207,17 +206,14 @@ class Nature:
             low[:, c], high[:, c] = found.low, found.high
         return low, high
 
-    def expected_accuracy(self, data: Dataset, seed: int = 0) -> Estimate:
-        """The mean probability of the true class: bounds, not a sampling interval, over these
-        records."""
+    def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
+        """Bounds of the mean probability of the true class, over these records."""
         x = _rows(data)
         classes = self._ready()._classes(x)
         found = self._ready().probability(
             x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed
         )
-        return Estimate(
-            float(found.middle.mean()), float(found.low.mean()), float(found.high.mean()), len(x)
-        )
+        return float(found.low.mean()), float(found.high.mean())
 
     def importance(self, data: Any, seed: int = 0) -> Any:
         """Which features' noise matters: what each record gains when one feature reads exactly.
