@@ -22,7 +22,7 @@ from assay.trees.leaves import ROUNDING
 from assay.trees.local import CELL, OPEN, YES, Local, localise
 from assay.trees.search import Found, search
 
-PACE = 40_000_000  # units of work one core of an ordinary machine does in a second
+PACE = 90_000_000  # units of work one core of an ordinary machine does in a second
 
 
 @dataclass(frozen=True)

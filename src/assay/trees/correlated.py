@@ -17,6 +17,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special, stats
 
 from assay.noise.joint import Noise
@@ -40,32 +41,35 @@ def estimate(
     seed: int = 0,
     workers: int | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """(mean, low, high), each (n, classes): points per scrambling double until all are within
-    tolerance or `most`."""
+    """(mean, low, high), each (n, classes).
+
+    Points per scrambling double until an interval is within `tolerance`, or at `most`.
+    """
     levels = grid.levels(noise, x)
     full = noise.correlation(x.shape[1])
     correlation = np.eye(x.shape[1]) if full is None else full
     used = np.flatnonzero(np.diff(grid.start) > 1)
     if not len(used):
         used = np.arange(1)
-    along = _along(ensemble, grid, levels, np.isnan(x), used)
-    mean, half = (
-        np.zeros((len(x), ensemble.n_classes)),
-        np.full((len(x), ensemble.n_classes), np.inf),
-    )
+    matter, overall = _importance(ensemble, grid, levels, np.isnan(x))
+    along = used[matter[:, used].argmax(axis=1)]
+    used = used[np.argsort(-overall[used])]  # Sobol's first coordinates are its best
+    half = np.full((len(x), ensemble.n_classes), np.inf)
+    total = np.zeros((len(x), SCRAMBLES, ensemble.n_classes))
+    points = np.zeros(len(x), dtype=np.int64)
     quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, SCRAMBLES - 1))
     slack = ensemble.slack()
-    draws: dict[tuple[int, int], tuple[Floats, Floats, float]] = {}
-    n = 256
-    while n <= most:
+    seen, n = 0, 256  # points of the sequence so far, points of the next stretch
+    while seen + n <= max(most, 256):
         todo = np.flatnonzero(2 * half.max(axis=1) > tolerance)
         if not len(todo):
             break
-        for f in np.unique(along[todo]):
-            draws[int(f), n] = _draws(correlation, used, int(f), n, seed)
+        draws = {
+            int(f): _draws(correlation, used, int(f), seen, n, seed) for f in np.unique(along[todo])
+        }
 
-        def one(i: int, n: int = n) -> Floats:
-            z, shift, sd = draws[int(along[i]), n]
+        def one(i: int, draws: dict[int, tuple[Floats, Floats, float]] = draws) -> Floats:
+            z, shift, sd = draws[int(along[i])]
             return np.asarray(
                 _sweep(
                     ensemble.feature,
@@ -93,34 +97,96 @@ def estimate(
 
         with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
             for i, found in zip(todo, pool.map(one, todo), strict=True):
-                mean[i] = found.mean(axis=0)
-                half[i] = quantile * found.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES) + 1e-9
-        n *= 2
+                total[i] += n * found
+                points[i] += n
+                error = (total[i] / points[i]).std(axis=0, ddof=1) / np.sqrt(SCRAMBLES)
+                # what no point has seen may still have this mass, at the same confidence
+                unseen = -np.log(1 - CONFIDENCE) / (SCRAMBLES * points[i])
+                half[i] = quantile * error + unseen
+        seen += n
+        n = seen
+    mean = total.mean(axis=1) / points[:, None]
     return mean, np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1)
 
 
-def _along(
-    ensemble: Ensemble,
-    grid: Grid,
-    levels: Floats,
-    nan: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
-    used: Ints,
-) -> Ints:
-    """Per record the feature whose thresholds the noise crosses most: sum over its nodes of p (1 -
-    p)."""
+def _importance(
+    ensemble: Ensemble, grid: Grid, levels: Floats, nan: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Roughly, the score's variance by each feature's noise: per record, and for any record."""
+    centre = np.zeros_like(ensemble.value)
+    order = _children_first(ensemble)
+    for node in order:
+        if ensemble.feature[node] < 0:
+            centre[node] = ensemble.value[node]
+        else:
+            centre[node] = (centre[ensemble.left[node]] + centre[ensemble.right[node]]) / 2
     inner = ensemble.feature >= 0
-    feature, cut = ensemble.feature[inner], grid.cut[inner]
-    inside = (cut >= 0) & (cut < np.diff(grid.start)[feature] - 1)
-    p = special.ndtr(levels[:, grid.start[feature[inside]] + cut[inside]])
-    crossed = np.zeros((len(levels), ensemble.n_features))
-    for f in used:
-        crossed[:, f] = (p * (1 - p))[:, feature[inside] == f].sum(axis=1)
-    crossed[nan] = -1.0
-    return np.asarray(used[crossed[:, used].argmax(axis=1)], dtype=np.int64)
+    step = np.zeros(len(inner))
+    step[inner] = ((centre[ensemble.left[inner]] - centre[ensemble.right[inner]]) ** 2).sum(axis=1)
+    below = np.clip(special.ndtr(levels), 0, 1)
+    overall = np.bincount(ensemble.feature[inner], step[inner], ensemble.n_features)
+    matter = np.asarray(
+        _variance(
+            ensemble.feature,
+            grid.cut,
+            ensemble.left,
+            ensemble.right,
+            ensemble.missing_left,
+            ensemble.roots,
+            step,
+            below,
+            grid.start,
+            nan,
+        )
+    )
+    return matter, np.asarray(overall, dtype=np.float64)
+
+
+def _children_first(ensemble: Ensemble) -> list[int]:
+    order: list[int] = []
+    seen = np.zeros(len(ensemble.feature), dtype=bool)
+    stack = [int(r) for r in ensemble.roots]
+    while stack:
+        node = stack.pop()
+        if seen[node]:
+            continue
+        seen[node] = True
+        order.append(node)
+        if ensemble.feature[node] >= 0:
+            stack += [int(ensemble.left[node]), int(ensemble.right[node])]
+    return order[::-1]
+
+
+@kernel
+def _variance(feature, cut, left, right, missing_left, roots, step, below, start, nan):
+    n, features = nan.shape
+    out = np.zeros((n, features))
+    stack, reach = np.empty(feature.shape[0] + 1, np.int64), np.empty(feature.shape[0] + 1)
+    for i in range(n):
+        for t in range(roots.shape[0]):
+            stack[0], reach[0] = roots[t], 1.0
+            top = 1
+            while top > 0:
+                top -= 1
+                node, q = stack[top], reach[top]
+                f = feature[node]
+                if f < 0 or q < 1e-6:
+                    continue
+                if nan[i, f]:
+                    stack[top], reach[top] = left[node] if missing_left[node] else right[node], q
+                    top += 1
+                    continue
+                c = cut[node]
+                p = 0.0 if c < 0 else below[i, start[f] + c] if c < start[f + 1] - start[f] else 1.0
+                out[i, f] += q * p * (1.0 - p) * step[node]
+                stack[top], reach[top] = left[node], q * p
+                stack[top + 1], reach[top + 1] = right[node], q * (1.0 - p)
+                top += 2
+    return out
 
 
 def _draws(
-    correlation: Floats, used: Ints, last: int, n: int, seed: int
+    correlation: Floats, used: Ints, last: int, seen: int, n: int, seed: int
 ) -> tuple[Floats, Floats, float]:
     """Normal numbers of the used features (the last one aside), the last one's conditional mean
     and sd."""
@@ -133,18 +199,21 @@ def _draws(
     if not others:
         return np.zeros((SCRAMBLES * n, 1)), np.zeros(SCRAMBLES * n), float(chol[0, 0])
     u = np.concatenate(
-        [
-            stats.qmc.Sobol(
-                len(others), scramble=True, rng=np.random.default_rng([seed, k])
-            ).random(n)
-            for k in range(SCRAMBLES)
-        ]
+        [_stretch(len(others), np.random.default_rng([seed, k]), seen, n) for k in range(SCRAMBLES)]
     )
     e = special.ndtri(np.clip(u, 1e-12, 1 - 1e-12))
     z = np.zeros((len(e), len(used)))
     columns = {f: j for j, f in enumerate(used)}
     z[:, [columns[f] for f in others]] = e @ chol[:-1, :-1].T
     return np.ascontiguousarray(z), np.ascontiguousarray(e @ chol[-1, :-1]), float(chol[-1, -1])
+
+
+def _stretch(d: int, rng: np.random.Generator, seen: int, n: int) -> Floats:
+    """Points seen .. seen + n of one scrambled Sobol sequence."""
+    sequence = stats.qmc.Sobol(d, scramble=True, rng=rng)
+    if seen:
+        sequence.fast_forward(seen)
+    return np.asarray(sequence.random(n))
 
 
 @kernel
