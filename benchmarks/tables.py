@@ -2,7 +2,7 @@
 
 1. CTU-13's 360 relations on 756 features for 10,000 rows, compiled by shape against one by one.
 2. CAPGD (22 gradients per row) against PGD with as many in a plain L2 ball of the scaled features:
-   the same network, no types, no bounds, no relations. The network's answer is moved out of reach, so
+   the same network, no types, no bounds, no relations. The network's answer is out of reach, so
    that no row is solved and both do all their work.
 
     python benchmarks/tables.py [--rows 1000] [--smoke]
@@ -21,7 +21,7 @@ from assay.spaces.compile import Program
 
 
 class Unreachable(nn.Module):
-    """A network that always says 1, however its inputs move; its gradient is that of any network."""
+    """A network that always says 1, however its inputs move, with any network's gradients."""
 
     def __init__(self, features: int, low: Tensor, width: Tensor) -> None:
         super().__init__()
@@ -53,7 +53,9 @@ def repeated(data: Dataset, rows: int) -> Tensor:
 def relations(rows: int, times: int) -> None:
     data = ay.datasets.ctu13().test
     program, x = data.schema.program, repeated(data, rows)
-    x = torch.where(data.schema.mutable, x + (torch.arange(rows) % 3 == 0)[:, None], x)  # some break
+    x = torch.where(
+        data.schema.mutable, x + (torch.arange(rows) % 3 == 0)[:, None], x
+    )  # some break
     alone = [Program((r,), data.schema.layout) for r in data.schema.relations]
     together = clock(lambda: program.valid(x, x), times)
     single = clock(lambda: [p.valid(x, x) for p in alone], 1)
@@ -71,10 +73,24 @@ def attack(name: str, data: Dataset, rows: int, times: int) -> None:
     plain = Unreachable(x.shape[1], torch.zeros_like(low), torch.ones_like(width))
 
     def capgd() -> None:
-        ay.evaluate(model, table, space=schema.space(0.5), attack=ay.CAPGD(loss="margin"), batch=rows, progress=False)
+        ay.evaluate(
+            model,
+            table,
+            space=schema.space(0.5),
+            attack=ay.CAPGD(loss="margin"),
+            batch=rows,
+            progress=False,
+        )
 
     def pgd() -> None:
-        ay.evaluate(plain, scaled, space=ay.L2(0.5), attack=ay.PGD(21, loss="margin"), batch=rows, progress=False)
+        ay.evaluate(
+            plain,
+            scaled,
+            space=ay.L2(0.5),
+            attack=ay.PGD(21, loss="margin"),
+            batch=rows,
+            progress=False,
+        )
 
     capgd()  # compiles
     ours, theirs = clock(capgd, times), clock(pgd, times)

@@ -25,7 +25,9 @@ def _close(a: Any, b: Any, slack: float | None = None) -> Any:
 
 def url(f: Record) -> list[np.ndarray]:
     """The 14 relations as meant."""
-    signs = "dots hyphens at qm and or eq underscore tilde percent slash star colon comma semicolumn"
+    signs = (
+        "dots hyphens at qm and or eq underscore tilde percent slash star colon comma semicolumn"
+    )
     total = sum(f[f"nb_{s}"] for s in signs.split()) + 3 * f["nb_space"]
     length = f["length_url"]
     digits = f["ratio_digits_url"] > TOLERANCE
@@ -74,7 +76,8 @@ def lcld47(f: Record) -> list[np.ndarray]:
 
 def ctu13(f: Record) -> list[np.ndarray]:
     """Two sums, 34 packet sizes, 324 orders."""
-    ports = "1 3 8 10 21 22 25 53 80 110 123 135 138 161 443 445 993 OTHER".split()
+    ports = [*map(str, (1, 3, 8, 10, 21, 22, 25, 53, 80, 110, 123, 135, 138, 161, 443, 445, 993))]
+    ports.append("OTHER")
     rules = []
     for way in "sd":
         left = sum(f[f"{m}_sum_{way}_{p}"] for m in ("icmp", "udp", "tcp") for p in ports)
@@ -95,7 +98,7 @@ RULES = {"url": url, "lcld47": lcld47, "ctu13": ctu13}
 
 
 def valid(name: str, features: Any, x0: np.ndarray, x: np.ndarray, eps: float) -> np.ndarray:
-    """(n,) bool: may each record be handed in for the clean one? L2, scaled by the features' ranges."""
+    """(n,) bool: may each record be handed in for the clean one? L2 in scaled units."""
     good = np.ones(len(x), dtype=bool)
     squares = np.zeros(len(x))
     for i, f in enumerate(features):

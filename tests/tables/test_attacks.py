@@ -1,4 +1,4 @@
-"""CAPGD, CPGD, LowProFool: every claimed success re-checked by numpy that shares no code with them."""
+"""CAPGD, CPGD, LowProFool: every claimed success is judged again by plain numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SCHEMA = Schema(
     [Feature(n, "integer", "original", 50, scale=(0, 50)) for n in ("tcp", "udp", "out")]
     + [Feature("in", "integer", 0, 60, mutable=False), Feature("pkts", "integer", 0, 40),
        Feature("mean", "real", 0, 50), Feature("low", "real", 0, 9), Feature("high", "real", 0, 9)],
-    ["tcp + udp == out + `in`", "mean == divide(out, pkts, 0)", "low <= high", "if low > 1 then pkts > 0"],
+    ["tcp + udp == out + `in`", "mean == divide(out, pkts, 0)", "low <= high",
+     "if low > 1 then pkts > 0"],
 )  # fmt: skip
 
 
@@ -33,7 +34,9 @@ class Scaled(torch.nn.Module):
         self.a = torch.nn.Parameter(0.5 * stream.normal(row, 8 * 16).reshape(8, 16))
         self.b = torch.nn.Parameter(0.5 * stream.normal(row, 16 * 2).reshape(16, 2))
         self.low = torch.tensor([f.range[0] for f in SCHEMA.features], dtype=torch.float64)
-        self.width = torch.tensor([f.range[1] - f.range[0] for f in SCHEMA.features], dtype=torch.float64)
+        self.width = torch.tensor(
+            [f.range[1] - f.range[0] for f in SCHEMA.features], dtype=torch.float64
+        )
 
     def forward(self, x):
         return torch.tanh((4 * (x - self.low) / self.width - 2) @ self.a) @ self.b
@@ -90,7 +93,12 @@ def test_clean_records_are_valid():
 
 @pytest.mark.parametrize(
     "attack",
-    [CAPGD(), CPGD(), CPGD(step=0.4, start="random"), LowProFool(steps=200, step=0.01, trade_off=0.1)],
+    [
+        CAPGD(),
+        CPGD(),
+        CPGD(step=0.4, start="random"),
+        LowProFool(steps=200, step=0.01, trade_off=0.1),
+    ],
     ids=lambda a: type(a).__name__,
 )
 def test_every_claimed_success_passes_an_independent_check(attack):
@@ -161,7 +169,9 @@ def test_lowprofool_weights_are_correlations():
     assert weights == pytest.approx(expected / np.linalg.norm(expected))
 
 
-@pytest.mark.parametrize("attack", [CAPGD(), CPGD(step=0.4), LowProFool(steps=100, step=0.2, trade_off=0)])
+@pytest.mark.parametrize(
+    "attack", [CAPGD(), CPGD(step=0.4), LowProFool(steps=100, step=0.2, trade_off=0)]
+)
 def test_contract(attack):
     check_attack(attack)
 

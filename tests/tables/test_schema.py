@@ -42,7 +42,11 @@ def test_toml_reads_back_as_written(tmp_path):
     path = tmp_path / "loans.toml"
     path.write_text(LOANS.toml(), encoding="utf-8")
     again = Schema.read(path)
-    assert (again.features, again.relations, again.name) == (LOANS.features, LOANS.relations, "loans")
+    assert (again.features, again.relations, again.name) == (
+        LOANS.features,
+        LOANS.relations,
+        "loans",
+    )
 
 
 def test_frame_and_tensor():
@@ -59,7 +63,13 @@ def test_authors_csv(tmp_path):
         "1,b,int,False,dynamic,9,\n2,c,cat,True,0,2,\n3,d,ohe0,True,0,1,ohe0\n4,e,ohe0,True,0,1,ohe0\n"
     )
     schema = Schema.read(path)
-    assert [f.kind for f in schema.features] == ["real", "integer", "category", "boolean", "boolean"]
+    assert [f.kind for f in schema.features] == [
+        "real",
+        "integer",
+        "category",
+        "boolean",
+        "boolean",
+    ]
     assert schema.features[1].low == "original" and not schema.features[1].mutable
     assert schema.features[2].values == (0, 1, 2) and schema.groups == {"ohe0": [3, 4]}
 
@@ -100,7 +110,7 @@ def test_validate_names_what_is_undefined():
         (lambda: Feature("a", "category"), "needs values"),
         (lambda: Schema([Feature("a", "real", 0, 1)] * 2), "occurs twice"),
         (lambda: Schema([Feature("a", "real", 0, 1)], ["b <= 1"]), "no feature 'b'"),
-        (lambda: Schema([Feature("a", "real", 0, 1)], ["a >= 2"]), "can hold for no record"),
+        (lambda: Schema([Feature("a", "real", 0, 1)], ["a >= 2"]), "holds for no record"),
         (lambda: Schema([Feature("a", "real", 0, 1)], ["a <= "]), "expected a number"),
         (lambda: Schema([Feature("a")], ["a <= 1"]), "no range to scale by"),
         (lambda: Schema([Feature("a", "category", values=("x",))], ["a == 'y'"]), "no label 'y'"),

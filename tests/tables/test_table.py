@@ -21,7 +21,12 @@ def features(draw, name):
     kind = draw(st.sampled_from(["real", "integer", "category", "boolean"]))
     mutable = draw(st.booleans())
     if kind == "category":
-        return Feature(name, kind, values=draw(st.sampled_from([("x", "y", "z"), (0, 1), (36, 60)])), mutable=mutable)
+        return Feature(
+            name,
+            kind,
+            values=draw(st.sampled_from([("x", "y", "z"), (0, 1), (36, 60)])),
+            mutable=mutable,
+        )
     if kind == "boolean":
         return Feature(name, kind, mutable=mutable)
     low = draw(st.sampled_from([0, -5, 3]))
@@ -30,8 +35,9 @@ def features(draw, name):
     return Feature(name, kind, bound, high, mutable, scale=(low, high))
 
 
-LINEAR = ["a <= b", "a + b == c + d", "2 * a - b <= c", "a == b + 1", "d == a * b", "c == divide(a, b, 0)",
-          "if a > 1 then b > 1", "a < b", "a - 3 * b + 2 * c == d", "a >= a.original"]  # fmt: skip
+LINEAR = ["a <= b", "a + b == c + d", "2 * a - b <= c", "a == b + 1", "d == a * b", "a < b",
+          "c == divide(a, b, 0)", "if a > 1 then b > 1", "a - 3 * b + 2 * c == d",
+          "a >= a.original"]  # fmt: skip
 
 
 @st.composite
@@ -68,8 +74,18 @@ def test_decode_respects_everything_but_unrepairable_relations(table, eps, p):
     schema, x = table
     region = schema.space(eps, p).around(x)
     assert isinstance(region, Region)
-    assert torch.equal(region.decode(region.origin.clone())[~region.contains(x)], x[~region.contains(x)]) or schema.relations
-    z = region.project(region.origin + 3 * eps * Stream(1, torch.arange(len(x))).normal(torch.arange(len(x)), region.origin.shape[1]))
+    assert (
+        torch.equal(
+            region.decode(region.origin.clone())[~region.contains(x)], x[~region.contains(x)]
+        )
+        or schema.relations
+    )
+    z = region.project(
+        region.origin
+        + 3
+        * eps
+        * Stream(1, torch.arange(len(x))).normal(torch.arange(len(x)), region.origin.shape[1])
+    )
     out = region.decode(z)
     low, high = schema.bounds(x)
     assert bool((out >= low).all()) and bool((out <= high).all())
@@ -139,7 +155,9 @@ def test_gradient_goes_straight_through_and_through_definitions():
     region = SUMS.space(0.5).around(x)
     z = region.origin.clone().requires_grad_()
     region.decode(z)[0, 4].backward()  # ratio = out / udp
-    assert z.grad[0].tolist() == pytest.approx([0, -8 / 25 * 1000, 1 / 5 * 1000, 0])  # `in` is immutable: no z
+    assert z.grad[0].tolist() == pytest.approx(
+        [0, -8 / 25 * 1000, 1 / 5 * 1000, 0]
+    )  # `in` is immutable: no z
 
 
 def test_ascent_stays_on_the_sum_and_inside_the_bounds():
@@ -151,23 +169,34 @@ def test_ascent_stays_on_the_sum_and_inside_the_bounds():
     assert bool((way[:3] >= 0).all())  # they stand at their lower bound: may only grow
 
 
-@pytest.mark.parametrize(("p", "far", "near"), [(2.0, math.sqrt(2), 0.1), (0.0, 1, 1), (math.inf, 1, 0.1)])
+@pytest.mark.parametrize(
+    ("p", "far", "near"), [(2.0, math.sqrt(2), 0.1), (0.0, 1, 1), (math.inf, 1, 0.1)]
+)
 def test_distance_of_a_category_and_a_number(p, far, near):
     schema = Schema([Feature("a", "real", 0, 10), Feature("c", "category", values=("x", "y"))])
     x = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     region = schema.space(3.0, p).around(x)
-    assert region.distance(torch.tensor([[1.0, 1.0]], dtype=torch.float64)).item() == pytest.approx(far)
-    assert region.distance(torch.tensor([[2.0, 0.0]], dtype=torch.float64)).item() == pytest.approx(near)
+    assert region.distance(torch.tensor([[1.0, 1.0]], dtype=torch.float64)).item() == pytest.approx(
+        far
+    )
+    assert region.distance(torch.tensor([[2.0, 0.0]], dtype=torch.float64)).item() == pytest.approx(
+        near
+    )
 
 
 def test_cost_is_a_budget_in_the_features_own_prices():
     schema = Schema(
-        [Feature("a", "integer", 0, 100, cost=2.5), Feature("c", "category", values=("x", "y"), cost=7)]
+        [
+            Feature("a", "integer", 0, 100, cost=2.5),
+            Feature("c", "category", values=("x", "y"), cost=7),
+        ]
     )
     x = torch.tensor([[10.0, 0.0]], dtype=torch.float64)
     region = schema.space(cost=10).around(x)
+
     def cost(a, c):
         return region.distance(torch.tensor([[a, c]], dtype=torch.float64)).item()
+
     assert cost(13.0, 0.0) == pytest.approx(7.5) and cost(10.0, 1.0) == pytest.approx(7)
     assert bool(region.contains(torch.tensor([[14.0, 0.0]], dtype=torch.float64)))
     assert not bool(region.contains(torch.tensor([[14.0, 1.0]], dtype=torch.float64)))
@@ -188,7 +217,8 @@ def test_one_hot_columns_move_together():
 @pytest.mark.parametrize(
     ("x", "broken"),
     [
-        ([10.0, 5, 8, 7, 1.6], None), ([11.0, 5, 8, 7, 1.6], "sum"), ([10.5, 5, 8.5, 7, 1.7], "whole"),
+        ([10.0, 5, 8, 7, 1.6], None), ([11.0, 5, 8, 7, 1.6], "sum"),
+        ([10.5, 5, 8.5, 7, 1.7], "whole"),
         ([10.0, 6, 8, 8, 8 / 6], "immutable"), ([9.0, 6, 8, 7, 8 / 6], "its own value"),
         ([700.0, 5, 698, 7, 139.6], "distance"),
     ],
@@ -226,7 +256,10 @@ def test_random_starts_are_inside_and_belong_to_the_row():
         (lambda: SUMS.space(-1), "eps=-1"),
         (lambda: SUMS.space(1, 3), "p=3"),
         (lambda: SUMS.space(1, margin=1), "margin=1"),
-        (lambda: SUMS.freeze(*SUMS.names).space().check(torch.zeros(1, 5, dtype=torch.float64)), "no mutable"),
+        (
+            lambda: SUMS.freeze(*SUMS.names).space().check(torch.zeros(1, 5, dtype=torch.float64)),
+            "no mutable",
+        ),
     ],
 )
 def test_bad_spaces_are_refused(make, message):

@@ -5,9 +5,9 @@ There is no loop here: CAPGD *is* `APGD` in a table's region. The region brings 
 takes off the loss. What CAPGD adds is the paper's settings: 10 steps, a first run from the record
 itself and a second one from a random point, checkpoints at ceil(p_j * steps).
 
-What a reader would get wrong: the published code returns the last misclassified point, valid or not.
-Here every point is judged as the record it would be handed in as, so the first *valid* success of a
-row is kept and ends the search for that row.
+What a reader would get wrong: the published code gives back the last misclassified point, valid or
+not. Here every point is judged as the record it would be handed in as, so the first *valid* success
+of a row is kept and ends the search for that row.
 
 The ablations of the paper's Table 7: `repair=False` NREP, `clean=False` NINI, `random=False` NRAN,
 `adaptive=False` NADA.
@@ -44,7 +44,7 @@ class CAPGD:
         return Needs(gradient=True)
 
     def checkpoints(self) -> tuple[int, ...]:
-        """ceil(p_j * steps) with p_0 = 0, p_1 = 0.22, p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06)."""
+        """ceil(p_j * steps): p_1 = 0.22, p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06)."""
         share, width, marks = 0.22, 0.22, set()
         while round(share, 9) <= 1.0:
             marks.add(math.ceil(round(share * self.steps, 9)))

@@ -3,7 +3,7 @@
     minimise  BCE(f(x + r), other class) + trade_off * || v * r ||_2
 
 by plain gradient steps of length `step` from r = 1e-4. v is each feature's importance to the expert
-who would notice: by default the same for all; `LowProFool.noticed(x, y)` gives the published choice,
+who would notice: by default the same for all; `LowProFool.noticed(x, y)` gives the published one,
 |Pearson correlation with the label|, normalised. Published: 20,000 steps of 0.001, trade-off 8.5.
 
 Extended here to all feature types and spaces: r lives in the region's search coordinates, so whole
@@ -48,10 +48,12 @@ class LowProFool:
         a, b = a - a.mean(0), b - b.mean()
         spread = (a.norm(dim=0) * b.norm()).clamp_min(1e-300)
         weights = ((a * b[:, None]).sum(0) / spread).abs()
-        return replace(self, importance=tuple((weights / weights.norm().clamp_min(1e-300)).tolist()))
+        return replace(
+            self, importance=tuple((weights / weights.norm().clamp_min(1e-300)).tolist())
+        )
 
     def _weights(self, region: Any) -> Tensor:
-        """(D,) the importance of each search coordinate; a category's block shares its feature's."""
+        """(D,) the importance of each search coordinate; a block has its category's."""
         size = region.origin.shape[1]
         if self.importance is None:
             return torch.full((size,), size**-0.5, dtype=torch.float64)

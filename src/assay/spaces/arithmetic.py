@@ -14,7 +14,9 @@ from torch import Tensor
 
 from assay.errors import AssayError
 
-Value = tuple[Tensor, Tensor | None]  # the value, and a mask of where it is undefined (None: nowhere)
+Value = tuple[
+    Tensor, Tensor | None
+]  # the value, and a mask of where it is undefined (None: nowhere)
 
 
 def operate(op: str, args: list[Value]) -> Value:
@@ -41,14 +43,20 @@ def operate(op: str, args: list[Value]) -> Value:
     if op == "log":
         wrong = a <= 0
         out = torch.log(torch.where(wrong, 1.0, a))
-        return (torch.where(wrong, values[1], out), bad) if len(values) == 2 else _mark(out, bad, wrong)
+        return (
+            (torch.where(wrong, values[1], out), bad)
+            if len(values) == 2
+            else _mark(out, bad, wrong)
+        )
     b = values[1]
     if op == "*":
         return a * b, bad
     if op in ("/", "divide"):
         wrong = b == 0
         out = a / torch.where(wrong, 1.0, b)
-        return (torch.where(wrong, values[2], out), bad) if op == "divide" else _mark(out, bad, wrong)
+        return (
+            (torch.where(wrong, values[2], out), bad) if op == "divide" else _mark(out, bad, wrong)
+        )
     if op == "%":
         wrong = b == 0
         return _mark(torch.remainder(a, torch.where(wrong, 1.0, b)), bad, wrong)

@@ -36,7 +36,7 @@ _SHARED, _SUMMED = 1e-6, 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """Clauses of linear branches, as flat arrays: sum_i weight_i * x[place_i] + start (<= or ==) 0."""
+    """Clauses of linear branches as flat arrays: sum_i weight_i * x[place_i] + start <= or == 0."""
 
     clauses: np.ndarray  # (c + 1,) first branch of each clause
     branches: np.ndarray  # (b + 1,) first term of each branch
@@ -58,14 +58,16 @@ class Balance:
     def __len__(self) -> int:
         return len(self.clauses) - 1
 
-    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> Tensor:
+    def __call__(
+        self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
+    ) -> Tensor:
         """(n, d) the records, as far as possible balanced; x is left as it is."""
         out = np.array(x.numpy(), order="C")
         _balance(
             out, x0.numpy(), low.numpy(), high.numpy(), tolerance,
-            self.clauses, self.branches, self.places, self.weights, self.past, self.starts, self.both,
-            self.goals, self.slacks, self.exact, self.norms, self.shares, self.free, self.whole,
-            self.named, self.naming,
+            self.clauses, self.branches, self.places, self.weights, self.past, self.starts,
+            self.both, self.goals, self.slacks, self.exact, self.norms, self.shares, self.free,
+            self.whole,            self.named, self.naming,
         )  # fmt: skip
         return torch.from_numpy(out)
 
@@ -77,7 +79,12 @@ class Balance:
             if self.clauses[c + 1] - b == 1 and self.both[b]:
                 at = slice(self.branches[b], self.branches[b + 1])
                 now = ~self.past[at]
-                found.append((torch.from_numpy(self.places[at][now]), torch.from_numpy(self.weights[at][now])))
+                found.append(
+                    (
+                        torch.from_numpy(self.places[at][now]),
+                        torch.from_numpy(self.weights[at][now]),
+                    )
+                )
         return found
 
     @staticmethod
@@ -87,12 +94,19 @@ class Balance:
         named = [{n for terms, _ in clause for n, was, _ in terms if not was} for clause in forms]
         mentions = Counter(n for names in named for n in names)
         sums = Counter(
-            n for names, clause in zip(named, clauses, strict=True) if _is_sum(clause) for n in names
+            n
+            for names, clause in zip(named, clauses, strict=True)
+            if _is_sum(clause)
+            for n in names
         )
         flat = [branch for clause in forms for branch in clause]
         rels = [r for clause in clauses for r in clause]
         terms = [t for ts, _ in flat for t in ts]
         exact = [is_whole(r.left, layout) and is_whole(r.right, layout) for r in rels]
+        goals = [
+            0.0 if r.op != "<" else 1.0 if e else 1e-12 for r, e in zip(rels, exact, strict=True)
+        ]
+        slacks = [math.nan if r.tolerance is None else r.tolerance for r in rels]
         width = {n: layout.width(n) for n in layout.ranges}
         touched: dict[str, list[int]] = {n: [] for n in layout.ranges}
         for c, names in enumerate(named):
@@ -117,10 +131,10 @@ class Balance:
             past,
             np.array([start for _, start in flat], dtype=np.float64),
             np.array([r.op == "==" for r in rels], dtype=np.bool_),
-            np.array([0.0 if r.op != "<" else 1.0 if e else 1e-12 for r, e in zip(rels, exact, strict=True)]),
-            np.array([math.nan if r.tolerance is None else r.tolerance for r in rels], dtype=np.float64),
+            np.array(goals),
+            np.array(slacks, dtype=np.float64),
             np.array(exact, dtype=np.bool_),
-            np.array([math.sqrt(sum((w * width[n]) ** 2 for n, _, w in ts)) or 1.0 for ts, _ in flat]),
+            np.array([math.hypot(*(w * width[n] for n, _, w in ts)) or 1.0 for ts, _ in flat]),
             spread * ease,
             mutable.numpy()[places] & ~past if len(places) else past,
             np.array([n in layout.whole for n, _, _ in terms], dtype=np.bool_),
@@ -148,9 +162,9 @@ def _compiled(function: Any) -> Any:
 
 
 @_compiled
-def _excess(
+def _excess(  # type: ignore[no-untyped-def]
     row, x, x0, b, tolerance, branches, places, weights, past, starts, both, goals, slacks, exact
-):  # type: ignore[no-untyped-def]
+):
     """How much the branch must fall (an equality: change); 0 where it holds."""
     value, size = starts[b], 1.0
     for t in range(branches[b], branches[b + 1]):
@@ -172,9 +186,9 @@ def _excess(
 
 
 @_compiled
-def _spread(
+def _spread(  # type: ignore[no-untyped-def]
     row, x, low, high, first, last, amount, places, weights, shares, free, whole, room, take
-):  # type: ignore[no-untyped-def]
+):
     """Take `amount` off the sum; False, and nothing changed, where there is no room for it."""
     need, total = abs(amount), 0.0
     for t in range(first, last):
@@ -231,10 +245,10 @@ def _spread(
 
 
 @_compiled
-def _balance(
+def _balance(  # type: ignore[no-untyped-def]
     x, x0, low, high, tolerance, clauses, branches, places, weights, past, starts, both,
     goals, slacks, exact, norms, shares, free, whole, named, naming,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     longest = 1
     for b in range(len(branches) - 1):
         longest = max(longest, branches[b + 1] - branches[b])

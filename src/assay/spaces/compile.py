@@ -9,8 +9,8 @@ terms they have.
 Each comparison a op b gives, from v = a - b and the tolerance t = tolerance * max(1, |a|, |b|)
 (`within` sets t itself and is taken off the penalty; t < 1/2 where both sides are whole numbers):
 
-    a <= b   holds if v <= t     penalty v / scale            a == b   |v| <= t,  |v| / scale
-    a <  b   holds if v < -t     (v + margin) / scale         a != b   |v| > t,   (margin - |v|) / scale
+    a <= b   holds if v <= t   penalty v / scale        a == b   |v| <= t,  |v| / scale
+    a <  b   holds if v < -t   (v + margin) / scale     a != b   |v| > t,   (margin - |v|) / scale
 
 and 0 wherever it holds, exactly. `and` adds penalties, `or` takes the smallest. `scale` is what v
 changes by when the features cross their whole ranges (for linear relations the norm of that
@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +34,8 @@ from assay.spaces.arithmetic import Value, operate
 from assay.spaces.normal import Layout, Leaves, normal, pattern
 from assay.spaces.relations import Column, Expr, Relation, walk
 
-_CHUNK = 512  # rows at a time when no gradient is needed: intermediate results stay in the cache
+_CHUNK = 1024  # rows at a time when no gradient is needed: intermediate results stay in the cache
+Shape = Any  # nested tuples, as `normal.pattern` makes them
 _Judge = tuple[Tensor, Tensor, Tensor | None]  # holds, penalty, undefined: each (relations, rows)
 
 
@@ -47,7 +49,7 @@ class Program:
     _groups: list[tuple[Tensor, Callable[..., _Judge]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        shapes: dict[object, tuple[list[int], list[Leaves]]] = {}
+        shapes: dict[Shape, tuple[list[int], list[Leaves]]] = {}
         for place, each in enumerate(self.relations):
             leaves = Leaves(self.layout, self.scaled)
             shape = pattern(normal(each, self.layout), leaves)
@@ -86,13 +88,15 @@ class Program:
                 return torch.ones(len(x), dtype=torch.bool, device=x.device)
             found = []
             for rows in self._chunks(x, x0):
-                parts = [group(*rows, tolerance, grade=False)[0].all(0) for _, group in self._groups]
+                parts = [
+                    group(*rows, tolerance, grade=False)[0].all(0) for _, group in self._groups
+                ]
                 found.append(torch.stack(parts).all(0))
             return torch.cat(found)
 
     def _chunks(self, x: Tensor, x0: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """(features, rows) blocks that fit the processor's cache; the clean rows only if named."""
-        for now, was in zip(x.split(_CHUNK), x0.split(_CHUNK), strict=True):
+        for now, was in zip(torch.split(x, _CHUNK), torch.split(x0, _CHUNK), strict=True):
             block = now.t().contiguous()
             yield block, was.t().contiguous() if self._looks_back else block
 
@@ -121,7 +125,9 @@ class Program:
         return total
 
 
-def numbers(expressions: Sequence[Expr], layout: Layout) -> Callable[[Tensor, Tensor, float], Value]:
+def numbers(
+    expressions: Sequence[Expr], layout: Layout
+) -> Callable[[Tensor, Tensor, float], Value]:
     """The values (k, n) of k normal expressions of one shape, from (features, rows) blocks."""
     stacked, shape = [], None
     for each in expressions:
@@ -146,8 +152,8 @@ class _Builder:
     def _places(self) -> Tensor:
         return torch.tensor(next(self._leaves), dtype=torch.int64)
 
-    def relation(self, shape: object) -> Callable[..., _Judge]:
-        kind, *rest = shape  # type: ignore[misc]
+    def relation(self, shape: Shape) -> Callable[..., _Judge]:
+        kind, *rest = shape
         if kind == "compare":
             return self._compare(*rest)
         parts = [self.relation(each) for each in rest]
@@ -163,7 +169,7 @@ class _Builder:
 
         return all_of
 
-    def _compare(self, op: str, left: object, right: object) -> Callable[..., _Judge]:
+    def _compare(self, op: str, left: Shape, right: Shape) -> Callable[..., _Judge]:
         slack, scale, unit = self._numbers(), self._numbers(), self._numbers()
         given, whole = ~slack.isnan(), unit == 1
         fixed, any_given, any_whole = slack.nan_to_num(), bool(given.any()), bool(whole.any())
@@ -175,7 +181,9 @@ class _Builder:
 
         def slacks(a: Tensor, b: Tensor, tolerance: float, at: Tensor | None = None) -> Tensor:
             t = torch.maximum(a.detach().abs(), b.detach().abs()).clamp_(min=1.0).mul_(tolerance)
-            parts = (whole, given, fixed) if at is None else (c[at, 0] for c in (whole, given, fixed))
+            parts = (
+                (whole, given, fixed) if at is None else (c[at, 0] for c in (whole, given, fixed))
+            )
             is_whole, is_given, value = parts
             if any_whole:
                 t = torch.where(is_whole, t.clamp_max(0.49), t)
@@ -190,7 +198,9 @@ class _Builder:
                 low = v.amin()
                 if -math.inf < low and len(wrong[0]) < 0.1 * v.numel():
                     a, b = a.expand_as(v)[wrong], b.expand_as(v)[wrong]
-                    holds[wrong] = (v[wrong] <= slacks(a, b, tolerance, wrong[0])) & v[wrong].isfinite()
+                    holds[wrong] = (v[wrong] <= slacks(a, b, tolerance, wrong[0])) & v[
+                        wrong
+                    ].isfinite()
                     return holds, v, None
             t = slacks(a, b, tolerance)
             finite = v.detach().isfinite()
@@ -215,8 +225,8 @@ class _Builder:
 
         return judge
 
-    def number(self, shape: object) -> Callable[[Tensor, Tensor, float], Value]:
-        kind, *rest = shape  # type: ignore[misc]
+    def number(self, shape: Shape) -> Callable[[Tensor, Tensor, float], Value]:
+        kind, *rest = shape
         if kind == "const":
             constant = self._numbers()
             return lambda x, x0, tolerance: (constant.expand(-1, x.shape[1]), None)
@@ -242,15 +252,17 @@ class _Builder:
             total = start.expand(-1, x.shape[1])
             for source, (places, weights) in zip((x, x0), both, strict=True):
                 if weights is not None:
-                    found = source.index_select(0, places).unflatten(0, weights.shape)
+                    found = source.index_select(0, places).reshape(*weights.shape, -1)
                     total = total + torch.einsum("ktn,kt->kn", found, weights)
             return total, None
 
         return value
 
-    def _count(self, shapes: list[object]) -> Callable[..., Value]:
+    def _count(self, shapes: list[Shape]) -> Callable[..., Value]:
         # Each part comes with its negation, whose penalty says how far it is from failing.
-        pairs = [(self.relation(p), self.relation(n)) for p, n in zip(*[iter(shapes)] * 2, strict=True)]
+        pairs = [
+            (self.relation(p), self.relation(n)) for p, n in zip(*[iter(shapes)] * 2, strict=True)
+        ]
 
         def value(x: Tensor, x0: Tensor, tolerance: float) -> Value:
             total: Tensor | None = None
@@ -264,7 +276,7 @@ class _Builder:
 
         return value
 
-    def _where(self, test: object, yes: object, no: object) -> Callable[..., Value]:
+    def _where(self, test: Shape, yes: Shape, no: Shape) -> Callable[..., Value]:
         judge, a_of, b_of = self.relation(test), self.number(yes), self.number(no)
 
         def value(x: Tensor, x0: Tensor, tolerance: float) -> Value:
@@ -297,5 +309,3 @@ def either(*masks: Tensor | None) -> Tensor | None:
         if mask is not None:
             total = mask if total is None else total | mask
     return total
-
-

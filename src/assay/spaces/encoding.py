@@ -1,12 +1,13 @@
 """Search coordinates of a table: numbers scaled by their ranges, categories one-hot (paper, 3.2).
 
-Only mutable features have coordinates. Numeric columns come first, in order, then a block of 0/1 per
-category. Columns that are one-hot in the table itself are numeric here, but known as blocks too. In these coordinates distances are taken:
-crossing a feature's whole range counts 1 and changing a category sqrt(2) in L2, so at eps 0.5 neither
-a category nor a 0/1 feature can ever change.
+Only mutable features have coordinates. Numeric columns come first, in order, then a block of 0/1
+per category. Columns that are one-hot in the table itself are numeric here, but known as blocks
+too. In these coordinates distances are taken: crossing a feature's whole range counts 1 and
+changing a category sqrt(2) in L2, so at eps 0.5 neither a category nor a 0/1 feature can ever
+change.
 
-With `priced`, a coordinate is measured in money instead: cost per unit times units, and a category's
-change costs its `cost`. An L1 ball of that is a budget.
+With `priced`, a coordinate is measured in money instead: cost per unit times units, and changing a
+category costs its `cost`. An L1 ball of that is a budget.
 """
 
 from __future__ import annotations
@@ -88,8 +89,11 @@ class Encoding:
         return torch.cat(parts, dim=1)
 
     def shift(self, x0: Tensor, z0: Tensor, z: Tensor) -> Tensor:
-        """(n, d) records, neither rounded nor bounded; differentiable. Where z is z0, x is x0 exactly."""
-        moved = x0[:, self.numeric] + (z[:, : len(self.numeric)] - z0[:, : len(self.numeric)]) * self.width
+        """(n, d) records, neither rounded nor bounded; differentiable. At z0 exactly x0."""
+        moved = (
+            x0[:, self.numeric]
+            + (z[:, : len(self.numeric)] - z0[:, : len(self.numeric)]) * self.width
+        )
         x = x0.index_copy(1, self.numeric, moved)
         for column, places, codes, size in self.categories:
             share = torch.softmax(z[:, places] / size * 4, dim=1)

@@ -119,6 +119,9 @@ def _operate(op: str, args: list[Interval]) -> Interval:
         case "floor":
             return tuple(math.floor(v) if math.isfinite(v) else v for v in a)  # type: ignore[return-value]
         case "log":
-            inside = (math.log(a[0]) if a[0] > 0 else -math.inf, math.log(a[1]) if a[1] > 0 else 0.0)
+            inside = (
+                math.log(a[0]) if a[0] > 0 else -math.inf,
+                math.log(a[1]) if a[1] > 0 else 0.0,
+            )
             return _hull([inside, args[1]]) if len(args) == 2 else inside
     return _ALL

@@ -1,6 +1,6 @@
 """Normal form of a relation: names to positions, labels to codes, and a *shape* to group by.
 
-The shape is the tree without its leaves; the leaves (positions, constants, coefficients, tolerances,
+The shape is the tree without its leaves; these (positions, constants, coefficients, tolerances,
 scales) go to a list in the order in which the tree is walked, the same for all trees of a shape.
 """
 
@@ -63,7 +63,9 @@ def normal(r: Relation, layout: Layout) -> Relation:
             return parts[0] if len(parts) == 1 else And(parts) if r.negated else Or(parts)
         case Compare():
             if r.op in (">", ">="):
-                return normal(replace(r, op="<" if r.op == ">" else "<=", left=r.right, right=r.left), layout)
+                return normal(
+                    replace(r, op="<" if r.op == ">" else "<=", left=r.right, right=r.left), layout
+                )
             left = _resolve(r.left, r.right, r, layout)
             right = _resolve(r.right, r.left, r, layout)
             if r.op == "<=" and r.tolerance is None and isinstance(left, Op) and left.op == "abs":
@@ -84,7 +86,9 @@ def _cleared(r: Compare, layout: Layout) -> Relation:
     side = r.left if isinstance(r.right, Const) else r.right
     if r.op not in ("<=", "<") or r.tolerance is not None or not isinstance(side, Op):
         return r
-    if side.op not in ("/", "divide") or not isinstance(r.left if side is r.right else r.right, Const):
+    if side.op not in ("/", "divide") or not isinstance(
+        r.left if side is r.right else r.right, Const
+    ):
         return r
     a, b, *fill = side.args
     if not interval(b, layout.ranges)[0] >= 0 or (fill and not isinstance(fill[0], Const)):
@@ -93,7 +97,9 @@ def _cleared(r: Compare, layout: Layout) -> Relation:
     left, right = (a, bound * b) if side is r.left else (bound * b, a)
     cleared, zero = replace(r, left=left, right=right), Compare("<=", b, Const(0))
     if not fill:
-        return And((normal(~zero, layout), cleared)) if interval(b, layout.ranges)[0] == 0 else cleared
+        return (
+            And((normal(~zero, layout), cleared)) if interval(b, layout.ranges)[0] == 0 else cleared
+        )
     value, limit = float(fill[0].value), float(bound.value)  # type: ignore[attr-defined]
     low, high = (value, limit) if side is r.left else (limit, value)
     if low <= high if r.op == "<=" else low < high:
@@ -106,19 +112,24 @@ def _is_difference(e: Expr) -> bool:
 
 
 def _resolve(e: Expr, other: Expr, r: Relation, layout: Layout) -> Expr:
-    """Check the names below `e`; turn a label into the code it has in the column it is compared with."""
+    """Check the names below `e`; a label becomes its code in the column it is compared with."""
     match e:
         case Column():
             if e.name not in layout.place:
-                raise AssayError(f"relation '{r}': no feature '{e.name}'{nearest(e.name, layout.place)}")
+                raise AssayError(
+                    f"relation '{r}': no feature '{e.name}'{nearest(e.name, layout.place)}"
+                )
             return e
         case Const() if isinstance(e.value, str):
             if not isinstance(other, Column) or other.name not in layout.labels:
-                raise AssayError(f"relation '{r}': label '{e.value}' must be compared with a category")
+                raise AssayError(
+                    f"relation '{r}': label '{e.value}' must be compared with a category"
+                )
             codes = layout.labels[other.name]
             if e.value not in codes:
                 raise AssayError(
-                    f"relation '{r}': '{other.name}' has no label '{e.value}'{nearest(e.value, codes)}"
+                    f"relation '{r}': '{other.name}' has no label '{e.value}'"
+                    f"{nearest(e.value, codes)}"
                 )
             return Const(codes[e.value])
         case Op(op="neg", args=(Op(op="neg", args=(inner,)),)):
@@ -204,7 +215,9 @@ def scale(r: Compare, layout: Layout) -> float:
         return math.hypot(*moves) or 1.0
     sides = [interval(e, layout.ranges) for e in (r.left, r.right)]
     widths = [high - low for low, high in sides if 0 < high - low < math.inf]
-    return min(widths, default=max(1.0, *(abs(v) for s in sides for v in s if math.isfinite(v)), 1.0))
+    return min(
+        widths, default=max(1.0, *(abs(v) for s in sides for v in s if math.isfinite(v)), 1.0)
+    )
 
 
 @dataclass

@@ -3,7 +3,8 @@
     open_acc <= total_acc                       0 <= a < b <= 10          term in {36, 60}
     if ip > 0 then ratio_digits > 0             not (a > 0 and b > 0)     purpose == 'car'
     ratio == divide(pub_rec, months, -1)        rate == a / b within 0.01
-    `any name` >= `any name`.original           count(a > 0, b > 0) <= 1  x == (a / b if b != 0 else 0)
+    `any name` >= `any name`.original           count(a > 0, b > 0) <= 1
+    x == (a / b if b != 0 else 0)
 
 What a reader would get wrong: parentheses may hold a number or a relation, and which one is known
 only at the end. So everything is parsed by one ladder of precedences and each operator checks what
@@ -251,7 +252,9 @@ class _Parser:
     def column(self, name: str) -> Expr:
         if self.take("."):
             if not self.take("original"):
-                self.fail(f"after '{name}.' expected 'original'; names with dots go in `backquotes`")
+                self.fail(
+                    f"after '{name}.' expected 'original'; names with dots go in `backquotes`"
+                )
             return Column(name, clean=True)
         return Column(name)
 
@@ -265,7 +268,7 @@ class _Parser:
             args.append(self.anything())
         self.expect(")")
         fewest, most = _FUNCTIONS[name]
-        if len(args) < fewest or most and len(args) > most:
+        if len(args) < fewest or (most and len(args) > most):
             self.fail(f"{name}() takes {most} value(s), got {len(args)}")
         if name == "count":
             return count(*[self.relation(a) for a in args])
@@ -277,4 +280,3 @@ class _Parser:
 
 def _is_label(e: Expr) -> bool:
     return isinstance(e, Const) and isinstance(e.value, str)
-

@@ -4,9 +4,9 @@
     implies(F.ip > 0, F.ratio_digits > 0)
     F.ratio == divide(F.pub_rec, F.months, fill=-1)
 
-The grammar is the CAA paper's (eqs. 1-2: comparisons, and, or, membership, arithmetic, constants and
-the original record's value `F.x.original`) with `!=`, negation, implication, counting, safe division
-and functions added. `str(relation)` is its text form, which `parse.relation` reads back.
+The grammar is the CAA paper's (eqs. 1-2: comparisons, and, or, membership, arithmetic, constants
+and the original record's value `F.x.original`) with `!=`, negation, implication, counting, safe
+division and functions added. `str(relation)` is its text form, which `parse.relation` reads back.
 
 What a reader would get wrong: Python itself loses halves of relations. `0 <= F.a <= F.b` and
 `r1 and r2` ask for the truth value of the first half and then drop it. A relation therefore has no
@@ -125,7 +125,9 @@ class Expr:
     __or__ = __rand__ = __ror__ = __and__
 
     def __invert__(self) -> NoReturn:
-        raise AssayError(f"'~{self}': ~ negates a relation, not a number; for a flag write F.a == 0")
+        raise AssayError(
+            f"'~{self}': ~ negates a relation, not a number; for a flag write F.a == 0"
+        )
 
     def __iter__(self) -> Iterator[Expr]:
         raise AssayError(f"'{self}' is one number, not a list; sum([F.a, F.b]) takes a list")
@@ -175,8 +177,11 @@ class Op(Expr):
         if self.op == "+":
             first, *rest = self.args
             return _wrap(first, 1) + "".join(
-                f" - {_wrap(a.args[0], 2)}" if isinstance(a, Op) and a.op == "neg"
-                else f" - {Const(-a.value)}" if _negative(a) else f" + {_wrap(a, 2)}"
+                f" - {_wrap(a.args[0], 2)}"
+                if isinstance(a, Op) and a.op == "neg"
+                else f" - {-a}"
+                if _negative(a)
+                else f" + {_wrap(a, 2)}"
                 for a in rest
             )
         if self.op == "neg":
@@ -212,7 +217,7 @@ class Where(Expr):
 
 
 class Relation:
-    """Something that holds for a record or does not. Join with &, |, ~; two are == if spelt alike."""
+    """Holds for a record or does not. Join with &, |, ~; two are == if spelt alike."""
 
     def __and__(self, other: Any) -> Relation:
         return _join(And, self, other)
@@ -310,7 +315,8 @@ class Or(Relation):
 
 _RANK = {"+": 1, "*": 2, "/": 2, "%": 2, "neg": 3, "**": 4}
 RESERVED = frozenset(
-    "if then else and or not in within original abs min max log floor divide count sum".split()
+    {"if", "then", "else", "and", "or", "not", "in", "within", "original", "abs", "min", "max"}
+    | {"log", "floor", "divide", "count", "sum"}
 )
 
 
@@ -346,11 +352,15 @@ def expr(value: Any) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, Relation):
-        raise AssayError(f"relation '{value}' used as a number; count(relation) counts it as 0 or 1")
+        raise AssayError(
+            f"relation '{value}' used as a number; count(relation) counts it as 0 or 1"
+        )
     try:
         return Const(operator.index(value) if hasattr(value, "__index__") else float(value))
     except (TypeError, ValueError):
-        raise AssayError(f"{value!r} in an expression: expected a number or a feature F.name") from None
+        raise AssayError(
+            f"{value!r} in an expression: expected a number or a feature F.name"
+        ) from None
 
 
 def relation(value: Any) -> Relation:

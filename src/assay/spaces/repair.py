@@ -1,4 +1,4 @@
-"""Repair: make a record satisfy its equalities and linear inequalities, if its own features allow it.
+"""Repair: make a record satisfy its equalities and linear inequalities, as far as it can.
 
 Two kinds of step, in this order, for up to three rounds:
 
@@ -85,7 +85,7 @@ class Repair:
     def __call__(
         self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
     ) -> tuple[Tensor, Tensor]:
-        """The repaired records (n, d), within the bounds (n, d), and which satisfy all relations."""
+        """The repaired records (n, d), within their bounds, and which satisfy all relations."""
         defines, balance = self._plan
         out, rounds = x.clone(), _ROUNDS if defines and len(balance) else 1
         for _ in range(rounds):

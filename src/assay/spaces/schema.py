@@ -1,8 +1,9 @@
-"""Schema: what the columns of a table are, how far an attacker may move them, how they hang together.
+"""Schema: what the columns of a table are, how far each may move, and how they hang together.
 
     Schema(
         [Feature("loan_amnt", "real", 1000, 40000, unit="$"), Feature("term", "integer", 36, 60),
-         Feature("grade", "category", values=("A", "B")), Feature("opened", "integer", "original", 90)],
+         Feature("grade", "category", values=("A", "B")),
+         Feature("opened", "integer", "original", 90)],
         ["term in {36, 60}", F.opened <= F.loan_amnt / 100],
     )
 
@@ -31,6 +32,7 @@ from assay.spaces.compile import Program
 from assay.spaces.intervals import impossible
 from assay.spaces.normal import Layout
 from assay.spaces.relations import Relation, relation
+from assay.spaces.repair import Repair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +72,7 @@ class Feature:
         for side in (self.low, self.high):
             number = isinstance(side, int | float) and not math.isnan(side)
             if not (side is None or side == "original" or number):
-                raise wrong(f"bound {side!r}; expected a number, \"original\" or nothing")
+                raise wrong(f'bound {side!r}; expected a number, "original" or nothing')
         low, high = self.low, self.high
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
             raise wrong(f"low={low:g} lies above high={high:g}")
@@ -104,7 +106,7 @@ class Feature:
             low = min(0.0, float(high))
         if not (isinstance(low, int | float) and isinstance(high, int | float)):
             raise AssayError(
-                f"feature '{self.name}' has low={self.low}, high={self.high}: no range to scale by; "
+                f"feature '{self.name}': low={self.low}, high={self.high}: no range to scale by; "
                 "give scale=(smallest, largest) or let schema.fit(df) take it from data"
             )
         return (float(low), float(high))
@@ -144,7 +146,7 @@ class Schema:
         for each_relation, never in zip(self.relations, self._impossible(), strict=True):
             if never:
                 raise AssayError(
-                    f"relation '{each_relation}' can hold for no record within the features' ranges; "
+                    f"relation '{each_relation}' holds for no record within its features' ranges; "
                     "correct the relation or the bounds"
                 )
 
@@ -199,7 +201,7 @@ class Schema:
             frozenset(
                 f.name for f in self.features
                 if f.kind in ("integer", "boolean")
-                or f.kind == "category" and all(c.is_integer() for c in f.codes)
+                or (f.kind == "category" and all(c.is_integer() for c in f.codes))
             ),
             {
                 f.name: {str(v): c for v, c in zip(f.values, f.codes, strict=True)}
@@ -211,6 +213,12 @@ class Schema:
     def program(self) -> Program:
         """The relations, compiled."""
         return Program(self.relations, self.layout)
+
+    @cached_property
+    def repair(self) -> Repair:
+        """How broken relations are repaired; categories are never written, they are not amounts."""
+        amounts = [f.kind != "category" and not f.group for f in self.features]
+        return Repair(self.program, self.mutable & torch.tensor(amounts))
 
     @cached_property
     def _sides(self) -> list[tuple[Tensor, Tensor]]:
@@ -255,11 +263,13 @@ class Schema:
         return Schema(changed, self.relations, self.name)
 
     def fit(self, table: pd.DataFrame | Tensor) -> Schema:
-        """The same schema, with each feature scaled by its smallest and largest value in the data."""
+        """The same schema, each feature scaled by its smallest and largest value in the data."""
         x = self.tensor(table)
         low, high = x.amin(0), x.amax(0)
         changed = [
-            f if f.kind in ("category", "boolean") else replace(f, scale=(float(low[i]), float(high[i])))
+            f
+            if f.kind in ("category", "boolean")
+            else replace(f, scale=(float(low[i]), float(high[i])))
             for i, f in enumerate(self.features)
         ]
         return Schema(changed, self.relations, self.name)
@@ -308,7 +318,7 @@ class Schema:
 
     @staticmethod
     def suggest(table: pd.DataFrame, **options: Any) -> Any:
-        """A schema proposed from data alone: types, bounds, groups, relations with their support."""
+        """A schema proposed from data: types, bounds, groups, relations with their support."""
         from assay.spaces.suggest import suggest
 
         return suggest(table, **options)

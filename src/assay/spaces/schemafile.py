@@ -6,7 +6,7 @@
     loan_amnt = {kind = "real", low = 1000, high = 40000, unit = "$"}
     age = {kind = "integer", low = "original", high = 120, mutable = false}
 
-The CSV has a line per feature: name (or `feature`), type (real, int, cat, ohe...), mutable, min, max;
+The CSV has a line per feature: name (or `feature`), type (real, int, cat, ohe), mutable, min, max;
 "dynamic" as a bound means the record's own value.
 """
 
@@ -83,7 +83,7 @@ _KINDS = {"real": "real", "int": "integer", "cat": "category", "bool": "boolean"
 
 
 def from_csv(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:
-    """The authors' format; categories get the codes min..max, one-hot columns are named by group."""
+    """The authors' format; categories get the codes min..max, one-hot columns a group."""
     with Path(path).open(newline="", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
     if not rows:

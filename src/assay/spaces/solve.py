@@ -43,9 +43,8 @@ def _solutions(r: Compare) -> Iterator[tuple[Column, Expr]]:
     """Each feature the equality can be solved for, the ones that stand alone on a side first."""
     sides = ((r.left, r.right), (r.right, r.left))
     for alone, other in sides:
-        if isinstance(alone, Column) and not alone.clean:
-            if not any(isinstance(e, Column) and e.name == alone.name for e in walk(other)):
-                yield alone, other
+        if isinstance(alone, Column) and not alone.clean and alone.name not in _names(other):
+            yield alone, other
     for side, other in sides:
         names = [e.name for s in sides[0] for e in walk(s) if isinstance(e, Column) and not e.clean]
         for name in dict.fromkeys(names):
@@ -130,7 +129,7 @@ def stages(chosen: dict[Compare, tuple[Column, Expr]]) -> Iterator[list[Definiti
         unknown = {target.name for target, _, _ in waiting}
         ready = [
             w for w in waiting
-            if not any(isinstance(e, Column) and not e.clean and e.name in unknown for e in walk(w[1]))
+            if not _names(w[1]) & unknown
         ]  # fmt: skip
         shapes: dict[str, list[Definition]] = {}
         for each in ready:
@@ -138,6 +137,11 @@ def stages(chosen: dict[Compare, tuple[Column, Expr]]) -> Iterator[list[Definiti
         yield from shapes.values()
         done = {id(w) for w in ready}
         waiting = [w for w in waiting if id(w) not in done]
+
+
+def _names(e: Expr) -> set[str]:
+    """The features whose present value the expression depends on."""
+    return {c.name for c in walk(e) if isinstance(c, Column) and not c.clean}
 
 
 def _skeleton(e: Expr) -> str:

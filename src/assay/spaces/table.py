@@ -1,9 +1,9 @@
 """The table space: records that keep their types, bounds and relations, near the original.
 
 `decode` does, in this order: scale back; round whole features; categories to their largest
-coordinate; bounds (the record's own where a bound is "original"); immutables as they were, bit for
-bit; repair of equalities and linear relations; and, if the repair has carried a row out of the ball,
-once more from a point nearer to the original. The result is what would be handed in. Its gradient is
+coordinate; bounds (the record's own where one is "original"); immutables as they were, bit for
+bit; repair of equalities and linear relations; and, where a row has left the ball or broken a
+relation, again from nearer to the original. The result is what would be handed in. Its gradient is
 that of the smooth part of this map, straight through the rounding, with features that an equality
 defines as functions of the others.
 
@@ -31,8 +31,8 @@ from assay.spaces.schema import Schema
 from assay.spaces.validate import bounded, one_hot, typed
 from assay.streams import Stream
 
-_TRIES = 4  # decoding again, from nearer to the original, what the repair could not save
-_NEARER, _INSIDE = 0.6, 0.99
+_TRIES = 3  # decoding again, from nearer to the original, what the repair could not save
+_NEARER, _INSIDE = 0.6, 0.97
 _SLACK = 1e-9  # relative: what float64 arithmetic may add to a distance of eps
 
 
@@ -76,11 +76,10 @@ class TableSpace:
         """Search coordinates."""
         return Encoding(self.schema, self.cost is not None)
 
-    @cached_property
+    @property
     def plan(self) -> Repair:
-        """How broken relations are repaired; categories are never written, they are not amounts."""
-        plain = [f.kind != "category" and not f.group for f in self.schema.features]
-        return Repair(self.schema.program, self.schema.mutable & torch.tensor(plain))
+        """How broken relations are repaired."""
+        return self.schema.repair
 
     @cached_property
     def sums(self) -> list[tuple[Tensor, Tensor]]:
@@ -100,12 +99,12 @@ class TableSpace:
         """Refuse tables that no region can be made around."""
         if x.ndim != 2 or x.shape[1] != len(self.schema):
             raise AssayError(
-                f"x has shape {tuple(x.shape)}, but {self.schema!r} needs (rows, {len(self.schema)})"
+                f"x has shape {tuple(x.shape)}; {self.schema!r} needs (rows, {len(self.schema)})"
             )
         if x.dtype != torch.float64:
             raise AssayError(
-                f"x has dtype {x.dtype}; tables need float64 (sums of counts and ratios do not survive "
-                "float32): Dataset(x.double(), y), or schema.tensor(df)"
+                f"x has dtype {x.dtype}; tables need float64 (sums of counts and ratios do not "
+                "survive float32): Dataset(x.double(), y), or schema.tensor(df)"
             )
         if not bool(self.schema.mutable.any()):
             raise AssayError(f"{self.schema!r} has no mutable feature: there is nothing to attack")
@@ -115,15 +114,21 @@ class TableSpace:
         self.check(x)
         low, high = self.schema.bounds(x)
         frozen = ~self.schema.mutable
-        # A record outside its own bounds is invalid (`contains` says so), but must not break the box.
+        # A record outside its bounds is invalid (`contains` says so), but must not break the box.
         low = torch.where(frozen, x, low).minimum(x)
         high = torch.where(frozen, x, high).maximum(x)
         z, m = self.encoding.encode(x), len(self.encoding.numeric)
         search = self.eps * (1 - self.margin) if self.p else self.eps
         sides = []
         for bound, way in ((low, -1.0), (high, 1.0)):
-            number = z[:, :m] + (bound[:, self.encoding.numeric] - x[:, self.encoding.numeric]) / self.encoding.width
-            far = z[:, :m] + way * (2 * search if self.p else 1.0)  # no bound: the ball is the bound
+            number = (
+                z[:, :m]
+                + (bound[:, self.encoding.numeric] - x[:, self.encoding.numeric])
+                / self.encoding.width
+            )
+            far = z[:, :m] + way * (
+                2 * search if self.p else 1.0
+            )  # no bound: the ball is the bound
             number = torch.where(number.isfinite(), number, far)
             blocks = [torch.full((len(x), len(places)), 0.0 if way < 0 else size, dtype=x.dtype)
                       for _, places, _, size in self.encoding.categories]  # fmt: skip
@@ -172,39 +177,43 @@ class TableRegion:
         if self._last and self._last[0] is z and self._last[1] == z._version:
             cached: Tensor = self._last[2]
             return cached
-        hard = self._hard(z.detach())
+        hard, holds = self._hard(z.detach())
         out = hard
         if torch.is_grad_enabled() and z.requires_grad:
             soft = self.space.encoding.shift(self.x0, self.origin, z)
             if self.space.repair:
                 soft = self.space.plan.smooth(soft, self.x0)
             out = hard + (soft - soft.detach())
-        self._last[:] = [z, z._version, out]
+        self._last[:] = [z, z._version, out, holds]
         return out
 
     @torch.no_grad()
-    def _hard(self, z: Tensor) -> Tensor:
+    def _hard(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The records, and which of them satisfy their relations."""
         x, fine = self._settle(z, self.x0, self.origin, self.low, self.high)
         if self.p == 0:
-            return x
+            return x, fine
+        holds = fine.clone()
         shrink = torch.ones(len(x), dtype=x.dtype)
         far = self.distance(x)
         limit = self.space.eps * (1 + _SLACK)
-        again = (~fine | (far > limit)).nonzero()[:, 0]
+        again = ((far > limit) | (~fine & self.space.repair)).nonzero()[:, 0]
         for _ in range(_TRIES):
             if not len(again):
                 break
             nearer = (_INSIDE * self.space.eps / far[again]).clamp(max=1.0)
-            shrink[again] *= torch.where(fine[again], nearer, _NEARER)
+            shrink[again] *= torch.where(fine[again] | (not self.space.repair), nearer, _NEARER)
             part = self.take(again)
             z_near = part.origin + (z[again] - part.origin) * shrink[again, None]
-            found, good = part._settle(z_near, part.x0, part.origin, part.low, part.high, careful=True)
+            found, good = part._settle(
+                z_near, part.x0, part.origin, part.low, part.high, careful=True
+            )
             reach = part.distance(found)
             fine[again], far[again] = good, reach
-            done = good & (reach <= limit)
-            x[again[done]] = found[done]
+            done = (good | (not self.space.repair)) & (reach <= limit)
+            x[again[done]], holds[again[done]] = found[done], good[done]
             again = again[~done]
-        return x
+        return x, holds
 
     def _settle(
         self, z: Tensor, x0: Tensor, z0: Tensor, low: Tensor, high: Tensor, careful: bool = False
@@ -221,7 +230,7 @@ class TableRegion:
         x = space.encoding.snap(x0, z0, z, x, 1.0 if careful else 0.0)
         x = torch.where(schema.mutable, x.maximum(low).minimum(high), x0)
         if not space.repair:
-            return x, torch.ones(len(x), dtype=torch.bool)
+            return x, schema.program.valid(x, x0, space.tolerance)
         return space.plan(x, x0, low, high, space.tolerance)
 
     def project(self, z: Tensor) -> Tensor:
@@ -260,7 +269,13 @@ class TableRegion:
 
     def penalty(self, z: Tensor) -> Tensor:
         """(n,) how far the decoded records are from their relations."""
-        return self.space.schema.program.penalty(self.decode(z), self.x0, self.space.tolerance)
+        x = self.decode(z)
+        total = x.new_zeros(len(x))
+        rows = (~self._last[3]).nonzero()[:, 0]  # 0 for all others: most, and they need no gradient
+        if not len(rows):
+            return total
+        found = self.space.schema.program.penalty(x[rows], self.x0[rows], self.space.tolerance)
+        return total.index_put((rows,), found)
 
     def contains(self, x: Tensor) -> Tensor:
         """(n,) bool: kinds, bounds, immutables, one-hot groups, relations and distance."""
@@ -276,18 +291,21 @@ class TableRegion:
             groups = [(x[:, m] != self.x0[:, m]).any(1) for m in self.space.schema.groups.values()]
             single = torch.tensor([not f.group for f in self.space.schema.features])
             changed = ((x != self.x0) & single).sum(1)
-            return (changed + sum(g.long() for g in groups)).to(torch.float64)
-        return (self.encode(x) - self.origin).norm(self.p, dim=1)
+            return torch.stack([changed, *groups]).sum(0).to(torch.float64)
+        far: Tensor = (self.encode(x) - self.origin).norm(self.p, dim=1)
+        return far
 
     def violation(self, x: Tensor) -> Tensor:
-        """(n,) how far records are from their relations, as they are: neither decoded nor repaired."""
+        """(n,) how far records are from their relations, neither decoded nor repaired."""
         return self.space.schema.program.penalty(x, self.x0, self.space.tolerance)
 
     def genes(self) -> Genes:
         """The mutable features, in raw units."""
         encoding = self.space.encoding
         far = torch.full_like(self.x0[0], torch.inf)
-        far[encoding.numeric] = 2 * self.space.eps * encoding.width  # no bound: the ball is the bound
+        far[encoding.numeric] = (
+            2 * self.space.eps * encoding.width
+        )  # no bound: the ball is the bound
         return of_table(self.space.schema.features, self.x0, self.low, self.high, far)
 
     def unrepaired(self) -> TableRegion:
@@ -297,6 +315,9 @@ class TableRegion:
     def take(self, rows: Tensor) -> TableRegion:
         """The region of these rows."""
         ball = replace(
-            self.ball, origin=self.ball.origin[rows], low=self.ball.low[rows], high=self.ball.high[rows]
+            self.ball,
+            origin=self.ball.origin[rows],
+            low=self.ball.low[rows],
+            high=self.ball.high[rows],
         )
         return TableRegion(self.space, self.x0[rows], self.low[rows], self.high[rows], ball)

@@ -69,6 +69,6 @@ def breaches(schema: Schema, table: Any, tolerance: float) -> pd.DataFrame:
     names = list(schema.groups)
     note(groups, lambda g: f"one-hot group {names[g]}",
          lambda r, g: f"sum = {float(x[r, schema.groups[names[g]]].sum()):g}")  # fmt: skip
-    note(holds, lambda r: str(schema.relations[r]),
-         lambda row, r: "undefined (division by 0 or log of 0)" if undefined[row, r] else "broken")  # fmt: skip
+    why = ("broken", "undefined (division by 0 or log of 0)")
+    note(holds, lambda r: str(schema.relations[r]), lambda row, r: why[int(undefined[row, r])])
     return pd.DataFrame(lines, columns=["row", "rule", "found"])
