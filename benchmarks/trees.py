@@ -125,7 +125,8 @@ def sampling(
             model.predict(noise.sample(record, draws // 10, rng)[0])
         theirs[i] = time.process_time() - began
     print(
-        f"| {name} | {within}/{rows} | {1e3 * np.median(ours):.1f} ms | {1e3 * ours.max():.0f} ms | "
+        f"| {name} | {within}/{rows} | {1e3 * np.median(ours):.1f} ms | "
+        f"{1e3 * ours.max():.0f} ms | "
         f"{np.median(theirs):.2f} s | {np.median(theirs) / np.median(ours):,.0f} | "
         f"{np.median(theirs / ours):,.0f} |",
         flush=True,

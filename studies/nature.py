@@ -40,9 +40,8 @@ def iris() -> None:
     ensemble, noise = read(tree), Normal(cov=0.1 * np.eye(4))
     ours = probability(ensemble, noise, test, ensemble.predict(test))
     every = all_boxes(ensemble)
-    print(
-        "| sample | boxes | all boxes | 99 % boxes | 99 % boxes | leaves |\n|---|---|---|---|---|---|"
-    )
+    print("| sample | boxes | all boxes | 99 % boxes | 99 % boxes | leaves |")
+    print("|---|---|---|---|---|---|")
     worst_all = worst_near = 0.0
     for i, row in enumerate(test):
         label = int(ensemble.predict(row[None])[0])

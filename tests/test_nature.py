@@ -141,3 +141,18 @@ def test_refusals(forest: RandomForestClassifier) -> None:
         )
     with pytest.raises(AssayError, match="not fitted"):
         ay.evaluate(ay.Nature(RandomForestClassifier(), ay.Normal(sd=0.1)), DATA)
+
+
+def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> None:
+    from xml.etree import ElementTree
+
+    from assay.trees.plot import regions
+
+    svg = regions(forest, ay.Normal(sd=0.3), X[70], features=(2, 3), names=["a", "b", "<c>", "d"])
+    root = ElementTree.fromstring(svg)
+    boxes = [e for e in root if e.tag.endswith("rect")]
+    assert len(boxes) > 4 and "&lt;c&gt;" in svg
+    shown = {box[0].text for box in boxes}
+    assert shown <= {"0", "1", "2"} and len(shown) > 1
+    with pytest.raises(AssayError, match="two of"):
+        regions(forest, ay.Normal(sd=0.3), X[70], features=(1, 9))

@@ -24,7 +24,7 @@ from assay.noise.joint import Noise
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
-from assay.trees.kernel import kernel
+from assay.kernel import kernel
 
 SCRAMBLES = 16
 CONFIDENCE = 0.99

@@ -8,7 +8,7 @@ they share; the strongest ties are joined first, while a group stays within `wid
 
 import numpy as np
 
-from assay.trees.kernel import kernel
+from assay.kernel import kernel
 
 
 @kernel

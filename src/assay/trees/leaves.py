@@ -12,7 +12,7 @@ import numpy as np
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
-from assay.trees.kernel import kernel
+from assay.kernel import kernel
 
 ROUNDING = 1e-12  # more than the float64 sums below can lose
 

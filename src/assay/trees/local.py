@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
-from assay.trees.kernel import kernel
+from assay.kernel import kernel
 
 Int32s = NDArray[np.int32]
 NO, YES, OPEN, CELL = 0, 1, 2, 3

@@ -13,7 +13,7 @@ part of their range."""
 
 import numpy as np
 
-from assay.trees.kernel import kernel
+from assay.kernel import kernel
 
 
 @kernel

@@ -8,7 +8,7 @@ bound and up for an upper one; the largest is left open, one answer per cell of 
 
 import numpy as np
 
-from assay.trees.kernel import kernel
+from assay.kernel import kernel
 
 
 @kernel
