@@ -60,7 +60,7 @@ def compact(mask: Tensor, *tensors: Tensor) -> Iterator[Tensor]:
 
 
 def ball(problem: Problem, rows: Tensor) -> LpRegion:
-    """The region of an attack whose needs name norms: `check_needs` has seen to its being a ball."""
+    """The region of an attack whose needs name norms: `check_needs` has seen that it is a ball."""
     return cast(LpRegion, problem.region(rows))
 
 

@@ -47,7 +47,9 @@ class BFS:
         if not len(problem.open):
             return
         moves = Moves.of(genetic(problem).take(problem.open[:1]).genes(), self.bins)
-        for rows in blocks(problem, self.iterations + len(moves.gene), len(moves.gene), self.memory):
+        for rows in blocks(
+            problem, self.iterations + len(moves.gene), len(moves.gene), self.memory
+        ):
             self._run(problem, rows)
 
     def _run(self, problem: Problem, rows: Tensor) -> None:

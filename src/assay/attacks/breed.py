@@ -1,4 +1,4 @@
-"""Mating for many populations at once: MOEVA's parents, crossover and mutation (Simonetto et al. 2022).
+"""Mating for many populations at once: MOEVA's parents, crossover and mutation.
 
 Parents are drawn without replacement (the published tournament is on a violation that is always 0,
 which is a fair coin). Two-point crossover with probability 0.9 and polynomial mutation (eta = 20,
@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from assay.attacks.dice import Array, shuffle, uniform
 from assay.attacks.nsga import in_threads
+from assay.kernel import kernel
 
-_compiled: Any = numba.njit(cache=True, nogil=True)
 
-
-@_compiled
-def mutated(value: float, low: float, high: float, u: float, eta: float) -> float:
+@kernel
+def mutated(value: float, low: float, high: float, u: float, eta: float) -> Any:
     """Polynomial mutation of one gene by the random number u (Deb & Agrawal 1999)."""
     span = high - low
     if u <= 0.5:
@@ -36,7 +34,7 @@ def mutated(value: float, low: float, high: float, u: float, eta: float) -> floa
     return min(max(value + move * span, low), high)
 
 
-@_compiled
+@kernel
 def _parents(dice: Array, order: Array, wanted: int) -> Array:
     """Draws without replacement; a draw of half the population starts anew with all of it."""
     half = max(len(order) // 2, 1)
@@ -48,7 +46,7 @@ def _parents(dice: Array, order: Array, wanted: int) -> Array:
     return chosen
 
 
-@_compiled
+@kernel
 def _skip(dice: Array, size: int) -> int:
     """How many genes are passed over before the next one mutates, each with chance 1 / size."""
     if size == 1:
@@ -56,7 +54,7 @@ def _skip(dice: Array, size: int) -> int:
     return int(np.log1p(-uniform(dice)) / np.log1p(-1.0 / size))
 
 
-@_compiled
+@kernel
 def _breed(genes: Array, low: Array, high: Array, words: Array, children: Array, ends: Array,
            whole: Array, rate: float, eta: float) -> None:  # fmt: skip
     matings = children.shape[1] // 2

@@ -42,7 +42,8 @@ def blocks(problem: Problem, held: int, evaluated: int, memory: int) -> Iterator
         raise AssayError(f"memory={memory}: expected a number of bytes, e.g. 2 * 10**9")
     inputs, coordinates = problem.referee.best[:1].numel(), problem.region_of_all.origin.shape[1]
     each = 8 * (2 * held * coordinates + _WORK * evaluated * (inputs + coordinates))
-    yield from problem.open.split(max(1, memory // each))
+    rows, size = problem.open, max(1, memory // each)
+    yield from (rows[i : i + size] for i in range(0, len(rows), size))
 
 
 class Brood:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from assay.kernel import kernel
 
 Array = np.ndarray[Any, Any]
 
@@ -19,7 +20,7 @@ _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@kernel
 def uniform(dice: Array) -> Any:
     """A number in [0, 1); `dice` is one word (1,) of uint64 and moves on."""
     dice[0] += _GOLDEN
@@ -30,7 +31,7 @@ def uniform(dice: Array) -> Any:
     return np.float64(word >> np.uint64(11)) * 1.1102230246251565e-16  # 2^-53
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def shuffle(dice: Array, order: Array, count: int) -> None:
     """The first `count` places of `order` become a random draw without replacement from it."""
     last = len(order)

@@ -1,8 +1,8 @@
 """Graft: our own search. Find single changes that help, then graft them onto one another.
 
 The question is whether a valid point within eps reaches the goal, not what the front between near
-and misclassified looks like (MOEVA). So every candidate is projected into the ball and decoded, which
-rounds and repairs it, before it is asked: nearly all are valid, and what is left is to climb one
+and misclassified looks like (MOEVA). So every candidate is projected into the ball and decoded
+(rounded, repaired) before it is asked: nearly all are valid, and what is left is to climb one
 number, the log odds of the goal. Points that still break a relation rank below all that do not.
 
 1. Screening: one feature at a time to the end of its reach, up and down, in random order.
@@ -60,21 +60,24 @@ class Graft:
         region = problem.region(rows)
         origin, reach = region.origin, _reach(region)
         moves, count = _moves(problem, rows, region, reach)
-        screened = min(count, max(self.evaluations // 2, 1))
         best, value = origin[:, None], torch.full_like(origin[:, :1], -torch.inf).double()
-        used = 0
-        while used < self.evaluations:
-            if used < screened:
-                change = _single(moves[:, used : min(used + self.offspring, screened)], origin, reach)
-            else:
-                change = self._children(problem, rows, best - origin[:, None], moves, reach)
+        for used in range(0, self.evaluations, self.offspring):
+            # Rows differ in how many moves they have, and a row must not wait for its neighbours.
+            screening = used < count.clamp_max(self.evaluations // 2)
+            change = origin.new_zeros(len(rows), self.offspring, origin.shape[1])
+            some = moves[screening].roll(-used, dims=1)[:, : self.offspring]
+            change[screening, : some.shape[1]] = _single(some, origin, reach)
+            rest = ~screening
+            change[rest] = self._children(problem, rows[rest], (best - origin[:, None])[rest],
+                                          count[rest], reach)  # fmt: skip
             change = change[:, : self.evaluations - used]
-            used += change.shape[1]
             z, found = _look(problem, rows, origin[:, None] + change)
             best, value = torch.cat([best, z], dim=1), torch.cat([value, found], dim=1)
             alive = problem.alive(rows)
             if not bool(alive.all()):
-                rows, origin, moves, best, value = compact(alive, rows, origin, moves, best, value)
+                rows, origin, moves, count, best, value = compact(
+                    alive, rows, origin, moves, count, best, value
+                )
                 if not len(rows):
                     return
             order = value.argsort(dim=1, descending=True, stable=True)[:, : self.population]
@@ -82,7 +85,7 @@ class Graft:
             best = _pick(best, order)
 
     def _children(
-        self, problem: Problem, rows: Tensor, change: Tensor, moves: Tensor, reach: float
+        self, problem: Problem, rows: Tensor, change: Tensor, count: Tensor, reach: float
     ) -> Tensor:
         """(n, offspring, D) changes made from those of the parents (n, P, D), best first."""
         n, k, size = len(rows), self.offspring, change.shape[2]
@@ -98,7 +101,7 @@ class Graft:
         child = torch.where(way[..., 4:5] < 0.35, crossed, a + b)
         child = torch.where(way[..., 4:5] > 0.65, a + self.scale * (b - c), child)
         fate, step = uniform(size), 2 * uniform(size) - 1
-        rate = 1 / max(moves.shape[1] / 2, 1)
+        rate = 2 / count.clamp_min(2)[:, None, None]  # one feature redrawn, two undone
         child = torch.where(fate < rate, child + 0.6 * reach * step, child)
         child = torch.where(fate > 1 - 2 * rate, 0.0, child)
         p = problem.region_of_all.p
@@ -113,8 +116,8 @@ def _reach(region: Region) -> float:
     return region.eps if region.p > 0 else 1.0
 
 
-def _moves(problem: Problem, rows: Tensor, region: Region, reach: float) -> tuple[Tensor, int]:
-    """(n, 2D) moves in random order, those that lead nowhere last; how many lead somewhere.
+def _moves(problem: Problem, rows: Tensor, region: Region, reach: float) -> tuple[Tensor, Tensor]:
+    """(n, 2D) moves in random order, those that lead nowhere last; (n,) how many lead somewhere.
 
     Move m < D takes feature m up, move D + m takes it down.
     """
@@ -124,9 +127,8 @@ def _moves(problem: Problem, rows: Tensor, region: Region, reach: float) -> tupl
         ways = (region.project(origin + way) != origin for way in (reach, -reach))
         can = torch.cat(tuple(ways), dim=1)
     order = problem.random.order(rows, can.shape[1])
-    order = order.gather(1, (~can).gather(1, order).long().argsort(dim=1, stable=True))
-    count = int(can.sum(1).max())
-    return order[:, :count], count
+    stuck = (~can).gather(1, order).long()
+    return order.gather(1, stuck.argsort(dim=1, stable=True)), can.sum(1)
 
 
 def _single(moves: Tensor, origin: Tensor, reach: float) -> Tensor:

@@ -10,19 +10,16 @@ pymoo's within a percent of its logarithm.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
-import numba
 import numpy as np
 
 from assay.attacks.dice import Array
+from assay.kernel import kernel
 
-_compiled: Any = numba.njit(cache=True, nogil=True)
 
-
-@_compiled
+@kernel
 def energy(points: Array, grad: Array) -> float:
-    """Logarithm of the mean energy of a pair; its gradient, up to a positive factor, into `grad`."""
+    """Log of the mean energy of a pair; its gradient, up to a positive factor, into `grad`."""
     n, d = points.shape
     total = 0.0
     grad[:] = 0.0
@@ -43,7 +40,7 @@ def energy(points: Array, grad: Array) -> float:
     return float(np.log(total / (n * (n - 1) / 2)))
 
 
-@_compiled
+@kernel
 def _descend(points: Array, steps: int, alpha: float) -> Array:
     n, d = points.shape
     grad, first, second = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d))
@@ -95,4 +92,5 @@ def reference_points(count: int) -> Array:
         return points
     points = _descend(points, 800, 0.005)
     points.setflags(write=False)
-    return points
+    spread: Array = points
+    return spread

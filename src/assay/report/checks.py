@@ -118,8 +118,10 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         width = c["probability_high"] - c["probability_low"]
         wide = int((width > 1.01 * facts["tolerance"]).sum())
         if wide:
-            text = f"{wide} of {len(records)} records: bounds wider than {facts['tolerance']:g} (widest "
-            text += f"{np.nanmax(width):.2g}) when the budget ended; give Nature more budget="
+            text = f"{wide} of {len(records)} records: bounds wider than {facts['tolerance']:g} "
+            text += (
+                f"(widest {np.nanmax(width):.2g}) when the budget ended; give Nature more budget="
+            )
             yield Flag("bounds-wide", text + " or use method='combined'", "note")
     if facts.get("narrow"):
         text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"

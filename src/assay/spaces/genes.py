@@ -42,7 +42,8 @@ class Genes:
         for k, (place, codes) in enumerate(self.codes, plain):
             x[:, place] = codes.to(x.dtype)[genes[:, k].long()]
         for k, members in enumerate(self.groups, plain + len(self.codes)):
-            x[:, members] = torch.nn.functional.one_hot(genes[:, k].long(), len(members)).to(x.dtype)
+            code = torch.nn.functional.one_hot(genes[:, k].long(), len(members))
+            x[:, members] = code.to(x.dtype)
         return x
 
     def take(self, rows: Tensor) -> Genes:
@@ -53,9 +54,7 @@ class Genes:
         )  # fmt: skip
 
 
-def of_table(
-    features: Sequence[Any], x0: Tensor, low: Tensor, high: Tensor, far: Tensor
-) -> Genes:
+def of_table(features: Sequence[Any], x0: Tensor, low: Tensor, high: Tensor, far: Tensor) -> Genes:
     """Genes of records x0 (n, d) with these features (`schema.Feature`) and bounds (n, d).
 
     `far` (d,) is how far to go where there is no bound.

@@ -16,8 +16,8 @@ next split is the one that saves most expected range of the trees that *span* gr
 
 import numpy as np
 
-from assay.trees.groups import join, merge, shared
 from assay.kernel import kernel
+from assay.trees.groups import join, merge, shared
 from assay.trees.tables import own_table, pull_apart, savings
 from assay.trees.tails import tails
 

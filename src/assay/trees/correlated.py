@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from assay.kernel import kernel
 from assay.noise.joint import Noise
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
-from assay.kernel import kernel
 
 SCRAMBLES = 16
 CONFIDENCE = 0.99

@@ -9,10 +9,10 @@ with the same label)."""
 
 import numpy as np
 
+from assay.kernel import kernel
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
-from assay.kernel import kernel
 
 ROUNDING = 1e-12  # more than the float64 sums below can lose
 

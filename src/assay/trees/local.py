@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.kernel import kernel
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
-from assay.kernel import kernel
 
 Int32s = NDArray[np.int32]
 NO, YES, OPEN, CELL = 0, 1, 2, 3
