@@ -54,7 +54,7 @@ def test_every_success_passes_the_second_judge(name, eps):
     )
     won = report.table.success.to_numpy()
     x0, x = data.x.numpy()[won], np.asarray(report.adversarial)[won]
-    assert won.mean() > 0.3, "too few successes to tell anything"
+    assert won.sum() >= 10, "too few successes to tell anything"
     assert table_rules.valid(name, data.schema.features, x0, x, eps).all()
     assert (model(torch.from_numpy(x)).argmax(1).numpy() != data.y.numpy()[won]).all()
 
