@@ -1,4 +1,4 @@
-"""MOEVA as published: one pymoo R-NSGA-III per row, from pymoo's public classes. The oracle and peer.
+"""MOEVA as published: one pymoo R-NSGA-III per row, from pymoo's public classes.
 
 Model, distance, violation and validity are those of the space under test, so only the search
 differs. As in the published attack, the last population is what is handed in.
@@ -114,9 +114,11 @@ def attack(model: Any, x: torch.Tensor, space: Any, targets: torch.Tensor, point
            ) -> np.ndarray:  # fmt: skip
     """Which rows are broken, one row at a time on `jobs` processes."""
     region = space.around(x)
+    each = (seed, generations, offspring)
     tasks = (
-        delayed(attack_row)(model, region.take(torch.tensor([i])), targets[i : i + 1], points, seed,
-                            generations, offspring)  # fmt: skip
+        delayed(attack_row)(
+            model, region.take(torch.tensor([i])), targets[i : i + 1], points, *each
+        )
         for i in range(len(x))
     )
     return np.array(Parallel(n_jobs=jobs)(tasks))

@@ -1,4 +1,4 @@
-"""Models and rows that the search attacks are measured on: `pair(name)` gives model, rows and space.
+"""What search attacks are measured on: `pair(name)` gives model, rows and space.
 
 url/mlp, url/forest, url/xgboost   trained here on URL's training part, always the same
 lcld/published, ctu13/published    MOEVA's published networks (`models`: moeva_published_models.npz)
@@ -12,6 +12,7 @@ on: at 0.5 the published network recognises 27 of 216.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def mlp(train: Any, widths: tuple[int, ...] = (64, 32, 16), epochs: int = 60) ->
         low, high = train.x.amin(0), train.x.amax(0)
         scale = 1 / torch.where(high > low, high - low, 1.0)
         sizes, layers = (train.x.shape[1], *widths, 2), []
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        for a, b in pairwise(sizes):
             layers += [nn.Linear(a, b), nn.ReLU()]
         net = Scaled(scale, -low * scale, nn.Sequential(*layers[:-1]))
         optimiser = torch.optim.AdamW(net.parameters(), 1e-3)

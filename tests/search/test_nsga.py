@@ -92,8 +92,9 @@ def survive_identically(state: nsga.Survival, f: np.ndarray, wanted: int) -> np.
     bottom = rank.max()
     first, last = np.nonzero((rank >= 0) & (rank < bottom))[0], np.nonzero(rank == bottom)[0]
     count = np.bincount(niche[first], minlength=len(rays))
-    return np.concatenate([first, nsga.niching(wanted - len(first), count, niche, away, last,
-                                               np.arange(len(last)), np.arange(len(rays)))])  # fmt: skip
+    order, turns = np.arange(len(last)), np.arange(len(rays))
+    more = nsga.niching(wanted - len(first), count, niche, away, last, order, turns)
+    return np.concatenate([first, more])
 
 
 def _sorted(f: np.ndarray) -> np.ndarray:
