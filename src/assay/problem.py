@@ -164,6 +164,7 @@ class Rehearsal:
     """What an attacker can play through by itself where the model moves after it has moved."""
 
     adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
+    static: Classifier  # the model as it was before the first round
     scored: Tensor  # (n,) bool: the rows that count
     estimate: Tensor  # (n,): the attacker's own idea of its success, written by the attack
 

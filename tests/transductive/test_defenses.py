@@ -167,9 +167,9 @@ def test_rmc_learns_the_neighbourhood_of_the_test_point():
     # A base that knows nothing becomes right near the point it is asked about.
     torch.manual_seed(0)
     blank = net()
-    data = plane(30, seed=9)
+    data = plane(10, seed=9)
     report = ay.evaluate(
-        ay.Transductive(RMC(blank, TRAIN, k=40, epochs=40, rate=0.01, batch=16), batch=1),
+        ay.Transductive(RMC(blank, TRAIN, k=40, epochs=12, rate=0.02, batch=16), batch=1),
         data,
         space=SPACE,
         attack=None,

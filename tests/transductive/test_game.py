@@ -230,3 +230,21 @@ def test_a_plain_attack_in_the_game_is_a_transfer_attack():
     other = play(Dice(0.1), ay.Transfer(ay.PGD(10)), data, batch=10)
     np.testing.assert_array_equal(one.table["final"], other.table["final"])
     assert (one.table["adaptations"] == 0).all() and (other.table["adaptations"] == 0).all()
+
+
+def test_transfer_attacks_the_model_from_before_the_first_round():
+    seen = []
+
+    class Look:
+        needs = Needs()
+
+        def __call__(self, problem):
+            seen.append(float(problem.rehearsal.static.module.bias[1]))
+
+    play(Drift(0.05), Look(), batch=6)
+    assert seen == [-2.5] * 4
+    # The drift has moved the border away from class 0; a transfer attack does not know.
+    data = plane(24, gap=0.05)
+    knows = play(Drift(0.2), ay.GMSA(ay.PGD(20), "last", 0), data, batch=6)
+    blind = play(Drift(0.2), ay.Transfer(ay.PGD(20)), data, batch=6)
+    assert (knows.table["margin"] >= blind.table["margin"] - 1e-4).all()

@@ -3,9 +3,10 @@
     U_i = argmax L({F_0 .. F_i}, U'),   F_{i+1} = Gamma(U_i),   i = 0..T      (Algorithm 2, eq. 7)
 
 with L the mean of the losses (GMSA-AVG), their minimum (GMSA-MIN), or the loss of F_i alone (FPA,
-Algorithm 1); T = 0 is the transfer attack. F_0 is the model before any adaptation; Gamma is run by
-the attacker itself, with its own random numbers (`Problem.rehearsal`). Of U_0..U_T the one that did
-most harm when rehearsed is handed in. The inner problem is any attack of the library, in any space.
+Algorithm 1); T = 0 on the static model is the transfer attack. F_0 is the model before it adapts to
+this batch; Gamma is run by the attacker itself, with random numbers of its own (see
+`Problem.rehearsal`). Of U_0..U_T the one that did most harm when rehearsed is handed in. The inner
+problem is any attack of the library, in any space.
 
 What a reader would get wrong. Iterations count from 0, so T = 9 makes ten candidates. The candidate
 is chosen by the *error* of the rehearsed model on it, not by the loss; one rehearsal of a random
@@ -41,8 +42,9 @@ class GMSA:
 
     `simulations`: runs of the defender per candidate; all of them join the model space.
     `select`: by "error" (published) or by "loss". `fallback`: "attacked", or "clean": hand in the
-    clean batch if no candidate does better. `first`: F_0 is the "static" model, or the one adapted
-    to the "clean" batch. `window`: attack only so many of the latest models.
+    clean batch if no candidate does better. `first`: F_0 is the model in the "state" in which the
+    defender is believed to be, the "static" one from before the first round, or the one adapted to
+    the "clean" batch. `window`: attack only so many of the latest models.
     `warm`: inner steps from the second iteration on, starting from the set before; None: each
     iteration starts anew. `selective`: leave a row clean unless most victims are fooled on it.
     `scale`: for "min", as many times the inner steps as there are models.
@@ -54,7 +56,7 @@ class GMSA:
     simulations: int = 1
     select: str = "error"
     fallback: str = "attacked"
-    first: str = "static"
+    first: str = "state"
     window: int | None = None
     warm: int | None = None
     selective: bool = False
@@ -77,7 +79,7 @@ class GMSA:
             ("combine", tuple(_COMBINE)),
             ("select", ("error", "loss")),
             ("fallback", ("attacked", "clean")),
-            ("first", ("static", "clean")),
+            ("first", ("state", "static", "clean")),
         ):
             if getattr(self, field) not in allowed:
                 raise AssayError(
@@ -113,7 +115,7 @@ class _Search:
     def run(self) -> None:
         how, clean = self.how, self.problem.referee.best.clone()
         alone = how.iterations == 0 and how.fallback == "attacked"
-        models = [self.problem.model]
+        models = [self.rehearsal.static if how.first == "static" else self.problem.model]
         if how.first == "clean" or how.fallback == "clean":
             met = self.simulate(clean)
             models = met[:1] if how.first == "clean" else models
@@ -220,8 +222,8 @@ def warmed(attack: Any, steps: int) -> Any:
 
 
 def Transfer(inner: Attack = _PGD) -> GMSA:
-    """Attack the model before it adapts, and hope: T = 0, the defender is never rehearsed."""
-    return GMSA(inner, "last", 0)
+    """Attack the model from before the first round, and hope: the defender is never rehearsed."""
+    return GMSA(inner, "last", 0, first="static")
 
 
 def FPA(inner: Attack = _PGD, iterations: int = 9, **more: Any) -> GMSA:

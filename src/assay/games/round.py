@@ -44,6 +44,7 @@ class Round:
     """The rows of one round, and who plays for what."""
 
     defender: Any
+    begin: Any  # the defender's state before the first round
     data: Dataset
     index: Tensor
     number: int
@@ -82,10 +83,11 @@ class Round:
         """The attacker's move from what it takes for the defender's state."""
         began = time.perf_counter()
         x, y = self.x, self.y
-        base = wrap(self.defender.base(state))
+        base, static = (wrap(self.defender.base(s)) for s in (state, self.begin))
         calls = [0]
         with ExitStack() as stack:
             stack.enter_context(base.ready())
+            stack.enter_context(static.ready())
 
             def adapt(batch: Tensor, draw: int) -> Classifier:
                 calls[0] += 1
@@ -114,7 +116,9 @@ class Round:
                     losses.find(self.goal.loss),
                     self.budget,
                     scope=scope,
-                    rehearsal=Rehearsal(adapt, scored, estimate) if bool(scored.any()) else None,
+                    rehearsal=Rehearsal(adapt, static, scored, estimate)
+                    if bool(scored.any())
+                    else None,
                 )
                 if problem.rehearsal is not None:
                     run(self.attacker, problem)

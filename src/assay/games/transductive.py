@@ -202,6 +202,7 @@ class Transductive:
         for number, index in enumerate(self._rounds(data)):
             turn = Round(
                 self.defender,
+                begin,
                 data,
                 index,
                 number,

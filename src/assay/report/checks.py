@@ -101,7 +101,8 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         text = f"{invalid} of {len(records)} rows break their own space before any attack"
         yield Flag("invalid-clean", text + "; they were left out")
     classes, accuracy = facts.get("classes", 0), float((c["clean"] == c["y"]).mean())
-    if classes and len(records) >= 30 and accuracy < 0.8 / classes:
+    rejects = bool(np.isfinite(c["doubt"]).any())  # not answering is no wrong order of classes
+    if classes and len(records) >= 30 and accuracy < 0.8 / classes and not rejects:
         text = f"clean accuracy {accuracy:.3f} is below chance for {classes} classes"
         yield Flag("below-chance", text + ": are the labels in the model's order?")
     known = np.isfinite(c["simulated"]) & (c["skipped"] == "")
