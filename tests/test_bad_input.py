@@ -229,3 +229,26 @@ def test_an_attack_that_cannot_work_here():
     refuses("needs gradients.*Square", lambda: evaluate(tree, attack=ay.PGD(2)))
     refuses("L0", lambda: evaluate(space=ay.L0(2), attack=ay.Square(5)))
     refuses("at least one attack", lambda: evaluate(attack=ay.Then()))
+
+
+def test_a_forest_given_other_columns_is_told_of() -> None:
+    from sklearn.ensemble import RandomForestClassifier
+
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 8)), rng.integers(0, 2, 40)
+    forest = RandomForestClassifier(3, random_state=0).fit(x, y)
+    data = ay.Dataset(x[:, :5], y)
+    with pytest.raises(ay.AssayError, match=r"cannot take inputs of shape \(32, 5\)"):
+        ay.evaluate(forest, data, space=ay.Linf(0.1), attack=ay.Square(10))
+
+
+@pytest.mark.parametrize("noise", [0.05, ay.normal(0, 0.05)])
+def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
+    with pytest.raises(ay.AssayError, match="expected a noise"):
+        ay.Nature(lambda x: x, noise)
+
+
+@pytest.mark.parametrize("eps", [-0.1, 0.0, float("nan"), "8/255"])
+def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
+    with pytest.raises(ay.AssayError, match="expected a positive number"):
+        ay.Linf(eps)  # type: ignore[arg-type]

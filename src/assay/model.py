@@ -241,7 +241,7 @@ def _offers(model: Any) -> Iterator[Classifier]:
 def _faithful(model: Classifier, x: Tensor) -> Classifier:
     """The first offer of an estimator whose arg-max is what the estimator predicts."""
     *_, votes = offers = tuple(_offers(model.source))
-    predicted = votes.logits(x).argmax(1)
+    predicted = _tried(votes, x).argmax(1)
     for offer in offers:
         logits = offer.logits(x)
         if logits.shape[1] == len(votes.names or ()) and torch.equal(logits.argmax(1), predicted):
@@ -286,19 +286,24 @@ def _onnx(path: Path, outputs: str | None) -> Classifier:
     return Classifier(call, "ONNX", False, outputs or "logits", source=path, slack=1e-5)
 
 
+def _tried(model: Classifier, x: Tensor) -> Tensor:
+    """Logits of the first rows it is ever asked for: a model that cannot take them is told of."""
+    try:
+        return model.logits(x)
+    except AssayError:
+        raise
+    except Exception as error:  # whatever a model may raise
+        raise AssayError(
+            f"the model cannot take inputs of shape {tuple(x.shape)} and {x.dtype}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 def examine(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
     """Try the model on a few rows: errors for what cannot work, facts for what looks wrong."""
     training = model.module is not None and any(m.training for m in model.module.modules())
     with model.ready(), torch.no_grad():
-        try:
-            first = model.logits(x)
-        except AssayError:
-            raise
-        except Exception as error:  # whatever a model may raise
-            raise AssayError(
-                f"the model cannot take inputs of shape {tuple(x.shape)} and {x.dtype}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        first = _tried(model, x)
         again, alone = model.logits(x), model.logits(x[:1])
     classes = first.shape[1]
     if classes < 2:

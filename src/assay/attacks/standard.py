@@ -1,5 +1,6 @@
-"""standard(): the AutoAttack ensemble (Croce & Hein 2020), for any class count and input shape.
+"""standard(): the strongest published ensemble for a space: AutoAttack in Lp balls, CAA in tables.
 
+AutoAttack (Croce & Hein 2020) here takes any class count and input shape:
 APGD-CE, then targeted APGD-DLR over the nine likeliest classes, then targeted FAB, then Square with
 5,000 queries; each only on what is still open. With fewer than four classes DLR does not exist, and
 the margin takes its place.
@@ -12,10 +13,12 @@ from typing import Any
 
 from assay.attacks.apgd import APGD
 from assay.attacks.base import Guess, Then, run
+from assay.attacks.caa import CAA
 from assay.attacks.fab import FAB
 from assay.attacks.square import Square
 from assay.errors import Unsupported
 from assay.problem import Needs, Problem
+from assay.spaces.table import TableSpace
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class AutoAttack:
         )
 
 
-def standard(space: Any) -> AutoAttack | Then:
+def standard(space: Any) -> AutoAttack | CAA:
     """The strongest published ensemble for a space, with its published parameters.
 
     >>> from assay.spaces.lp import Linf
@@ -52,4 +55,6 @@ def standard(space: Any) -> AutoAttack | Then:
     """
     if getattr(space, "p", None) in (1.0, 2.0, float("inf")) and hasattr(space, "low"):
         return AutoAttack()
+    if isinstance(space, TableSpace):
+        return CAA()
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

@@ -65,6 +65,11 @@ class Nature:
     divisible: ClassVar[bool] = True  # records do not meet: any batch can be played by itself
 
     def __post_init__(self) -> None:
+        if not hasattr(self.noise, "marginals"):
+            raise AssayError(
+                f"noise={self.noise!r}: expected a noise, e.g. ay.Normal(sd=0.1) or "
+                "ay.Independent([ay.normal(0, 0.1), ...])"
+            )
         if self.method not in METHODS:
             raise AssayError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
         if not 0 < self.tolerance < 1:

@@ -68,8 +68,8 @@ class Store:
         if path.exists():
             if not resume:
                 raise AssayError(
-                    f"'{self.folder}' already holds a run; resume it (--resume), or choose another "
-                    "folder"
+                    f"'{self.folder}' already holds a run; resume it (--resume), replace it "
+                    "(--force), or choose another folder"
                 )
             _compare(json.loads(path.read_text()), json.loads(json.dumps(spec, default=str)), path)
         (self.folder / "chunks").mkdir(parents=True, exist_ok=True)

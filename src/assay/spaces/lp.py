@@ -41,6 +41,13 @@ class Lp:
     low: Any = 0.0
     high: Any = 1.0
 
+    def __post_init__(self) -> None:
+        if self.p not in _NAMES:
+            raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
+        number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
+        if not (number and self.eps > 0 and math.isfinite(self.eps)):
+            raise AssayError(f"eps={self.eps!r}: expected a positive number")
+
     def __repr__(self) -> str:
         low, high = _plain(self.low), _plain(self.high)
         box = "" if (low, high) == (0.0, 1.0) else f", low={low}, high={high}"
@@ -58,11 +65,6 @@ class Lp:
         return f"The attacker may change {how}."
 
     def check(self, x: Tensor) -> None:
-        if self.p not in _NAMES:
-            raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
-        number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
-        if not (number and self.eps > 0 and math.isfinite(self.eps)):
-            raise AssayError(f"eps={self.eps!r}: expected a positive number")
         low, high = self._box(x)
         if not bool((low <= high).all()):  # NaN included
             raise AssayError(f"box: low={self.low} lies above high={self.high}, or is no number")
