@@ -71,7 +71,7 @@ class Threshold:
         return self.predict_proba(x).argmax(1)
 
 
-def mlp(train: Any, widths: tuple[int, ...] = (64, 32, 16), epochs: int = 60) -> Scaled:
+def mlp(train: Any, epochs: int, widths: tuple[int, ...] = (64, 32, 16)) -> Scaled:
     """A plain network on min-max scaled features, the same for everybody."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -115,14 +115,14 @@ def trees(kind: str, x: Tensor, y: Tensor) -> Any:
     return XGBClassifier(n_estimators=100, random_state=0, n_jobs=1).fit(x.numpy(), y.numpy())
 
 
-def pair(name: str, rows: int = 100, models: str | None = None) -> Pair:
+def pair(name: str, rows: int = 100, models: str | None = None, epochs: int = 60) -> Pair:
     """The pair of that name, with at most `rows` rows."""
     table, kind = name.split("/")
     odds = float(np.log((1 - THRESHOLD) / THRESHOLD))
     if table == "url":
         splits = ay.datasets.url()
         data, train = splits.test, splits.train
-        model = mlp(train) if kind == "mlp" else trees(kind, train.x, train.y)
+        model = mlp(train, epochs) if kind == "mlp" else trees(kind, train.x, train.y)
     else:
         data = (ay.datasets.ctu13() if table == "ctu13" else ay.datasets.lcld(47)).test
         if kind == "published":

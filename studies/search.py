@@ -1,0 +1,116 @@
+"""Search attacks on five published or trained models and two more: who breaks how much, at what price.
+
+    python studies/search.py --models moeva_published_models.npz
+    python studies/search.py --models ... --peer peer.jsonl --pairs url/mlp ctu13/published
+
+For each pair of `benchmarks/pairs.py` and each seed: robust accuracy, model evaluations and CPU time
+per row of CAPGD, MOEVA, CAA, BF*, Graft and CAA with Graft. Every success is judged again by
+`table_rules.py`, plain numpy that knows nothing of the library.
+
+`--peer FILE` also runs the published MOEVA, one pymoo run per row (about 3 CPU seconds each), ten
+rows at a time, and appends to the file, so that it can be cut off and gone on with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import assay as ay
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
+import table_rules
+from pairs import PAIRS, Pair, pair
+
+ATTACKS = {
+    "CAPGD": ay.CAPGD(),
+    "MOEVA": ay.MOEVA(),
+    "CAA": ay.CAA(),
+    "BF*": ay.BFS(),
+    "Graft": ay.Graft(),
+    "CAA, Graft": ay.CAA(search=ay.Graft()),
+}
+
+
+def invalid(p: Pair, report: ay.Report) -> int:
+    """How many successes the second judge refuses."""
+    won = report.table["success"].to_numpy()
+    name = {"url": "url", "lcld": "lcld47", "ctu13": "ctu13"}[p.name.split("/")[0]]
+    x0, x = p.data.x.numpy()[won], np.asarray(report.adversarial)[won]
+    said = ay.wrap(p.model).logits(ay.Dataset(x, np.zeros(len(x), int)).x).argmax(1).numpy()
+    right = table_rules.valid(name, p.data.schema.features, x0, x, p.space.eps) & (said == 0)
+    return int((~right).sum())
+
+
+def peer(p: Pair, seed: int, file: Path) -> np.ndarray:
+    """Which rows the one-at-a-time MOEVA breaks; from the file as far as it is there."""
+    import one_by_one
+
+    from assay.attacks.riesz import reference_points
+
+    known: dict[int, bool] = {}
+    for line in file.read_text().splitlines() if file.exists() else ():
+        part = json.loads(line)
+        if (part["pair"], part["seed"]) == (p.name, seed):
+            known |= {part["start"] + i: bool(b) for i, b in enumerate(part["broken"])}
+    for start in range(0, len(p.data), 10):
+        rows = range(start, min(start + 10, len(p.data)))
+        if all(i in known for i in rows):
+            continue
+        broken, cpu = one_by_one.attack(
+            p.model, p.data.x[start : start + 10], p.space, p.targets[start : start + 10],
+            np.array(reference_points(203)), seed,
+        )  # fmt: skip
+        known |= dict(zip(rows, broken.tolist(), strict=True))
+        part = {"pair": p.name, "seed": seed, "start": start, "cpu": cpu, "broken": broken.tolist()}
+        with file.open("a") as log:
+            log.write(json.dumps(part) + "\n")
+    return np.array([known[i] for i in range(len(p.data))])
+
+
+def study(p: Pair, seeds: int, file: Path | None) -> None:
+    print(f"\n{p.name}: {len(p.data)} rows, {seeds} seeds", flush=True)
+    print(
+        f"{'':12s}{'robust':>8s}{'by seed':>18s}{'evaluations':>13s}{'CPU ms/row':>12s}{'invalid':>9s}"
+    )
+    for name, attack in ATTACKS.items():
+        if attack.needs.gradient and not ay.wrap(p.model).differentiable:
+            continue
+        robust, evaluations, wrong, began = [], [], 0, time.process_time()
+        for seed in range(seeds):
+            report = ay.evaluate(
+                p.model, p.data, space=p.space, attack=attack, seed=seed, progress=False
+            )
+            robust.append(1 - report.table["success"].mean())
+            evaluations.append(report.table["forwards"].mean())
+            wrong += invalid(p, report)
+        cpu = 1e3 * (time.process_time() - began) / seeds / len(p.data)
+        each = " ".join(f"{r:.3f}" for r in robust)
+        print(f"{name:12s}{np.mean(robust):8.3f}{each:>18s}{np.mean(evaluations):13.0f}{cpu:12.1f}"
+              f"{wrong:9d}", flush=True)  # fmt: skip
+    if file is not None:
+        robust = [1 - peer(p, seed, file).mean() for seed in range(seeds)]
+        each = " ".join(f"{r:.3f}" for r in robust)
+        print(f"{'pymoo':12s}{np.mean(robust):8.3f}{each:>18s}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", help="moeva_published_models.npz")
+    parser.add_argument("--rows", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--pairs", nargs="+", default=list(PAIRS), choices=PAIRS)
+    parser.add_argument("--peer", type=Path, help="also run pymoo row by row, and keep it here")
+    args = parser.parse_args()
+    for name in args.pairs:
+        study(pair(name, args.rows, args.models), args.seeds, args.peer)
+
+
+if __name__ == "__main__":
+    main()
