@@ -78,7 +78,7 @@ def pima(trees: int, depth: int, rows: int | None) -> None:
     x = test.to_numpy()[:rows]
     began, cpu = time.perf_counter(), time.process_time()
     found = probability(
-        ensemble, noise, x, ensemble.predict(x), tolerance=1e-3, budget=4.0, seed=SEED
+        ensemble, noise, x, ensemble.predict(x), tolerance=1e-3, budget=8.0, seed=SEED
     )
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     r = found.middle

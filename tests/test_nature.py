@@ -1,5 +1,7 @@
 """The game without an adversary: what a user sees."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import assay as ay
 from assay.errors import AssayError, Unsupported
+from assay.run.config import parse, to_toml
+from assay.run.config import read as read_config
 from assay.trees import correlated, distribution, probability, read
 from assay.trees.boxes import all_boxes, near_boxes
 from assay.trees.factor import loadings, one_factor
@@ -156,3 +160,42 @@ def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> Non
     assert shown <= {"0", "1", "2"} and len(shown) > 1
     with pytest.raises(AssayError, match="two of"):
         regions(forest, ay.Normal(sd=0.3), X[70], features=(1, 9))
+
+
+TOML = """
+[data]
+name = "pima"
+rows = 6
+[model]
+python = "women.py:model"
+[noise]
+type = "Independent"
+parts = [{type = "still"}, {type = "normal", mean = 0, sd = 9}, {type = "normal", mean = 0, sd = 5},
+         {type = "still"}, {type = "exponential", scale = 20}, {type = "normal", mean = 0, sd = 2},
+         {type = "normal", mean = 0, sd = 1}, {type = "Marginal", params = [0, 2], integer = true}]
+[nature]
+tolerance = 1e-3
+"""
+
+
+def test_noise_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "women.py").write_text(
+        "import xgboost as xgb\nfrom assay import datasets\nd = datasets.pima()\n"
+        "model = xgb.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)\n"
+        "model.fit(d.train.x.numpy(), d.train.y.numpy())\n"
+    )
+    file = tmp_path / "run.toml"
+    file.write_text(TOML)
+    config = read_config(file)
+    assert parse(to_toml(config), file) == config
+    game, data = config.load()
+    report = ay.evaluate(game, data, **config.how(data))
+    assert set(report.table["winner"]) == {"certified"} and len(report.table) == 6
+    for wrong, text in (
+        (TOML.replace("tolerance", "tolerence"), "did you mean 'tolerance'"),
+        (TOML + '[space]\ntype = "L2"\neps = 1\n', "nobody attacks"),
+        (TOML.replace('"exponential"', '"exponentail"'), "exponential"),
+        (TOML.split("[noise]")[0], "noise"),
+    ):
+        with pytest.raises(AssayError, match=text):
+            parse(wrong, file)

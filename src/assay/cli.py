@@ -32,6 +32,7 @@ class Kind(StrEnum):
 
     attacks = "attacks"
     spaces = "spaces"
+    noises = "noises"
     goals = "goals"
     losses = "losses"
     datasets = "datasets"

@@ -8,7 +8,7 @@ reading there ("clip"). `integer` rounds the reading, so mass sits on whole numb
 What a reader would get wrong: everything downstream uses only `below` = P(X <= t) and its
 complement `above`; both are kept, because 1 - P loses the upper tail below 1e-16."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +64,14 @@ class Marginal:
             raise AssayError(f"norm{self.params}: expected (mean, sd) with sd >= 0")
         if not self.still and self.name != "norm":
             _frozen(self.name, self.params)
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)[2:]
+            if getattr(self, f.name) != f.default
+        ]
+        return f"Marginal({', '.join([repr(self.name), repr(self.params), *changed])})"
 
     @property
     def still(self) -> bool:

@@ -3,7 +3,7 @@
 The paper writes "0.1 on the main diagonal": that is a covariance, a standard deviation of 0.316.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,14 @@ class Normal(Joint):
                 "estimate it from data, or shrink its off-diagonal entries"
             )
         object.__setattr__(self, "cov", tuple(tuple(row) for row in cov.tolist()))
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)
+            if np.any(np.asarray(getattr(self, f.name) != f.default))
+        ]
+        return f"Normal({', '.join(changed)})"
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         sd = self._sd()

@@ -34,6 +34,7 @@ from typing import Any
 
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
+from assay.games.game import Game
 from assay.model import Classifier
 from assay.problem import Budget
 from assay.run import lines, nouns
@@ -41,7 +42,7 @@ from assay.run.names import find, parameters
 from assay.run.nouns import Wrong, at
 from assay.run.sources import Data, Model
 
-NEEDED = ("data", "model", "space")
+NEEDED = ("data", "model")
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Config:
 
     data: Data
     model: Model
-    space: Any
+    space: Any = None
     goal: Any = None
     attack: Any = None
     budget: Budget | None = None
@@ -80,14 +81,22 @@ class Config:
     batch: int = 256
     out: str | None = None
     place: Place = field(default=Place(), compare=False, repr=False)
+    noise: Any = None  # instead of a space: nobody attacks
+    nature: dict[str, Any] = field(default_factory=dict)  # what `Nature` takes besides the noise
 
-    def load(self) -> tuple[Classifier, Dataset]:
-        """The model and the data, opened."""
+    def load(self) -> tuple[Classifier | Game, Dataset]:
+        """The model (or the game it plays) and the data, opened."""
         with self.place.named():
             with at(("data",)):
                 data = self.data.load(self.place.folder)
             with at(("model",)):
-                return self.model.load(self.place.folder), data
+                model = self.model.load(self.place.folder)
+            if self.noise is None:
+                return model, data
+            from assay.games.nature import Nature  # late: it loads the compiler of the tree kernels
+
+            with at(("nature",)):
+                return Nature(model, self.noise, **self.nature), data
 
     def how(self, data: Dataset) -> dict[str, Any]:
         """What `evaluate` takes by name: the nouns, finished with what the data know."""
@@ -133,13 +142,20 @@ def _config(given: dict[str, Any], place: Place) -> Config:
             raise Wrong((key,), f"nothing is called '{key}' here{nearest(key, sections)}")
     for key in NEEDED:
         if key not in given:
-            raise Wrong((), f"the section [{key}] is missing; a run needs {', '.join(NEEDED)}")
+            raise Wrong(
+                (), f"the section [{key}] is missing; a run needs {', '.join(NEEDED)}, space"
+            )
+    _one_threat(given)
     read: dict[str, Any] = {"place": place}
     read["data"] = _data(given["data"], place.folder)
     with at(("model",)):
         read["model"] = nouns.convert(given["model"], Model, ("model",))
         read["model"].check(place.folder, ("model",))
-    read["space"] = nouns.build("spaces", given["space"], ("space",))
+    if "noise" in given:
+        read["noise"] = nouns.build("noises", given["noise"], ("noise",))
+        read["nature"] = _nature(given.get("nature", {}))
+    else:
+        read["space"] = nouns.build("spaces", given["space"], ("space",))
     for key in ("goal", "attack"):
         if key in given:
             read[key] = nouns.build(f"{key}s", given[key], (key,))
@@ -150,6 +166,37 @@ def _config(given: dict[str, Any], place: Place) -> Config:
     if read.get("batch", 1) < 1:
         raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
     return Config(**read)
+
+
+def _one_threat(given: dict[str, Any]) -> None:
+    """A space with an attacker, or a noise without one."""
+    if "space" not in given and "noise" not in given:
+        text = "the section [space] is missing; a run needs data, model and space, or noise"
+        raise Wrong((), text + " where nobody attacks")
+    for key in ("space", "attack"):
+        if "noise" in given and key in given:
+            raise Wrong((key,), f"[{key}] and [noise] together: under noise nobody attacks")
+    if "nature" in given and "noise" not in given:
+        raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
+
+
+def _nature(given: Any) -> dict[str, Any]:
+    """[nature]: how exactly, how long, by which method."""
+    from assay.games.nature import Nature
+
+    path: lines.Path = ("nature",)
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table [nature], got {given!r}")
+    known = {
+        k: p for k, p in parameters(Nature).items() if k not in ("model", "noise", "_ensemble")
+    }
+    found = {}
+    for key, value in given.items():
+        if key not in known:
+            raise Wrong((*path, key), f"Nature has no parameter '{key}'{nearest(key, known)}")
+        with at((*path, key)):
+            found[key] = nouns.convert(value, known[key].hint, (*path, key))
+    return found
 
 
 def _data(given: Any, folder: Path) -> Data:
@@ -186,8 +233,12 @@ def to_toml(config: Config) -> str:
     tables = {
         "data": nouns.plain(config.data),
         "model": nouns.plain(config.model),
-        "space": nouns.table(config.space),
     }
+    if config.noise is not None:
+        tables["noise"] = nouns.table(config.noise)
+        tables["nature"] = dict(config.nature)
+    else:
+        tables["space"] = nouns.table(config.space)
     tables["data"] |= tables["data"].pop("options", {})
     for key in ("goal", "attack"):
         if getattr(config, key) is not None:

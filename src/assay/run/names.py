@@ -27,6 +27,8 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "spaces": ("assay.spaces", ("around",)),
     "goals": ("assay.goals", ("targets",)),
     "orders": ("assay.attacks.orders", ("scores",)),
+    "noises": ("assay.noise", ("sample", "mass")),
+    "marginals": ("assay.noise.marginal", ("quantile",)),
     "losses": ("assay.losses", ()),
     "datasets": ("assay.datasets", ()),
 }
