@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +41,15 @@ from assay.trees.readers import read, reader
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 METHODS = ("auto", "estimate", "combined", "monte carlo")
+
+
+class Expected(NamedTuple):
+    """A mean over records with the mean of its bounds."""
+
+    value: float
+    low: float
+    high: float
+    n: int
 
 
 @dataclass(frozen=True, eq=False)
