@@ -36,7 +36,7 @@ class Shift(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape, in standard units."""
-        return (x - self.mean) / self.deviation
+        return ((x - self.mean) / self.deviation).to(self.mean.dtype)
 
 
 def domain_lenet(

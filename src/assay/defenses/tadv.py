@@ -42,7 +42,8 @@ class Halves:
         craft = craft_by(attack, self.space)
         bad = craft(net, batch.x[half:], batch.y[half:], draw)
         net.train()
-        yield cross_entropy(net(torch.cat([batch.x[:half], bad])), batch.y)
+        kind = next(net.parameters()).dtype  # tables come in float64
+        yield cross_entropy(net(torch.cat([batch.x[:half], bad]).to(kind)), batch.y)
 
 
 def TADV(
