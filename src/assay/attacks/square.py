@@ -66,13 +66,18 @@ class Square:
             alive = problem.alive(rows)
             if not bool(alive.all()):
                 rows, z, best, draws = compact(alive, rows, z, best, draws)
+                region = ball(problem, rows)
             if not len(rows):
                 return
             if not draws.shape[1]:
                 draws = problem.random.uniform(rows, ahead * moves.numbers)
             now, draws = draws.tensor_split([moves.numbers], dim=1)
-            new = moves.propose(ball(problem, rows), z, self.share(query), now)
-            value = problem.value(rows, new, margin)
+            new, differs = moves.propose(region, z, self.share(query), now)
+            if differs is None:
+                value = problem.value(rows, new, margin)
+            else:  # a proposal that changes nothing has a known value: the query is saved
+                value = best.clone()
+                value[differs] = problem.value(rows[differs], new[differs], margin)
             better = value > best
             best = torch.where(better, value, best)
             z[better] = new[better]
@@ -131,7 +136,9 @@ class Corners:
         sign = stripes.expand(-1, c, h, w).reshape(len(rows), -1)
         return (region.origin + region.eps * sign).clamp(region.low, region.high)
 
-    def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
+    def propose(
+        self, region: LpRegion, z: Tensor, share: float, u: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         w = self.layout.shape[2]
         side = self.layout.side(share)
         if self.layout.flat:
@@ -146,10 +153,8 @@ class Corners:
             region.high[0][where],
         )
         what = (origin + region.eps * sign).clamp(low, high)
-        # A proposal that changes nothing would waste its query: the other sign does change.
-        idle = (what == z.gather(1, where)).all(1, keepdim=True)
-        what = torch.where(idle, (origin - region.eps * sign).clamp(low, high), what)
-        return z.scatter(1, where, what)
+        differs = (what != z.gather(1, where)).any(1)
+        return z.scatter(1, where, what), None if bool(differs.all()) else differs
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,9 @@ class Bumps:
         d[:, :, top : top + down * tile, left : left + across * tile] = grid
         return self._scaled(region, d.flatten(1))
 
-    def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
+    def propose(
+        self, region: LpRegion, z: Tensor, share: float, u: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         c, h, w = self.layout.shape
         n, p, d = len(z), region.p, z - region.origin
         if self.layout.flat:
@@ -206,7 +213,7 @@ class Bumps:
         new = bump / bump.norm(p, 2, True) + old / old.norm(p, 2, True).clamp_min(1e-12)
         new = new / new.norm(p, 2, True).clamp_min(1e-12) * (spare + freed) ** (1 / p)
         d = d.scatter(1, loses.flatten(1), 0.0).scatter_(1, gains.flatten(1), new.flatten(1))
-        return self._scaled(region, d)
+        return self._scaled(region, d), None
 
     @staticmethod
     def _scaled(region: LpRegion, d: Tensor) -> Tensor:

@@ -1,0 +1,220 @@
+"""Lp attacks next to foolbox, adv-lib and pyautoattack: robust accuracy and time, in one run.
+
+A small CNN on the bundled MNIST sample, trained once as usual and once against PGD (Linf 0.3), is
+attacked in Linf 0.2, Linf 0.3 and L2 1.5. All get the same images, seeds, steps and queries, one
+batch, one thread. Seconds are CPU seconds of this process: with one thread that is wall time on an
+idle machine, and the ratio does not depend on who else is at work.
+
+    python benchmarks/lp_strength.py [--rows 200] [--seeds 1] [--only standard] [--quick] [--smoke]
+
+Ends with exit code 1 if a bound is broken: robust accuracy more than 0.5 points above a peer's (on
+average over models, threats and seeds of a row, and 1.5 points in a single one), or more time than
+the faster peer for APGD, or more than 0.7 of it for the standard ensemble.
+"""
+
+import argparse
+import logging
+import math
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import foolbox
+import numpy as np
+import pyautoattack
+import torch
+from peers import adv_lib_attacks
+from pyautoattack.autopgd_base import APGDAttack
+from pyautoattack.square import SquareAttack
+from torch import Tensor, nn
+
+import assay as ay
+from assay.attacks.standard import AutoAttack
+from assay.training import Adversarial, Standard, craft_by, fit, fresh
+
+THREATS = [ay.Linf(0.2), ay.Linf(0.3), ay.L2(1.5)]
+TIME = {"APGD": 1.0, "standard": 0.7}
+POINTS = 0.5
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Conv2d(16, 32, 4, stride=2, padding=1), nn.ReLU(),
+        nn.Flatten(), nn.Linear(32 * 7 * 7, 100), nn.ReLU(), nn.Linear(100, 10),
+    )  # fmt: skip
+
+
+def networks(cache: Path, small: bool) -> dict[str, nn.Module]:
+    """Both networks; trained on the first call (about two CPU minutes), read on the next ones."""
+    data = ay.datasets.mnist().train
+    epochs = (1, 1) if small else (10, 30)
+    found = {}
+    for name, epoch in zip(("standard", "adversarial"), epochs, strict=True):
+        net = fresh(cnn, 0)
+        cache.mkdir(parents=True, exist_ok=True)
+        for part, eps in enumerate((0.1, 0.2, 0.3) if name == "adversarial" else (0.0,)):
+            how = Adversarial(craft_by(ay.PGD(5, step=0.5), ay.Linf(eps))) if eps else Standard()
+            file = cache / f"mnist-{name}-{epoch}-{part}.pt"
+            fit(net, data, how, epochs=max(1, epoch // 3), seed=part, checkpoint=file)
+        found[name] = net.eval()
+    return found
+
+
+class Runs:
+    """Robust share and CPU seconds of every contender on one network and threat."""
+
+    def __init__(self, net: nn.Module, data: ay.Dataset, space: object, given: argparse.Namespace):
+        self.net, self.data, self.space, self.given = net, data, space, given
+        self.norm = "Linf" if space.p == math.inf else "L2"  # type: ignore[attr-defined]
+
+    def ours(self, attack: object, seed: int) -> float:
+        report = ay.evaluate(self.net, self.data, space=self.space, attack=attack, seed=seed,
+                             batch=len(self.data), progress=False)  # fmt: skip
+        return 1 - float(report.table["success"].mean())
+
+    def robust(self, found: Tensor) -> float:
+        """The share that what a peer hands in leaves right; a point outside the ball is worth 0."""
+        region = self.space.around(self.data.x)  # type: ignore[attr-defined]
+        with torch.no_grad():
+            wrong = self.net(found).argmax(1) != self.data.y
+        already = self.net(self.data.x).argmax(1) != self.data.y
+        return 1 - float((already | (wrong & region.contains(found))).float().mean())
+
+    def foolbox(self, seed: int) -> float:
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 - foolbox draws from the global state
+        attack = getattr(foolbox.attacks, f"{self.norm}PGD")(steps=self.given.steps)
+        model = foolbox.PyTorchModel(self.net, bounds=(0, 1), device="cpu")
+        _, found, _ = attack(model, self.data.x, self.data.y, epsilons=self.space.eps)
+        return self.robust(found)
+
+    def adv_lib(self, seed: int) -> float:
+        torch.manual_seed(seed)
+        found = adv_lib_attacks().apgd(
+            self.net, self.data.x, self.data.y, eps=self.space.eps, norm=self.space.p,
+            n_iter=self.given.steps, loss_function="ce",
+        )  # fmt: skip
+        return self.robust(found)
+
+    def apgd(self, seed: int) -> float:
+        attack = APGDAttack(
+            self.net, n_iter=self.given.steps, norm=self.norm, eps=self.space.eps, seed=seed,
+            n_restarts=1, loss="ce", rho=0.75, device="cpu", verbose=False,
+        )  # fmt: skip
+        return self.robust(attack.perturb(self.data.x, self.data.y))
+
+    def square(self, seed: int) -> float:
+        attack = SquareAttack(
+            self.net, norm=self.norm, eps=self.space.eps, n_queries=self.given.queries, p_init=0.8,
+            n_restarts=1, seed=seed, device="cpu", resc_schedule=self.given.queries != 5000,
+        )  # fmt: skip
+        return self.robust(attack.perturb(self.data.x, self.data.y))
+
+    def autoattack(self, seed: int) -> float:
+        peer = pyautoattack.AutoAttack(
+            self.net, norm=self.norm, eps=self.space.eps, seed=seed, device="cpu"
+        )
+        peer.apgd.n_iter = peer.apgd_targeted.n_iter = peer.fab.n_iter = self.given.steps
+        peer.square.n_queries = self.given.queries
+        peer.square.rescale_schedule = self.given.queries != 5000
+        found, _ = peer.run_standard_evaluation(self.data.x, self.data.y, batch_size=len(self.data))
+        return self.robust(found)
+
+    def rows(self) -> dict[str, dict[str, Callable[[int], float]]]:
+        steps, queries = self.given.steps, self.given.queries
+        # foolbox' own step lengths, so that both take the same steps
+        pgd = ay.PGD(steps, step=0.01 / 0.3 if self.norm == "Linf" else 0.025)
+        return {
+            "PGD": {"assay": lambda s: self.ours(pgd, s), "foolbox": self.foolbox},
+            "APGD": {
+                "assay": lambda s: self.ours(ay.APGD(steps, loss="ce"), s),
+                "adv-lib": self.adv_lib,
+                "pyautoattack": self.apgd,
+            },
+            "Square": {
+                "assay": lambda s: self.ours(ay.Square(queries), s),
+                "pyautoattack": self.square,
+            },
+            "standard": {
+                "assay": lambda s: self.ours(AutoAttack(steps, queries=queries), s),
+                "pyautoattack": self.autoattack,
+            },
+        }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--rows", type=int, default=200, help="test images")
+    options.add_argument("--steps", type=int, default=100)
+    options.add_argument("--queries", type=int, default=5000)
+    options.add_argument("--seeds", type=int, default=1)
+    options.add_argument("--only", nargs="*", help="PGD, APGD, Square, standard")
+    options.add_argument("--network", help="standard or adversarial; else both")
+    options.add_argument("--cache", type=Path, help="folder for the trained networks")
+    options.add_argument("--quick", action="store_true", help="under a minute, times not judged")
+    options.add_argument("--smoke", action="store_true", help="to see that it runs: nothing judged")
+    given = options.parse_args()
+    if given.quick:
+        given.rows, given.steps, given.queries = 60, 20, 200
+    if given.smoke:
+        given.rows, given.steps, given.queries = 10, 3, 10
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    home = Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
+    nets = networks(given.cache or home / "lp_strength", given.smoke)
+    data = ay.datasets.mnist().test.sample(given.rows)
+    print(f"MNIST, {len(data)} test images, {given.steps} steps, {given.queries} queries, "
+          f"{given.seeds} seed(s), torch {torch.__version__}, one thread, CPU seconds")  # fmt: skip
+    broken = compare(nets, data, given)
+    print("\nbounds: " + ("; ".join(broken) if broken else "all kept"))
+    sys.exit(1 if broken and not given.smoke else 0)
+
+
+def compare(nets: dict[str, nn.Module], data: ay.Dataset, given: argparse.Namespace) -> list[str]:
+    """Print a line per network, threat and attack, then the totals; what broke its bound."""
+    seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    above: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    broken = []
+    print(f"{'network':12s} {'threat':10s} {'attack':9s} robust accuracy % (CPU s)")
+    for name, net in nets.items():
+        if given.network not in (None, name):
+            continue
+        for space in THREATS:
+            for row, contenders in Runs(net, data, space, given).rows().items():
+                if given.only and row not in given.only:
+                    continue
+                robust, spent = {}, {}
+                for who, run in contenders.items():
+                    began = time.process_time()
+                    robust[who] = 100 * sum(run(s) for s in range(given.seeds)) / given.seeds
+                    spent[who] = time.process_time() - began
+                    seconds[row][who] += spent[who]
+                cells = "   ".join(f"{w} {robust[w]:5.1f} ({spent[w]:.1f})" for w in contenders)
+                print(f"{name:12s} {space!s:10s} {row:9s} {cells}", flush=True)
+                for who in list(contenders)[1:]:
+                    points = robust["assay"] - robust[who]
+                    above[row][who].append(points)
+                    if points > max(3 * POINTS, 150.0 / len(data)):
+                        broken.append(f"{row} in {space}, {name}: {points:.1f} points above {who}")
+    print(f"\n{'attack':9s} time / peer's, points above the peer (mean)")
+    for row, times in seconds.items():
+        for who in list(times)[1:]:
+            ratio, points = times["assay"] / times[who], sum(above[row][who]) / len(above[row][who])
+            print(f"{row:9s} {ratio:5.2f}  {points:+5.2f}   {who}")
+            if points > POINTS:
+                broken.append(f"{row}: {points:.2f} points above {who}")
+        fastest = min(list(times)[1:], key=lambda w: times[w])
+        ratio = times["assay"] / times[fastest]
+        if ratio > TIME.get(row, math.inf) and not given.quick:
+            broken.append(f"{row}: {ratio:.2f} of {fastest}'s time, at most {TIME[row]} allowed")
+    return broken
+
+
+if __name__ == "__main__":
+    main()
