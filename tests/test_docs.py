@@ -14,6 +14,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda f: f.name)
 def test_examples_read(file):
+    if file.stem.endswith("_schema"):
+        assert len(ay.Schema.read(file)) > 0
+        return
     config = read(file)
     assert config.data.check(file.parent) is None
 

@@ -28,7 +28,7 @@ class Quantised:
 
     >>> from assay.spaces.lp import Linf
     >>> Quantised(Linf(8 / 255))
-    Quantised(Linf(0.0313725))
+    Quantised(Linf(0.03137254901960784))
     """
 
     inner: Space
