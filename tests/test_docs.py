@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import assay as ay
 from assay.errors import AssayError
 from assay.run.config import parse, read
 
