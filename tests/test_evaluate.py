@@ -80,7 +80,7 @@ def test_draws_depend_on_seed_id_and_count_alone() -> None:
 
 @pytest.mark.parametrize("attack", [ay.PGD(20), ay.APGD(20), ay.Square(100), ay.FAB(10)])
 def test_success_agrees_for_any_batch_size(attack: object) -> None:
-    data = blobs(small_net(), n=300)
+    data = blobs(small_net(), n=120)
     flags = [
         ay.evaluate(small_net(), data, space=ay.Linf(0.15), attack=attack, batch=b)
         .table.set_index("id")["success"]
