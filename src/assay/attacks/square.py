@@ -66,18 +66,13 @@ class Square:
             alive = problem.alive(rows)
             if not bool(alive.all()):
                 rows, z, best, draws = compact(alive, rows, z, best, draws)
-                region = ball(problem, rows)
             if not len(rows):
                 return
             if not draws.shape[1]:
                 draws = problem.random.uniform(rows, ahead * moves.numbers)
             now, draws = draws.tensor_split([moves.numbers], dim=1)
-            new, differs = moves.propose(region, z, self.share(query), now)
-            if differs is None:
-                value = problem.value(rows, new, margin)
-            else:  # a proposal that changes nothing has a known value: the query is saved
-                value = best.clone()
-                value[differs] = problem.value(rows[differs], new[differs], margin)
+            new = moves.propose(ball(problem, rows), z, self.share(query), now)
+            value = problem.value(rows, new, margin)
             better = value > best
             best = torch.where(better, value, best)
             z[better] = new[better]
@@ -136,9 +131,7 @@ class Corners:
         sign = stripes.expand(-1, c, h, w).reshape(len(rows), -1)
         return (region.origin + region.eps * sign).clamp(region.low, region.high)
 
-    def propose(
-        self, region: LpRegion, z: Tensor, share: float, u: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
         w = self.layout.shape[2]
         side = self.layout.side(share)
         if self.layout.flat:
@@ -153,8 +146,10 @@ class Corners:
             region.high[0][where],
         )
         what = (origin + region.eps * sign).clamp(low, high)
-        differs = (what != z.gather(1, where)).any(1)
-        return z.scatter(1, where, what), None if bool(differs.all()) else differs
+        # A proposal that changes nothing would waste its query: the other sign does change.
+        idle = (what == z.gather(1, where)).all(1, keepdim=True)
+        what = torch.where(idle, (origin - region.eps * sign).clamp(low, high), what)
+        return z.scatter(1, where, what)
 
 
 @dataclass(frozen=True)
@@ -185,9 +180,7 @@ class Bumps:
         d[:, :, top : top + down * tile, left : left + across * tile] = grid
         return self._scaled(region, d.flatten(1))
 
-    def propose(
-        self, region: LpRegion, z: Tensor, share: float, u: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
         c, h, w = self.layout.shape
         n, p, d = len(z), region.p, z - region.origin
         if self.layout.flat:
@@ -213,7 +206,7 @@ class Bumps:
         new = bump / bump.norm(p, 2, True) + old / old.norm(p, 2, True).clamp_min(1e-12)
         new = new / new.norm(p, 2, True).clamp_min(1e-12) * (spare + freed) ** (1 / p)
         d = d.scatter(1, loses.flatten(1), 0.0).scatter_(1, gains.flatten(1), new.flatten(1))
-        return self._scaled(region, d), None
+        return self._scaled(region, d)
 
     @staticmethod
     def _scaled(region: LpRegion, d: Tensor) -> Tensor:
