@@ -1,10 +1,10 @@
-"""Search attacks on five published or trained models and two more: who breaks how much, at what price.
+"""Search attacks on published and trained models: who breaks how much, at what price.
 
     python studies/search.py --models moeva_published_models.npz
     python studies/search.py --models ... --peer peer.jsonl --pairs url/mlp ctu13/published
 
-For each pair of `benchmarks/pairs.py` and each seed: robust accuracy, model evaluations and CPU time
-per row of CAPGD, MOEVA, CAA, BF*, Graft and CAA with Graft. Every success is judged again by
+For each pair of `benchmarks/pairs.py` and each seed: robust accuracy, model evaluations and CPU
+time per row of CAPGD, MOEVA, CAA, BF*, Graft and CAA with Graft. Every success is judged again by
 `table_rules.py`, plain numpy that knows nothing of the library.
 
 `--peer FILE` also runs the published MOEVA, one pymoo run per row (about 3 CPU seconds each), ten
@@ -25,8 +25,8 @@ import assay as ay
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
-import table_rules
-from pairs import PAIRS, Pair, pair
+import table_rules  # noqa: E402
+from pairs import PAIRS, Pair, pair  # noqa: E402
 
 ATTACKS = {
     "CAPGD": ay.CAPGD(),
@@ -76,9 +76,8 @@ def peer(p: Pair, seed: int, file: Path) -> np.ndarray:
 
 def study(p: Pair, seeds: int, file: Path | None) -> None:
     print(f"\n{p.name}: {len(p.data)} rows, {seeds} seeds", flush=True)
-    print(
-        f"{'':12s}{'robust':>8s}{'by seed':>18s}{'evaluations':>13s}{'CPU ms/row':>12s}{'invalid':>9s}"
-    )
+    head = ("robust", 8), ("by seed", 18), ("evaluations", 13), ("CPU ms/row", 12), ("invalid", 9)
+    print(" " * 12 + "".join(f"{title:>{width}s}" for title, width in head))
     for name, attack in ATTACKS.items():
         if attack.needs.gradient and not ay.wrap(p.model).differentiable:
             continue
