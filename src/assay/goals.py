@@ -44,12 +44,17 @@ class Goal(Protocol):
         ...
 
 
-def reached(logits: Tensor, targets: Tensor, slack: float = 0.0) -> Tensor:
-    """Rows whose arg-max lies inside `targets`, by more than rounding (`slack`, relative)."""
-    inside = targets.gather(1, logits.argmax(1, keepdim=True))[:, 0]
+def reached(
+    logits: Tensor, targets: Tensor, slack: float = 0.0, margin: Tensor | None = None
+) -> Tensor:
+    """Rows whose arg-max lies inside `targets`, by more than rounding (`slack`, relative).
+
+    `margin` is their `gap`, where it is known already.
+    """
     if slack == 0.0:
-        return inside
-    return inside & (gap(logits, targets) > slack * logits.abs().amax(1))
+        return targets.gather(1, logits.argmax(1, keepdim=True))[:, 0]
+    margin = gap(logits, targets) if margin is None else margin
+    return margin > slack * logits.abs().amax(1)
 
 
 def gap(logits: Tensor, targets: Tensor) -> Tensor:

@@ -116,20 +116,26 @@ class Referee:
         self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str
     ) -> None:
         """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken."""
-        finite = logits.isfinite().all(1)
-        self.nonfinite += int((~finite).sum())
+        if not bool(logits.sum().isfinite()):  # one number tells whether rows must be looked at
+            finite = logits.isfinite().all(1)
+            self.nonfinite += int((~finite).sum())
+            region = region.take(finite)
+            rows, x, logits, value = rows[finite], x[finite], logits[finite], value[finite]
         targets = self.targets[rows]
-        hit = finite & reached(logits, targets, self.slack)
-        margin = gap(logits, targets).double()
+        margin = gap(logits, targets)
+        hit = reached(logits, targets, self.slack, margin)
         # Validity can cost more than the model: asked only where the answer can matter.
-        matters = hit | (finite & (margin > self.margin[rows]))
+        matters = hit | (margin > self.margin[rows])
         if self.keep != "first":
-            matters |= finite & (value > self.value[rows])
-        valid = torch.zeros_like(matters)
-        if bool(matters.any()):
-            valid[matters] = region.take(matters).contains(x[matters])
+            matters |= value > self.value[rows]
+        if not bool(matters.any()):
+            return
+        rows, x, logits, value, margin, hit = (
+            t[matters] for t in (rows, x, logits, value, margin, hit)
+        )
+        valid = region.take(matters).contains(x)
         self.blocked[rows[hit & ~valid]] = True
-        margin = margin.masked_fill(~valid, -torch.inf)
+        margin = margin.double().masked_fill(~valid, -torch.inf)
         self.margin.scatter_reduce_(0, rows, margin, "amax")
         if self.keep == "first":
             take = hit & valid & ~self.solved[rows]

@@ -182,7 +182,7 @@ class Bumps:
 
     def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
         c, h, w = self.layout.shape
-        n, p, d = len(z), region.p, z - region.origin
+        p, d = region.p, z - region.origin
         if self.layout.flat:
             size = max(self.layout.side(share), min(2, w))
             order = u[:, :w].argsort(dim=1)
@@ -197,11 +197,11 @@ class Bumps:
             shape = _bump(side).to(z)
             shape = torch.where(u[:, 4, None] < 0.5, shape.flatten(), shape.T.flatten())
             bump = _sign(u[:, 5:], z)[:, :, None] * shape[:, None, :]
-        mass = d.abs() ** p
-        touched = torch.zeros_like(d, dtype=torch.bool)
-        touched.scatter_(1, gains.flatten(1), True).scatter_(1, loses.flatten(1), True)
-        freed = (mass * touched).reshape(n, c, -1).sum(2, keepdim=True)
+        mass = d.square() if p == 2.0 else d.abs()
         spare = (region.eps**p - mass.sum(1)).clamp_min(0)[:, None, None] / c
+        freed = mass.gather(1, gains.flatten(1)).reshape(gains.shape).sum(2, keepdim=True)
+        mass.scatter_(1, gains.flatten(1), 0.0)  # not to be counted twice where both overlap
+        freed += mass.gather(1, loses.flatten(1)).reshape(loses.shape).sum(2, keepdim=True)
         old = d.gather(1, gains.flatten(1)).reshape(gains.shape)
         new = bump / bump.norm(p, 2, True) + old / old.norm(p, 2, True).clamp_min(1e-12)
         new = new / new.norm(p, 2, True).clamp_min(1e-12) * (spare + freed) ** (1 / p)
