@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two test workers on two cores: one thread each, or the OpenMP pools fight.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: setup demo test lint format bench-smoke wheel clean
+.PHONY: setup demo test test-all lint format bench-smoke wheel clean
 
 setup: $(VENV)/.ready
 
@@ -20,6 +20,10 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+# Also what needs Ray (a real cluster of two nodes) and a browser (Debian's chromium).
+test-all: test $(VENV)/.heavy
+	$(ONE_THREAD) $(BIN)/python -m pytest -m heavy $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -57,4 +61,8 @@ $(VENV)/.locked: requirements/lock.txt requirements/bare.txt | $(BIN)/python
 $(VENV)/.ready: pyproject.toml $(VENV)/.locked
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c "import torch, pandas, numba, pyarrow.parquet, scipy.stats, sklearn.ensemble, typer, rich.progress"
+	@touch $@
+
+$(VENV)/.heavy: requirements/heavy.txt $(VENV)/.ready
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements/heavy.txt
 	@touch $@

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +18,35 @@ class Slow(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         time.sleep(self.pause)
+        return x
+
+
+class Witness(torch.nn.Module):
+    """Leaves a mark for the parent of its process: on Ray, the node that it runs on."""
+
+    def __init__(self, folder: Path, kills: bool = False) -> None:
+        super().__init__()
+        self.folder, self.kills = str(folder), kills
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        folder = Path(self.folder)
+        (folder / f"node-{os.getppid()}").touch()
+        if self.kills and not (folder / "killed").exists():
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+
+class Breaks(torch.nn.Module):
+    """Works in the process that made it, and nowhere else."""
+
+    def __init__(self, home: int) -> None:
+        super().__init__()
+        self.home = home
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if os.getpid() != self.home:
+            raise ZeroDivisionError("not where it was made")
         return x
 
 

@@ -3,15 +3,18 @@
     map(job, chunks) -> (chunk, part), in the order in which they finish
 
 The job is shipped once to each worker. A worker that dies is replaced and its chunk given out
-again, up to `RETRIES` times. Chunks are handed out one by one: hard rows do not hold up easy ones.
+again. Chunks are handed out one by one, with few under way: hard rows do not hold up easy ones, and
+results never pile up.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -22,7 +25,7 @@ from typing import Any, Protocol
 from assay.errors import AssayError, Unsupported
 from assay.run.job import Job, Part
 
-RETRIES = 3
+RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
 _job: Job | None = None  # in a worker process: the job it was started for
 _failure = ""  # or why it has none
 
@@ -69,13 +72,15 @@ class Processes:
             try:
                 for k, part in _drain(pool, left, 2 * self.workers):
                     left.remove(k)
+                    deaths = 0
                     yield k, part
             except BrokenProcessPool:
                 deaths += 1
                 if deaths > RETRIES:
                     raise AssayError(
-                        f"worker processes died {deaths} times (out of memory?) with {len(left)} "
-                        "chunks to go: use fewer workers or a smaller batch, and resume"
+                        f"worker processes died {deaths} times in a row (out of memory?) with "
+                        f"{len(left)} chunks to go: use fewer workers or a smaller batch, and "
+                        "resume"
                     ) from None
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -134,34 +139,85 @@ class Ray:
             import ray
         except ImportError:
             raise Unsupported("--ray needs Ray: pip install 'assay[ray]'") from None
-        if not ray.is_initialized():
-            address = None if self.address == "local" else self.address
-            try:
-                ray.init(address=address, log_to_driver=False, configure_logging=False)
-            except ConnectionError as error:
-                raise AssayError(f"no Ray cluster at '{self.address}': {error}") from None
-        shared = ray.put(_pickled(job))
-        play = ray.remote(max_retries=RETRIES, num_cpus=1)(_play_remote)
-        most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        waiting = list(chunks)
-        under_way: dict[Any, int] = {}
+        ours = not ray.is_initialized()
+        if ours:
+            self._connect(ray)
+        try:
+            yield from _on_ray(ray, job, list(chunks))
+        finally:
+            if ours:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        address = None if self.address == "local" else self.address
+        try:
+            _reachable(self.address)
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise AssayError(
+                f"no Ray cluster at '{self.address}' ({error}); start one with 'ray start --head', "
+                "or use --ray local"
+            ) from None
+
+
+def _reachable(address: str) -> None:
+    """Ray itself tries for minutes before it says that nobody is there."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _on_ray(ray: Any, job: Job, waiting: list[int]) -> Iterator[tuple[int, Part]]:
+    # In a list, a reference is passed on as it is: a worker fetches the job once, not per chunk.
+    shared = [ray.put(_pickled(job))]
+    name = uuid.uuid4().hex
+    play = ray.remote(max_retries=RETRIES, num_cpus=1)(_play_remote)
+    under_way: dict[Any, int] = {}
+    try:
         while waiting or under_way:
+            most = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))  # nodes come and go
             while waiting and len(under_way) < most:
                 k = waiting.pop(0)
-                under_way[play.remote(shared, k)] = k
+                under_way[play.remote(shared, name, k)] = k
             for reference in ray.wait(list(under_way), num_returns=1)[0]:
-                yield under_way.pop(reference), ray.get(reference)
+                yield under_way.pop(reference), _fetched(ray, reference)
+    finally:
+        for reference in under_way:  # an evaluation that stops early leaves the cluster idle
+            ray.cancel(reference)
 
 
-_remote: dict[int, Job] = {}  # in a Ray worker: the job it has unpacked last
+def _fetched(ray: Any, reference: Any) -> Part:
+    try:
+        part: Part = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:  # the job's own error, out of Ray's wrapping
+        if isinstance(error.cause, Exception):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise AssayError(
+            f"Ray gave a chunk up after {RETRIES} retries ({type(error).__name__}); what is "
+            "finished is safe: use a smaller batch if memory ran out, and resume"
+        ) from None
+    return part
 
 
-def _play_remote(shared: bytes, k: int) -> Part:
-    key = hash(shared)
-    if key not in _remote:
+_remote: dict[str, Job] = {}  # in a Ray worker: the job it has unpacked last
+
+
+def _play_remote(shared: list[Any], name: str, k: int) -> Part:
+    if name not in _remote:
+        import ray
+
+        content = ray.get(shared[0])
         _remote.clear()
-        _remote[key] = _unpickled(shared)
-    return _remote[key].play(k)
+        try:
+            _remote[name] = _unpickled(content)
+        except (ImportError, AttributeError) as error:
+            raise AssayError(
+                f"a Ray worker cannot load the model or the data ({error}); install their code on "
+                "every node"
+            ) from None
+    return _remote[name].play(k)
 
 
 def _pickled(job: Job) -> bytes:

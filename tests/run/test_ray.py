@@ -1,0 +1,156 @@
+"""On a real Ray cluster: two nodes on this machine, one worker killed, one node killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import assay as ay
+from assay.records import FIELDS
+from assay.run.store import Store
+
+TESTS = Path(__file__).parent
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    here = str(TESTS)
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_enable_metrics_collection": "0",
+        "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        patch.syspath_prepend(here)
+        from ray.cluster_utils import Cluster
+
+        size = {"num_cpus": 1, "object_store_memory": 100_000_000}
+        made = Cluster(initialize_head=True, head_node_args=size | {"include_dashboard": False})
+        made.add_node(**size)
+        yield made
+        import ray
+
+        ray.shutdown()
+        made.shutdown()
+
+
+def evaluation(*further: torch.nn.Module, pause: float = 0.0) -> tuple[Any, Any, dict[str, Any]]:
+    from job_for_tests import job
+
+    net, data, how = job(pause)
+    return torch.nn.Sequential(net, *further), data, how
+
+
+def same(a: ay.Report, b: ay.Report) -> None:
+    for name in FIELDS:
+        if name != "seconds":
+            np.testing.assert_array_equal(a.records.columns[name], b.records.columns[name], name)
+    assert a.adversarial is not None and b.adversarial is not None
+    assert (a.adversarial == b.adversarial).all()
+
+
+def test_the_same_records_as_here(cluster: Any, tmp_path: Path) -> None:
+    net, data, how = evaluation()
+    same(
+        ay.evaluate(net, data, **how),
+        ay.evaluate(net, data, **how, run=ay.Run(tmp_path, ray=cluster.address)),
+    )
+    import ray
+
+    assert not ray.is_initialized()  # what we connected to is let go
+    assert cluster.list_all_nodes()  # and goes on
+
+
+def test_a_killed_worker_is_replaced(cluster: Any, tmp_path: Path) -> None:
+    from job_for_tests import Witness
+
+    net, data, how = evaluation()
+    whole = ay.evaluate(net, data, **how)
+    net, data, how = evaluation(Witness(tmp_path, kills=True))
+    (tmp_path / "killed").touch()  # the driver looks at the model too, and must live
+    job = _job(net, data, how)
+    job.prepare()
+    (tmp_path / "killed").unlink()
+    parts = dict(ay.Run(ray=cluster.address).executor.map(job, range(job.count)))
+    assert (tmp_path / "killed").exists()
+    assert sorted(parts) == list(range(10))
+    for name in ("id", "success", "distance", "forwards"):
+        joined = np.concatenate([parts[k].records.columns[name] for k in range(10)])
+        np.testing.assert_array_equal(joined, whole.records.columns[name])
+
+
+def _job(net: Any, data: ay.Dataset, how: dict[str, Any]) -> Any:
+    from assay.run.job import Job
+
+    return Job(net, data, how["space"], ay.untargeted(), how["attack"], 0, how["batch"],
+               ay.Budget())  # fmt: skip
+
+
+def test_an_error_of_the_model_is_said_as_it_is(cluster: Any) -> None:
+    from job_for_tests import Breaks
+
+    net, data, how = evaluation(Breaks(os.getpid()))
+    with pytest.raises(ay.AssayError, match="not where it was made") as said:
+        ay.evaluate(net, data, **how, run=ay.Run(ray=cluster.address))
+    assert "ray::" not in str(said.value)
+
+
+def test_stops_early_and_leaves_the_cluster_idle(cluster: Any) -> None:
+    net, data, how = evaluation()
+    report = ay.evaluate(net, data, **how, run=ay.Run(ray=cluster.address, until=0.2))
+    assert len(report.records) < len(data)
+
+
+def test_a_killed_node_is_done_without(cluster: Any, tmp_path: Path) -> None:
+    from job_for_tests import Witness
+
+    net, data, how = evaluation()
+    whole = ay.evaluate(net, data, **how)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    net, data, how = evaluation(Witness(marks), pause=0.03)
+    second = cluster.worker_nodes.copy().pop()
+    seen: list[int] = []
+
+    def kill() -> None:
+        # Both nodes have begun and something is stored: then the second one goes, hard.
+        until = time.monotonic() + 90
+        while time.monotonic() < until:
+            done = len(list((tmp_path / "run" / "chunks").glob("*.npz")))
+            nodes = {p.name for p in marks.glob("node-*")} - {f"node-{os.getppid()}"}
+            if done >= 2 and len(nodes) == 2:
+                seen.append(done)
+                cluster.remove_node(second, allow_graceful=False)
+                return
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    run = ay.Run(tmp_path / "run", ray=cluster.address)
+    report = ay.evaluate(net, data, **how, run=run)
+    killer.join()
+    assert seen and seen[0] < 10, "the node was to be killed in the middle of the run"
+    same(whole, report)
+    assert sorted(Store(tmp_path / "run").done()) == list(range(10))
+
+
+def test_no_cluster_is_said_in_a_sentence() -> None:
+    if str(TESTS) not in sys.path:
+        sys.path.insert(0, str(TESTS))
+    net, data, how = evaluation()
+    with pytest.raises(ay.AssayError, match="no Ray cluster at '127.0.0.1:9'"):
+        ay.evaluate(net, data, **how, run=ay.Run(ray="127.0.0.1:9"))
