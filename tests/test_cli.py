@@ -106,6 +106,7 @@ def test_list(kind):
 def test_list_shows_parameters_with_defaults():
     out = call("list", "attacks").output
     assert "queries=5000" in out and "attacks=[...]" in out
+    assert "<factory>" not in out
 
 
 def test_version_and_help():

@@ -6,20 +6,22 @@ which of the two broke it. The parameters are the paper's (appendix A.5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from assay.attacks.base import Attack, Then
 from assay.attacks.capgd import CAPGD
 from assay.attacks.moeva import MOEVA
 from assay.problem import Needs, Problem
 
+_FIRST, _THEN = CAPGD(), MOEVA()
+
 
 @dataclass(frozen=True)
 class CAA:
     """`gradient` first, then `search` on the rows still open."""
 
-    gradient: Attack = field(default_factory=CAPGD)
-    search: Attack = field(default_factory=MOEVA)
+    gradient: Attack = _FIRST
+    search: Attack = _THEN
 
     @property
     def needs(self) -> Needs:

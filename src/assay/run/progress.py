@@ -1,14 +1,17 @@
 """A progress bar that knows what it counts: rows done, clean and robust accuracy so far.
 
-Quiet where nobody looks: in pipes, in CI, when asked to be.
+Quiet where nobody looks: in pipes, in CI, when asked to be. The first use of a part compiles its
+inner loops, which can take half a minute: the bar says so while it lasts.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from assay.kernel import on_compile
 from assay.records import Records
 from assay.report.stats import wilson
 
@@ -22,6 +25,8 @@ class Progress:
         self.rows = self.correct = self.played = self.broken = 0
         self._bar: Any = None
         self._task: Any = None
+        self._so_far = ""
+        self._listening = ExitStack()
 
     def __enter__(self) -> Progress:
         if self.show:
@@ -38,7 +43,12 @@ class Progress:
             )
             self._bar.start()
             self._task = self._bar.add_task("", total=self.total, so_far="")
+            self._listening.enter_context(on_compile(self._compiling))
         return self
+
+    def _compiling(self, now: bool) -> None:
+        text = "compiling inner loops (first use only)" if now else self._so_far
+        self._bar.update(self._task, so_far=text)
 
     def advance(self, part: Records) -> None:
         c = part.columns
@@ -49,9 +59,9 @@ class Progress:
         self.broken += int((c["success"] & played).sum())
         if self._bar is not None:
             robust = wilson(self.played - self.broken, self.played)
-            text = f"clean {self.correct / self.rows:.3f}  robust {robust.value:.3f} "
-            text += f"[{robust.low:.3f}, {robust.high:.3f}]"
-            self._bar.update(self._task, completed=self.rows, so_far=text)
+            self._so_far = f"clean {self.correct / self.rows:.3f}  robust {robust.value:.3f} "
+            self._so_far += f"[{robust.low:.3f}, {robust.high:.3f}]"
+            self._bar.update(self._task, completed=self.rows, so_far=self._so_far)
 
     @property
     def half_width(self) -> float:
@@ -65,5 +75,6 @@ class Progress:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._listening.close()
         if self._bar is not None:
             self._bar.stop()
