@@ -1,4 +1,4 @@
-"""Forests and boosted trees on phishing addresses and loans, for the trees_*.toml next to this file.
+"""Forests and boosted trees on phishing addresses and loans, for the trees_*.toml beside this file.
 
 `assay run` calls the function that the file names; nothing else has to be run. The bundled loans
 are few and all of them test rows, so those models have seen what they are attacked on: their clean

@@ -1,4 +1,4 @@
-"""Forests and boosted trees on URL and LCLD, attacked from the command line by the files shipped."""
+"""Forests and boosted trees on URL and LCLD, attacked from the command line by shipped files."""
 
 from __future__ import annotations
 
