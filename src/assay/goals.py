@@ -218,6 +218,15 @@ class Quota:
     managers: Sequence[int | str] = ()
     least: int = 1
 
+    @property
+    def in_words(self) -> str:
+        """What the attackers want, as a sentence."""
+        again = "may be used again" if self.reuse else "is used once"
+        return (
+            f"A band of {len(self.sources)}, one input each, wins when it passes for {self.k} of "
+            f"{len(self.targets)} targets; an attacker {again}."
+        )
+
     def rule(self, count: int, names: Names = None) -> dict[str, Any]:
         """The quota in class indices, as plain values, checked."""
         number = {

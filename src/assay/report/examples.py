@@ -1,11 +1,14 @@
 """Examples: a few successful attacks, before and after, so that a report can explain itself.
 
 A report holds what the attacker handed in, not the clean data; to show changes side by side some
-clean rows are kept here: the nearest successes, plus which features were changed over all of them.
+clean rows are kept here: the nearest successes, plus which features were changed over all of them,
+and, for tables, which rules held the attacker back.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,10 @@ import numpy as np
 
 from assay.data import Dataset
 from assay.records import Records
+from assay.report.binding import binding
 
 MOST = 12
+_ASKED = 200  # successes over which it is counted which rules bind
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +33,9 @@ class Examples:
     names: tuple[str, ...]  # of the features, for tables
     units: tuple[str, ...]
     changed: np.ndarray  # (features,): in how many successes each feature was changed
+    bound: tuple[dict[int, list[str]], ...] = ()  # per example: changed feature -> rules that bind
+    rules: tuple[tuple[str, int], ...] = ()  # in how many of the `asked` successes a rule binds
+    asked: int = 0
 
     def save(self, path: Path) -> None:
         np.savez(
@@ -38,6 +46,9 @@ class Examples:
             names=np.array(self.names, str),
             units=np.array(self.units, str),
             changed=self.changed,
+            bound=np.array(json.dumps(self.bound)),
+            rules=np.array(json.dumps(self.rules)),
+            asked=self.asked,
         )
 
     @classmethod
@@ -50,6 +61,9 @@ class Examples:
                 tuple(f["names"].tolist()),
                 tuple(f["units"].tolist()),
                 f["changed"],
+                tuple({int(k): v for k, v in b.items()} for b in json.loads(str(f["bound"]))),
+                tuple((str(r), int(n)) for r, n in json.loads(str(f["rules"]))),
+                int(f["asked"]),
             )
 
 
@@ -59,14 +73,33 @@ def gather(data: Dataset, records: Records) -> Examples | None:
     won = np.flatnonzero(c["success"] & (c["winner"] != "clean"))
     if records.adversarial is None or not len(won) or len(records) > len(data):
         return None
-    nearest = won[np.argsort(c["distance"][won], kind="stable")][:MOST]
+    near = won[np.argsort(c["distance"][won], kind="stable")]
     place = {name: i for i, name in enumerate(data.ids.tolist())}  # games may reorder the rows
-    clean = data.x.cpu().numpy()[[place[name] for name in c["id"].tolist()]]
-    flat = (len(won), -1)
-    moved = records.adversarial[won].reshape(flat) != clean[won].reshape(flat)
+    at = np.array([place[name] for name in c["id"][won].tolist()])
+    clean = data.x.cpu().numpy()
+    changed = np.zeros(clean[0].size, int)
+    for some in np.array_split(np.arange(len(won)), -(-len(won) // 4096)):  # a run may be large
+        flat = (len(some), -1)
+        moved = records.adversarial[won[some]].reshape(flat) != clean[at[some]].reshape(flat)
+        changed += moved.sum(0)
     names, units = _features(data.schema)
+    where = dict(zip(won.tolist(), at.tolist(), strict=True))
+    asked = near[:_ASKED]
+    before = clean[[where[i] for i in asked.tolist()]]
+    bound: list[dict[int, list[str]]] = []
+    if data.schema is not None:
+        bound = binding(data.schema, before, records.adversarial[asked])
+    counts = Counter(r for b in bound for r in {rule for rules in b.values() for rule in rules})
     return Examples(
-        nearest, clean[nearest], records.adversarial[nearest], names, units, moved.sum(0)
+        near[:MOST],
+        before[:MOST],
+        records.adversarial[near[:MOST]],
+        names,
+        units,
+        changed,
+        tuple(bound[:MOST]),
+        tuple(counts.most_common(MOST)),
+        len(bound),
     )
 
 

@@ -1,7 +1,7 @@
 """Charts as SVG text, drawn here: no plotting library, no script, a few kilobytes each.
 
 Colours are CSS classes of the page, so light, dark and print need one drawing only. Every mark
-has a `<title>`, which browsers show as a tooltip and screen readers read. All text is escaped.
+has a `<title>`, which the page shows as a tooltip and screen readers read. All text is escaped.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ _LABEL = 230  # room for names on the left of horizontal charts
 
 
 def _svg(height: float, alt: str, body: Sequence[Markup]) -> Markup:
-    opening = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
-        WIDTH, round(height), alt
-    )
-    return opening + Markup("").join(body) + Markup("</svg>")
+    opening = Markup('<div class="chart"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">')
+    opening = opening.format(WIDTH, round(height), alt)
+    return opening + Markup("").join(body) + Markup("</svg></div>")
 
 
 def _text(x: float, y: float, text: object, anchor: str = "start", kind: str = "") -> Markup:
@@ -127,10 +126,16 @@ def histogram(
     return _svg(bottom + 48, alt, body)
 
 
-def heat(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], alt: str) -> Markup:
-    """A table of counts as colours: from (rows) to (columns)."""
-    size = min(34.0, (WIDTH - _LABEL) / max(1, len(columns)))
-    top = table.max() or 1
+def heat(
+    table: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    alt: str,
+    percent: bool = False,
+) -> Markup:
+    """A table of counts (or shares, with `percent`) as colours: from (rows) to (columns)."""
+    size = min(38.0, (WIDTH - _LABEL) / max(1, len(columns)))
+    top = 1.0 if percent else table.max() or 1
     head = 90
     body = []
     for j, name in enumerate(columns):
@@ -143,44 +148,49 @@ def heat(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], alt: st
         for j, target in enumerate(columns):
             value = table[i, j]
             level = math.ceil(9 * value / top) if value else 0
-            tip = f"{name} taken for {target}: {value:g}"
+            shown = f"{100 * value:.0f}" if percent else f"{value:g}"
+            tip = f"{name} taken for {target}: {shown}{' %' if percent else ''}"
             body += [_bar(_LABEL + size * j, y, size - 1, size - 1, f"heat{level}", tip)]
             if value and size >= 20:
-                body += [
-                    _text(
-                        _LABEL + size * (j + 0.5) - 0.5,
-                        y + size / 2 + 4,
-                        f"{value:g}",
-                        "middle",
-                        "cell" if level < 6 else "cell strong",
-                    )
-                ]
+                middle = _LABEL + size * (j + 0.5) - 0.5
+                kind = f"cell cell{level}"
+                body += [_text(middle, y + size / 2 + 4, shown, "middle", kind)]
     return _svg(head + size * len(rows) + 6, alt, body)
 
 
-def curves(series: Mapping[str, Sequence[tuple[float, Estimate]]], alt: str, axis: str) -> Markup:
-    """Rates against a budget, one line per series, each with its 95 % band."""
+def curves(
+    series: Mapping[str, Sequence[tuple[float, Estimate]]],
+    alt: str,
+    axis: str,
+    log: bool = False,
+) -> Markup:
+    """Rates against a budget, one line per series, each with its 95 % band; a legend to click."""
     points = [x for line in series.values() for x, _ in line]
     low, high = min(points), max(points)
-    wide = (high - low) or 1.0
+    scale = math.log10 if log and low > 0 else float
+    wide = (scale(high) - scale(low)) or 1.0
     left, bottom, tall = 46.0, 220.0, 200.0
     span = WIDTH - left - 150
 
+    def across(x: float) -> float:
+        return left + (scale(x) - scale(low)) / wide * span
+
     def place(x: float, y: float) -> str:
-        return f"{left + (x - low) / wide * span:.1f},{bottom - y * tall:.1f}"
+        return f"{across(x):.1f},{bottom - y * tall:.1f}"
 
     body = []
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = bottom - tick * tall
         body += [_line(left, y, left + span, y, "grid")]
         body += [_text(left - 6, y + 4, f"{tick:.0%}", "end", "tick")]
-    for value in np.linspace(low, high, 5):
-        x = left + (value - low) / wide * span
-        body += [_text(x, bottom + 18, f"{value:.3g}", "middle", "tick")]
+    logarithmic = log and 0 < low < high
+    for value in np.geomspace(low, high, 5) if logarithmic else np.linspace(low, high, 5):
+        body += [_text(across(float(value)), bottom + 18, f"{value:.3g}", "middle", "tick")]
     for k, (name, line) in enumerate(series.items()):
         kind = f"line{k % 6}"
         upper = [place(x, e.high) for x, e in line]
         lower = [place(x, e.low) for x, e in reversed(line)]
+        body += [Markup('<g data-series="{}">').format(k)]
         body += [
             Markup('<polygon points="{}" class="band {}"/>').format(" ".join(upper + lower), kind)
         ]
@@ -190,9 +200,13 @@ def curves(series: Mapping[str, Sequence[tuple[float, Estimate]]], alt: str, axi
             )
         ]
         for x, e in line:
-            cx, cy = map(float, place(x, e.value).split(","))
-            body += [_dot(cx, cy, 4, f"curve {kind}", f"{name}, {axis} {x:g}: {e}")]
+            tip = f"{name}, {axis} {x:g}: {e}"
+            dot = 4 if len(line) <= 12 else 2
+            body += [_dot(across(x), bottom - e.value * tall, dot, f"curve {kind}", tip)]
+        body += [Markup("</g>")]
+        body += [Markup('<g class="legend" role="button" tabindex="0" data-for="{}">').format(k)]
+        body += [_bar(left + span + 12, 4 + 22 * k, 130, 20, "hit", f"{name}: show or hide")]
         body += [_bar(left + span + 16, 12 + 22 * k, 14, 4, f"key {kind}", name)]
-        body += [_text(left + span + 36, 19 + 22 * k, short(name, 14))]
+        body += [_text(left + span + 36, 19 + 22 * k, short(name, 16)), Markup("</g>")]
     body += [_text(left + span / 2, bottom + 38, axis, "middle", "tick")]
-    return _svg(bottom + 48, alt, body)
+    return _svg(max(bottom + 48, 30 + 22 * len(series)), alt, body)

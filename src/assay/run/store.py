@@ -34,7 +34,7 @@ from assay.report.report import Report
 from assay.run.job import Part
 
 # Fields that do not change what the records will be.
-_FREE = ("versions", "shard", "flags", "finished")
+_FREE = ("versions", "shard", "flags", "finished", "threat")
 _TEXT = [name for name, (dtype, _) in FIELDS.items() if dtype == "object"]
 
 

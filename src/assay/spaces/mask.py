@@ -61,6 +61,13 @@ class Patch:
         box = "" if (self.low, self.high) == (0.0, 1.0) else f", low={self.low}, high={self.high}"
         return f"Patch({name!r}{box})"
 
+    @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        worn = isinstance(self.mask, str) and self.mask == "eyeglasses"
+        inside = "the frame of a pair of eyeglasses" if worn else "a patch"
+        return f"The attacker may change {inside} to any colours."
+
     def _mask(self, x: Tensor) -> Tensor:
         mask = self.mask
         if isinstance(mask, str):
@@ -148,6 +155,14 @@ class Rectangle:
     width: int
     low: float = 0.0
     high: float = 1.0
+
+    @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        return (
+            f"The attacker may change one window of {self.height} x {self.width} pixels, anywhere, "
+            "to any colours."
+        )
 
     def check(self, x: Tensor) -> None:
         _boxed(x, self.low, self.high, "Rectangle")

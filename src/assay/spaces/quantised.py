@@ -39,6 +39,12 @@ class Quantised:
         return f"Quantised({self.inner!r}{levels})"
 
     @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        said = getattr(self.inner, "in_words", "")
+        return f"{said} Pictures are stored with {self.levels} levels.".strip()
+
+    @property
     def p(self) -> Any:
         return getattr(self.inner, "p", None)
 

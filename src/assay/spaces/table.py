@@ -71,6 +71,18 @@ class TableSpace:
         more = f", margin={self.margin:g}" if self.margin else ""
         return f"TableSpace({self.schema.name or len(self.schema)}, {size}{more})"
 
+    @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        free, rules = int(self.schema.mutable.sum()), len(self.schema.relations)
+        size = f"distance {self.eps:g} in the {self.p:g} norm of the scaled features"
+        if self.cost is not None:
+            size = f"a cost of {self.cost:g}"
+        return (
+            f"The attacker may change {free} of {len(self.schema)} features within {size}; types, "
+            f"bounds and {rules} relations between features must hold."
+        )
+
     @cached_property
     def encoding(self) -> Encoding:
         """Search coordinates."""

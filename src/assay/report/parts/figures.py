@@ -1,0 +1,43 @@
+"""The figures with their intervals and denominators, and before them what may spoil them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from assay.report import svg
+from assay.report.section import Section, joined
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+
+def flags(report: Report) -> Section | None:
+    """What may make the figures misleading."""
+    if not report.flags:
+        return None
+    box = Markup("<div class='flag {}'><p><strong>{}</strong>: {}</p></div>")
+    body = joined(box.format(f.level, f.id, f.text) for f in report.flags)
+    return Section("flags", "Look at this first", body, "What may make these figures misleading.")
+
+
+def figures(report: Report) -> Section:
+    """Every figure, as a chart where it is a rate and in a table."""
+    known = {title: e for _, (title, e) in report.shown.items() if e.n}
+    rates = {t: e for t, e in known.items() if e.low >= 0 and e.high <= 1}
+    line = Markup(
+        "<tr><td>{}</td><td class=n>{}</td><td class=n>{} – {}</td><td class=n>{}</td></tr>"
+    )
+    rows = joined(
+        line.format(title, _number(e.value), _number(e.low), _number(e.high), f"{e.n:,}")
+        for title, e in known.items()
+    )
+    head = Markup("<tr><th>figure<th class=n>value<th class=n>95 % interval<th class=n>rows</tr>")
+    table = Markup("<div class=scroll><table><thead>{}</thead><tbody>{}</tbody></table></div>")
+    chart = svg.intervals(rates, "Rates with their 95 % intervals")
+    return Section("figures", "Figures", chart + table.format(head, rows))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) <= 1 else f"{value:,.1f}"
