@@ -1,4 +1,4 @@
-"""The command line: run, demo, show, compare, list.
+"""The command line: run, merge, show, compare, export, demo, list, schema.
 
 It only reads, calls `evaluate` and prints; whatever it can do, a few lines of Python can do too.
 Everything heavy is imported inside the commands, so that `assay --help` answers at once.
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from assay.report.report import Report
+    from assay.run.config import Config
+    from assay.run.grid import Grid, Point
+    from assay.run.run import Run
 
 
 class Kind(StrEnum):
@@ -138,21 +141,36 @@ def run(
     """
     from dataclasses import replace
 
-    from assay.run.config import read
-
-    config = read(file)
-    if seed is not None:
-        config = replace(config, seed=seed)
-    if rows is not None:
-        config = replace(config, data=replace(config.data, rows=rows))
-    folder = out or Path(config.out or Path("runs") / file.stem)
-    from assay.evaluate import evaluate
+    from assay.run.grid import Grid, read
     from assay.run.run import Run
+
+    def settled(config: Config) -> Config:
+        if seed is not None:
+            config = replace(config, seed=seed)
+        if rows is not None:
+            config = replace(config, data=replace(config.data, rows=rows))
+        return config
+
+    plan = read(file)
+    folder = out or Path(plan.out or Path("runs") / file.stem)
+    how = Run(folder, resume, _part(shard), workers, ray, until)
+    if isinstance(plan, Grid):
+        if seed is not None and "seed" in plan.axes:
+            raise AssayError("--seed and a sweep over seeds: which one?")
+        points = tuple(replace(p, config=settled(p.config)) for p in plan.points)
+        _sweep(replace(plan, points=points), how, force, quiet)
+    else:
+        _run(settled(plan), how, force, quiet, bool(ctx.find_root().params.get("debug")))
+
+
+def _run(config: Config, how: Run, force: bool, quiet: bool, debug: bool) -> None:
+    """One evaluation: played, printed, saved."""
+    from assay.evaluate import evaluate
     from assay.run.store import Store
 
+    folder = Path(str(how.out))
     if force:
         Store(folder).clear()
-    how = Run(folder, resume, _part(shard), workers, ray, until)
     model, data = config.load()
     try:
         report = evaluate(
@@ -165,7 +183,7 @@ def run(
         _save(partial, folder, config)
         done = f"{len(partial.records)} of {len(data)} rows were finished and are saved in {folder}"
         _say_no(f"{type(error).__name__}: {error}; {done}; for the traceback: assay --debug run")
-        if ctx.find_root().params.get("debug"):
+        if debug:
             raise
         raise typer.Exit(1) from None
     _save(report, folder, config)
@@ -177,6 +195,36 @@ def run(
     typer.echo(f"saved in {folder}")
     if stopped:
         raise typer.Exit(130)
+
+
+def _sweep(grid: Grid, how: Run, force: bool, quiet: bool) -> None:
+    """Several evaluations, and one page over all."""
+    from assay.run.store import Store
+    from assay.sweep import sweep
+
+    folder = Path(str(how.out))
+    if force:
+        for point in grid.points:
+            Store(folder / point.name).clear()
+    seen = 0
+
+    def tell(point: Point, outcome: Report | str) -> None:
+        nonlocal seen
+        seen += 1
+        count = f"{seen}/{len(grid.points)} {point.name}"
+        if isinstance(outcome, str):
+            _say_no(f"{count}: {outcome}")
+        elif not quiet:
+            typer.echo(f"{count}: robust {outcome.metric('robust')}")
+
+    made = sweep(grid, folder, run=how, progress=False if quiet else None, tell=tell)
+    if not quiet:
+        typer.echo(str(made))
+    typer.echo(f"saved in {folder}: open {folder / 'report.html'}")
+    if any(f.id == "interrupted" for r in made.reports.values() for f in r.flags):
+        raise typer.Exit(130)
+    if made.failed:
+        raise typer.Exit(1)
 
 
 def _part(text: str | None) -> tuple[int, int] | None:
@@ -246,7 +294,11 @@ def show(
     [dim]Example:[/dim]  assay show runs/demo/digits --by y
     """
     from assay.report.report import Report
+    from assay.report.sweep import Sweep
 
+    if by is None and (folder / "sweep.json").exists():
+        typer.echo(str(Sweep.load(folder)))
+        return
     report = Report.load(folder)
     if by is None:
         show_report(report)
@@ -263,16 +315,67 @@ def show(
 
 
 @app.command()
-def compare(first: RunFolder, second: RunFolder) -> None:
-    """Compare two saved reports on the rows they share, paired.
+def compare(
+    first: RunFolder,
+    second: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; default: FIRST-SECOND.html beside the first.")
+    ] = None,
+) -> None:
+    """Compare two saved reports on the rows they share, paired; and write a page side by side.
 
     [dim]Example:[/dim]  assay compare runs/pgd runs/standard
     """
+    from assay.report.compare import page
     from assay.report.report import Report
 
-    comparison = Report.load(first).compare(Report.load(second))
+    reports = Report.load(first), Report.load(second)
     typer.echo(f"{first} against {second}")
-    typer.echo(str(comparison))
+    typer.echo(str(reports[0].compare(reports[1])))
+    names = first.resolve().name, second.resolve().name
+    if names[0] == names[1]:
+        names = str(first), str(second)
+    file = out or first.resolve().parent / f"{first.resolve().name}-{second.resolve().name}.html"
+    try:
+        file.write_text(page(*reports, names=names), encoding="utf-8")
+    except OSError as error:
+        raise AssayError(f"cannot write '{file}': {error}; choose another with --out") from None
+    typer.echo(f"saved in {os.path.relpath(file)}")
+
+
+class Format(StrEnum):
+    """What a run can be exported to."""
+
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+    mlflow = "mlflow"
+
+
+@app.command()
+def export(
+    folder: RunFolder,
+    to: Annotated[Format, typer.Option(help="The format.")] = Format.csv,
+    out: Annotated[
+        Path | None, typer.Option(help="The file; default: records.FORMAT in the folder.")
+    ] = None,
+    inputs: Annotated[
+        bool, typer.Option("--inputs", help="Also what was handed in, a column per feature.")
+    ] = False,
+) -> None:
+    """Write a run's records for other tools, or log the run to MLflow.
+
+    [dim]Example:[/dim]  assay export runs/mnist --to csv --out mnist.csv
+    """
+    from assay.report import export as exports
+    from assay.report.report import Report
+
+    report = Report.load(folder)
+    if to is Format.mlflow:
+        typer.echo(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
+        return
+    file = out or folder / f"{'report' if to is Format.json else 'records'}.{to.value}"
+    typer.echo(f"saved in {exports.write(report, to.value, file, inputs)}")
 
 
 @app.command("list")

@@ -115,7 +115,7 @@ def _collect(
                 parts[k] = part.records
                 for name, count in part.facts.items():
                     facts[name] += count
-                bar.advance(part.records)
+                bar.advance(part.records, part.stored)
                 if run.until is not None and bar.half_width <= run.until:
                     facts["narrow"] = len(job.data)
                     break

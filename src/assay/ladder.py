@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from assay.attacks.gmsa import GMSA, Transfer
@@ -22,7 +23,7 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.evaluate import evaluate
 from assay.games.transductive import Transductive
-from assay.report import checks
+from assay.report import checks, rungs
 from assay.report.checks import Flag
 from assay.report.report import Report
 
@@ -42,6 +43,14 @@ class Ladder:
             span = f"{e.low:.3f} - {e.high:.3f}"
             lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{seconds:>9.1f}")
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
+
+    def save(self, folder: str | Path) -> Path:
+        """Write report.html with all rungs, and each rung's report in a folder of its own."""
+        folder = Path(folder)
+        for name, report in self.reports.items():
+            report.save(folder / rungs.folder(name))
+        (folder / "report.html").write_text(rungs.page(self.reports, self.flags), encoding="utf-8")
+        return folder
 
 
 def ladder(

@@ -184,8 +184,13 @@ class Report:
         import pandas as pd
 
         folder = Path(folder)
+        if (folder / "sweep.json").exists():
+            runs = ", ".join(sorted(p.parent.name for p in folder.glob("*/spec.json"))[:3])
+            raise AssayError(f"'{folder}' holds a sweep; name one of its runs: {runs} ...")
         if not (folder / "spec.json").exists():
             raise AssayError(f"no saved report in '{folder}': it has no spec.json")
+        if not (folder / "records.parquet").exists():
+            raise AssayError(f"the run in '{folder}' is not finished; assay run --resume goes on")
         spec = json.loads((folder / "spec.json").read_text())
         flags = tuple(Flag(**f) for f in spec.pop("flags", []))
         table = pd.read_parquet(folder / "records.parquet")

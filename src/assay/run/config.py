@@ -111,12 +111,15 @@ class Config:
 
 def read(file: str | Path) -> Config:
     """The configuration in a file, checked."""
-    file = Path(file)
+    return parse(text_of(file), Path(file))
+
+
+def text_of(file: str | Path) -> str:
+    """What a file holds, or an error in a sentence."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise AssayError(f"cannot read '{file}': {error}") from None
-    return parse(text, file)
 
 
 def parse(text: str, file: Path | None = None) -> Config:
@@ -126,16 +129,24 @@ def parse(text: str, file: Path | None = None) -> Config:
     >>> parse(text).space
     L2(1.5)
     """
+    given, place = opened(text, file)
+    with place.named():
+        return configured(given, place)
+
+
+def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
+    """The tables of a text as they stand there, and where."""
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise AssayError(f"{file or 'configuration'} is not valid TOML: {error}") from None
-    place = Place(file, lines.lines(text))
-    with place.named():
-        return _config(given, place)
+    return given, Place(file, lines.lines(text))
 
 
-def _config(given: dict[str, Any], place: Place) -> Config:
+def configured(given: dict[str, Any], place: Place) -> Config:
+    """The configuration that tables describe; what is wrong is `Wrong`, with its path."""
+    if "sweep" in given:
+        raise Wrong(("sweep",), "a sweep is several runs; use assay run, or assay.run.grid.read")
     sections = [f.name for f in fields(Config) if f.name != "place"]
     for key in given:
         if key not in sections:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from assay.errors import AssayError, Unsupported
 from assay.run.job import Job, Part
+from assay.run.log import LOG
 
 RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
 _job: Job | None = None  # in a worker process: the job it was started for
@@ -76,6 +77,7 @@ class Processes:
                     yield k, part
             except BrokenProcessPool:
                 deaths += 1
+                LOG.warning("a worker process died; its chunk of %d is given out again", len(left))
                 if deaths > RETRIES:
                     raise AssayError(
                         f"worker processes died {deaths} times in a row (out of memory?) with "

@@ -24,6 +24,7 @@ class Part:
 
     records: Records
     facts: dict[str, int]
+    stored: bool = False  # read from a run that was begun earlier
 
 
 @dataclass(eq=False)

@@ -1,19 +1,22 @@
-"""A progress bar that knows what it counts: rows done, clean and robust accuracy so far.
+"""What one sees while a run goes on: rows, clean, robust, queries per second, time left.
 
-Quiet where nobody looks: in pipes, in CI, when asked to be. The first use of a part compiles its
-inner loops, which can take half a minute: the bar says so while it lasts.
+Each with its interval, which narrows as rows finish. Quiet where nobody looks: in pipes, in CI,
+when asked to be.
+
+What a reader would get wrong: chunks read back from a resumed run say nothing about speed, so rates
+and the time left come from the chunks played now.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from contextlib import ExitStack
+import time
 from types import TracebackType
 from typing import Any
 
-from assay.kernel import on_compile
 from assay.records import Records
-from assay.report.stats import wilson
+from assay.report.stats import Estimate, wilson
 
 
 class Progress:
@@ -23,51 +26,78 @@ class Progress:
         self.total = total
         self.show = show if show is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
         self.rows = self.correct = self.played = self.broken = 0
-        self._bar: Any = None
-        self._task: Any = None
-        self._so_far = ""
-        self._listening = ExitStack()
+        self.queries = 0  # of the chunks played now
+        self._paces: list[tuple[int, float]] = []  # rows and seconds of each of them
+        self._start = self._last = time.monotonic()
+        self._live: Any = None
 
     def __enter__(self) -> Progress:
+        self._start = self._last = time.monotonic()
         if self.show:
             from rich.console import Console
-            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
+            from rich.live import Live
 
-            self._bar = Bar(
-                TextColumn("{task.completed}/{task.total} rows"),
-                BarColumn(),
-                TextColumn("{task.fields[so_far]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("", total=self.total, so_far="")
-            self._listening.enter_context(on_compile(self._compiling))
+            self._live = Live(self.table(), console=Console(stderr=True), refresh_per_second=4)
+            self._live.start()
         return self
 
-    def _compiling(self, now: bool) -> None:
-        text = "compiling inner loops (first use only)" if now else self._so_far
-        self._bar.update(self._task, so_far=text)
-
-    def advance(self, part: Records) -> None:
+    def advance(self, part: Records, stored: bool = False) -> None:
         c = part.columns
         played = c["skipped"] == ""
         self.rows += len(part)
         self.correct += int((c["clean"] == c["y"]).sum())
         self.played += int(played.sum())
         self.broken += int((c["success"] & played).sum())
-        if self._bar is not None:
-            robust = wilson(self.played - self.broken, self.played)
-            self._so_far = f"clean {self.correct / self.rows:.3f}  robust {robust.value:.3f} "
-            self._so_far += f"[{robust.low:.3f}, {robust.high:.3f}]"
-            self._bar.update(self._task, completed=self.rows, so_far=self._so_far)
+        now = time.monotonic()
+        if not stored:
+            self.queries += int(c["forwards"].sum())
+            self._paces.append((len(part), now - self._last))
+        self._last = now
+        if self._live is not None:
+            self._live.update(self.table())
+
+    @property
+    def robust(self) -> Estimate:
+        """Robust accuracy so far."""
+        return wilson(self.played - self.broken, self.played)
 
     @property
     def half_width(self) -> float:
         """Half the width of the interval of robust accuracy so far."""
-        e = wilson(self.played - self.broken, self.played)
+        e = self.robust
         return (e.high - e.low) / 2 if e.n else 1.0
+
+    @property
+    def left(self) -> tuple[float, float] | None:
+        """Seconds left, from and to: two standard errors of the pace either way."""
+        n = len(self._paces)
+        if n < 2:
+            return None
+        rows = sum(r for r, _ in self._paces)
+        pace = sum(s for _, s in self._paces) / rows
+        spread = sum((s - pace * r) ** 2 for r, s in self._paces) / (n - 1)
+        error = math.sqrt(n * spread) / rows  # of the ratio of two sums
+        remaining = self.total - self.rows
+        return max(0.0, pace - 2 * error) * remaining, (pace + 2 * error) * remaining
+
+    def table(self) -> Any:
+        """The state as a small table."""
+        from rich.table import Table
+
+        seconds = sum(s for _, s in self._paces)
+        shown = Table(box=None, pad_edge=False)
+        for name in ("rows", "clean", "robust", "queries/s", "passed", "left"):
+            shown.add_column(name, justify="right", style="bold" if name == "robust" else None)
+        left = self.left
+        shown.add_row(
+            f"{self.rows:,}/{self.total:,}",
+            _rate(wilson(self.correct, self.rows)),
+            _rate(self.robust),
+            f"{self.queries / seconds:,.0f}" if seconds else "-",
+            _clock(time.monotonic() - self._start),
+            f"{_clock(left[0])} to {_clock(left[1])}" if left else "-",
+        )
+        return shown
 
     def __exit__(
         self,
@@ -75,6 +105,21 @@ class Progress:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._listening.close()
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.update(self.table())
+            self._live.stop()
+
+
+def _rate(e: Estimate) -> str:
+    return f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]" if e.n else "-"
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as people read them.
+
+    >>> _clock(75), _clock(7300)
+    ('1:15', '2:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -8,7 +8,6 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from assay.errors import AssayError
 from assay.run.executors import Executor, Here, Processes, Ray
 from assay.run.job import Job, Part
+from assay.run.log import LOG, logged
 from assay.run.store import Store
 
 
@@ -62,13 +62,22 @@ class Run:
         if self.shard is not None:
             share = range(self.shard[0] - 1, job.count, self.shard[1])
         store = Store(Path(self.out)) if self.out is not None else None
-        with store.held(spec, self.resume) if store else nullcontext():
-            stored = store.done() if store else {}
-            for k in share:
-                if store and k in stored:
-                    yield k, Part(store.read(k), stored[k])
+        if store is None:
+            yield from self.executor.map(job, share)
+            return
+        with store.held(spec, self.resume), logged(store.folder, spec):
+            stored = store.done()
             left = [k for k in share if k not in stored]
+            LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)
+            for k in share:
+                if k in stored:
+                    yield k, Part(store.read(k), stored[k], stored=True)
             for k, part in self.executor.map(job, left):
-                if store:
-                    store.write(k, part)
+                store.write(k, part)
+                c = part.records.columns
+                LOG.info(
+                    "chunk %d: %d rows, %d broken, %d forward and %d backward passes",
+                    *(k, len(part.records), c["success"].sum()),
+                    *(c["forwards"].sum(), c["backwards"].sum()),
+                )
                 yield k, part

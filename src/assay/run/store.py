@@ -4,6 +4,7 @@
     chunks/K.npz   records and handed-in inputs of a finished chunk
     index.sqlite   which chunks are finished (WAL)
     lock           held by the process that writes here
+    log.txt        what happened when
 
 A chunk is written to a temporary file, flushed to disk and renamed; only then does the index name
 it. So whatever the index names is whole, and at most the chunk in progress is lost.
@@ -126,7 +127,8 @@ class Store:
     def clear(self) -> None:
         """Remove the run that is kept here, and nothing else."""
         with _in_a_sentence(self.folder):
-            for path in (self.folder / "spec.json", *self.folder.glob("index.sqlite*")):
+            own = (self.folder / "spec.json", self.folder / "log.txt")
+            for path in (*own, *self.folder.glob("index.sqlite*")):
                 path.unlink(missing_ok=True)
             shutil.rmtree(self.folder / "chunks", ignore_errors=True)
 

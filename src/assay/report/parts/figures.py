@@ -10,6 +10,7 @@ from assay.report import svg
 from assay.report.section import Section, joined
 
 if TYPE_CHECKING:
+    from assay.report.checks import Flag
     from assay.report.report import Report
 
 
@@ -17,9 +18,14 @@ def flags(report: Report) -> Section | None:
     """What may make the figures misleading."""
     if not report.flags:
         return None
-    box = Markup("<div class='flag {}'><p><strong>{}</strong>: {}</p></div>")
-    body = joined(box.format(f.level, f.id, f.text) for f in report.flags)
+    body = joined(flag(f) for f in report.flags)
     return Section("flags", "Look at this first", body, "What may make these figures misleading.")
+
+
+def flag(f: Flag) -> Markup:
+    """One warning or note."""
+    box = Markup("<div class='flag {}'><p><strong>{}</strong>: {}</p></div>")
+    return box.format(f.level, f.id, f.text)
 
 
 def figures(report: Report) -> Section:

@@ -1,0 +1,103 @@
+"""Records for other tools: CSV, Parquet, JSON, and MLflow where it is installed and configured.
+
+Pandas needs no export: `Report.load(folder).table` is a DataFrame.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.errors import AssayError, Unsupported, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from assay.report.report import Report
+
+KINDS = ("csv", "parquet", "json", "mlflow")
+_MOST = 5000  # columns of handed-in inputs in a table
+
+
+def write(report: Report, kind: str, out: Path, inputs: bool = False) -> Path:
+    """Write the records to a file; with `inputs` also what was handed in, a column per feature."""
+    if kind not in KINDS[:3]:
+        raise AssayError(f"to '{kind}': no such format{nearest(kind, KINDS)}")
+    table = frame(report, inputs)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "csv":
+            table.to_csv(out, index=False)
+        elif kind == "parquet":
+            table.astype({"id": str}).to_parquet(out)
+        else:
+            out.write_text(json.dumps(plain(report, table), indent=1, allow_nan=False))
+    except OSError as error:
+        raise AssayError(f"cannot write '{out}': {error}") from None
+    return out
+
+
+def frame(report: Report, inputs: bool = False) -> pd.DataFrame:
+    """The records as a table of their own."""
+    import pandas as pd
+
+    table = report.table.copy()
+    names = report.spec.get("classes")
+    if names:
+        for column in ("y", "clean", "target", "final"):
+            known = table[column].between(0, len(names) - 1)
+            said = np.array(names, dtype=object)[table[column].where(known, 0)]
+            table[f"{column}_name"] = np.where(known, said, "")
+    if not inputs:
+        return table
+    x = report.adversarial
+    if x is None:
+        raise AssayError("this run kept no handed-in inputs: export it without --inputs")
+    x = x.reshape(len(x), -1)
+    if x.shape[1] > _MOST:
+        raise AssayError(
+            f"{x.shape[1]} features are too many for a table (the most is {_MOST}); the inputs are "
+            "in adversarial.npz"
+        )
+    given = report.examples.names if report.examples else ()
+    columns = [f"x_{n}" for n in (given or range(x.shape[1]))]
+    return pd.concat([table, pd.DataFrame(x, columns=columns, index=table.index)], axis=1)
+
+
+def plain(report: Report, table: pd.DataFrame) -> dict[str, Any]:
+    """Everything as plain values: JSON knows neither NaN nor numpy."""
+    figures = {
+        name: {"title": title, "value": e.value, "low": e.low, "high": e.high, "n": e.n}
+        for name, (title, e) in report.shown.items()
+        if e.n
+    }
+    records = json.loads(table.to_json(orient="records"))
+    spec = json.loads(json.dumps(report.spec, default=str))
+    flags = [{"id": f.id, "level": f.level, "text": f.text} for f in report.flags]
+    return {"spec": spec, "figures": figures, "flags": flags, "records": records}
+
+
+def to_mlflow(report: Report, folder: Path) -> str:
+    """Log a saved run to MLflow as it is configured (MLFLOW_TRACKING_URI ...); the run's id."""
+    try:
+        import mlflow
+    except ImportError:
+        raise Unsupported("--to mlflow needs MLflow: pip install mlflow-skinny") from None
+    spec = report.spec
+    with mlflow.start_run(run_name=f"{spec.get('model', '')} on {spec.get('data', '')}") as run:
+        said = {k: v for k, v in spec.items() if isinstance(v, str | int | float) and v != ""}
+        mlflow.log_params({k: str(v)[:500] for k, v in said.items()})
+        figures: dict[str, float] = {}
+        for name, (_, e) in report.shown.items():
+            if e.n:
+                figures |= {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
+        mlflow.log_metrics(figures)
+        for flag in report.flags:
+            mlflow.set_tag(f"flag.{flag.id}", flag.text[:500])
+        for file in ("report.html", "spec.json", "records.parquet", "config.toml"):
+            if (folder / file).exists():
+                mlflow.log_artifact(str(folder / file))
+        return str(run.info.run_id)

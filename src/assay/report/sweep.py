@@ -1,0 +1,197 @@
+"""Sweep: reports on runs that differ in a few settings, as curves on one page.
+
+Seeds are repetitions, not settings to compare: runs that differ in the seed alone are pooled, and
+their interval comes from a bootstrap over rows *and* seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from markupsafe import Markup
+
+from assay.errors import AssayError
+from assay.report import checks, svg
+from assay.report.checks import Flag
+from assay.report.parts import figures
+from assay.report.report import Report
+from assay.report.section import Section, joined, render, table
+from assay.report.stats import Estimate, bootstrap
+from assay.report.verdict import of_hundred
+
+Line = list[tuple[float, Estimate]]
+_SERIES = 12  # lines in one chart
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """`settings`: run -> what was set; `numbers`: setting -> value -> its place on an axis."""
+
+    settings: Mapping[str, Mapping[str, Any]]
+    reports: Mapping[str, Report]
+    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def groups(self, *apart: str) -> dict[str, list[str]]:
+        """Runs that agree in all settings but these (and the seed), by what they agree in."""
+        found: dict[str, list[str]] = {}
+        for name in self.reports:
+            kept = {k: v for k, v in self.settings[name].items() if k not in (*apart, "seed")}
+            found.setdefault(_said(kept), []).append(name)
+        return found
+
+    def robust(self, names: list[str]) -> Estimate:
+        """Robust accuracy of runs that differ in the seed alone."""
+        reports = [self.reports[n] for n in names]
+        if len(reports) == 1:
+            estimate: Estimate = reports[0].metric("robust")
+            return estimate
+        held, ids, seeds = [], [], []
+        for k, report in enumerate(reports):
+            t = report.table[report.table["skipped"] == ""]
+            middle = (t["probability_low"] + t["probability_high"]).to_numpy() / 2
+            held.append(np.where(np.isfinite(middle), middle, ~t["success"].to_numpy(bool)))
+            ids.append(t["id"].to_numpy(str))
+            seeds.append(np.full(len(t), k))
+        pooled = [np.concatenate(part) for part in (held, ids, seeds)]
+        return bootstrap(pooled[0], pooled[1], second=pooled[2], draws=500)
+
+    def lines(self, axis: str) -> dict[str, Line]:
+        """Robust accuracy against a numeric setting, one line per combination of the others."""
+        place = self.numbers[axis]
+        found: dict[str, Line] = {}
+        for label, names in self.groups(axis).items():
+            by_value: dict[float, list[str]] = {}
+            for name in names:
+                at = place[_key(self.settings[name][axis])]
+                by_value.setdefault(at, []).append(name)
+            line = [(x, self.robust(by_value[x])) for x in sorted(by_value)]
+            first = self.reports[names[0]]
+            plain = str(first.spec.get("goal", "")).startswith("untargeted")
+            if axis.endswith(".eps") and plain and "quota" not in first.spec:
+                line.insert(0, (0.0, first.metric("clean")))  # no budget: the clean accuracy
+            found[label or "robust"] = line
+        return found
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """What the runs warn of, and budgets that grow without effect."""
+        found: list[Flag] = []
+        for axis in self.numbers:
+            if axis.endswith(".eps"):
+                for names in self.groups(axis).values():
+                    order = sorted(
+                        names, key=lambda n: self.numbers[axis][_key(self.settings[n][axis])]
+                    )
+                    seeds = {self.settings[n].get("seed") for n in order}
+                    for seed in seeds:
+                        mine = [n for n in order if self.settings[n].get("seed") == seed]
+                        found += checks.monotone([self.reports[n] for n in mine])
+        for name, report in self.reports.items():
+            found += [Flag(f.id, f"{name}: {f.text}", f.level) for f in report.flags]
+        for name, why in self.failed.items():
+            found.append(Flag("failed", f"{name}: {why}"))
+        return tuple(dict.fromkeys(found))
+
+    def __str__(self) -> str:
+        width = max(len(n) for n in (*self.settings, "run")) + 2
+        lines = [f"{'run':<{width}}{'clean':>7}{'robust':>8}  {'95 % interval':<16}{'rows':>7}"]
+        for name, report in self.reports.items():
+            e, clean = report.metric("robust"), report.metric("clean")
+            span = f"{e.low:.3f} - {e.high:.3f}"
+            lines.append(f"{name:<{width}}{clean.value:>7.3f}{e.value:>8.3f}  {span:<16}{e.n:>7}")
+        return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
+
+    def html(self) -> str:
+        """All runs on one page."""
+        values = {n: r.metric("robust") for n, r in self.reports.items()}
+        if not values:
+            raise AssayError("no run of this sweep is finished: there is nothing to show")
+        worst, best = (f(values, key=lambda n: values[n].value) for f in (min, max))
+        verdict = (
+            f"Over {len(values)} runs robust accuracy lies between {of_hundred(values[worst])} "
+            f"[{worst}] and {of_hundred(values[best])} [{best}]."
+        )
+        spec = next(iter(self.reports.values())).spec
+        threat = f"Varied: {', '.join(next(iter(self.settings.values())))}. "
+        threat += f"Data: {spec.get('data')}, {spec.get('rows')} rows."
+        flags, curves = self.flags, [self._curve(a) for a in self.numbers if a != "seed"]
+        warned = joined(figures.flag(f) for f in flags)
+        sections = [
+            Section("flags", "Look at this first", warned) if flags else None,
+            *curves,
+            self._all(values),
+        ]
+        return render("assay: a sweep", verdict, threat, sections)
+
+    def _curve(self, axis: str) -> Section | None:
+        lines = {k: v for k, v in self.lines(axis).items() if len(v) > 1}
+        if not lines:
+            return None
+        text = "" if len(lines) <= _SERIES else f"The first {_SERIES} of {len(lines)} lines."
+        if any("seed" in s for s in self.settings.values()):
+            text += " Seeds are pooled."
+        shown = dict(list(lines.items())[:_SERIES])
+        chart = svg.curves(shown, f"Robust accuracy against {axis}", axis)
+        title = f"Robust accuracy against {axis.rpartition('.')[2]}"
+        return Section("by-" + axis.replace(".", "-"), title, chart, text.strip())
+
+    def _all(self, values: Mapping[str, Estimate]) -> Section:
+        axes = list(next(iter(self.settings.values())))
+        rows = [
+            (
+                Markup("<a href='{}/report.html'>{}</a>").format(quote(name), name),
+                *(_short(self.settings[name][a]) for a in axes),
+                float(self.reports[name].metric("clean").value),
+                float(e.value),
+                float(e.low),
+                float(e.high),
+                e.n,
+            )
+            for name, e in values.items()
+        ]
+        head = ("run", *axes, "clean", "robust", "from", "to", "rows")
+        chart = svg.intervals(dict(list(values.items())[:60]), "Robust accuracy of every run")
+        return Section("runs", "All runs", chart + table(head, rows, "runs-table"))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write sweep.json and report.html; the runs' own reports lie in folders beside them."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            known = {"settings": self.settings, "numbers": self.numbers, "failed": self.failed}
+            (folder / "sweep.json").write_text(json.dumps(known, indent=2, default=str))
+            (folder / "report.html").write_text(self.html(), encoding="utf-8")
+        except OSError as error:
+            raise AssayError(f"cannot write the sweep to '{folder}': {error}") from None
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Sweep:
+        """Read what `save` wrote."""
+        folder = Path(folder)
+        known = json.loads((folder / "sweep.json").read_text())
+        done = {n: folder / n for n in known["settings"] if n not in known["failed"]}
+        reports = {n: Report.load(p) for n, p in done.items() if (p / "records.parquet").exists()}
+        return cls(known["settings"], reports, known["numbers"], known["failed"])
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def _short(value: Any) -> str:
+    return str(value) if not isinstance(value, dict) else " ".join(map(str, value.values()))
+
+
+def _said(settings: Mapping[str, Any]) -> str:
+    words = {k.rpartition(".")[2]: v for k, v in settings.items()}
+    return ", ".join(
+        _short(v) if isinstance(v, dict) else f"{k} {_short(v)}" for k, v in words.items()
+    )
