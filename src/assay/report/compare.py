@@ -176,11 +176,11 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
         for i in differ[:_MOST]
     ]
     control = Markup(
-        "<p class=controls><input type=search data-filter=differ placeholder=filter "
-        "aria-label='filter rows'> <span id=differ-count class=soft></span></p>"
+        "<p class=controls><input type=search data-filter=differing placeholder=filter "
+        "aria-label='filter rows'> <span id=differing-count class=soft></span></p>"
     )
     text = "" if len(differ) <= _MOST else f"The first {_MOST} of {len(differ)}."
-    body = control + table(("id", "true class", *names), rows, "differ")
+    body = control + table(("id", "true class", *names), rows, "differing")
     return Section("differ", "Rows with another outcome", body, text)
 
 

@@ -46,13 +46,13 @@ def rows(report: Report) -> Section:
         for value, text in (("", "all rows"), *((k, k) for k in kinds))
     )
     control = Markup(
-        "<p class=controls><input type=search data-filter=records placeholder=filter "
-        "aria-label='filter rows'> <select data-choose=records data-column=4 "
-        "aria-label='which rows'>{}</select> <span id=records-count class=soft></span></p>"
+        "<p class=controls><input type=search data-filter=rows placeholder=filter "
+        "aria-label='filter rows'> <select data-choose=rows data-column=4 "
+        "aria-label='which rows'>{}</select> <span id=rows-count class=soft></span></p>"
     ).format(choices)
     n = len(report.table)
     text = "" if n <= _MOST else f"The first {_MOST} of {n:,}; all are in records.parquet."
-    return Section("records", "Row by row", control + table(head, lines, "records"), text)
+    return Section("records", "Row by row", control + table(head, lines, "rows"), text)
 
 
 def spec(report: Report) -> Section:

@@ -1,0 +1,155 @@
+"""One small report of every kind, with names that would run as script if anything let them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import assay as ay
+from assay.report import compare, rungs
+from assay.report.sweep import Sweep
+from assay.spaces.schema import Feature
+
+HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+
+
+def linear(features: int, classes: int, seed: int = 0, scale: float = 1.0) -> torch.nn.Linear:
+    g = torch.Generator().manual_seed(seed)
+    net = torch.nn.Linear(features, classes)
+    net.weight.data = scale * torch.randn(classes, features, generator=g)
+    net.bias.data = -0.5 * net.weight.data.sum(1)  # every class somewhere in the unit cube
+    return net
+
+
+@cache
+def table() -> ay.Report:
+    """Whole units and a relation that stops the attacker, among hostile names."""
+    schema = ay.Schema(
+        [
+            Feature("opened", "integer", 0, 20),
+            Feature("total", "integer", 0, 20),
+            Feature(HOSTILE, "real", 0, 1, unit="$"),
+        ],
+        ["opened <= total"],
+        "accounts",
+    )
+    rng = np.random.default_rng(0)
+    total = rng.integers(4, 16, 60)
+    opened = (total * rng.uniform(0.2, 0.9, 60)).astype(int)
+    x = np.stack([opened, total, rng.random(60)], 1).astype(np.float64)
+    net = torch.nn.Linear(3, 2).double()
+    net.weight.data = torch.tensor([[-1.0, 0.0, 0.0], [1.0, 0.0, 3.0]]).double()
+    net.bias.data = torch.tensor([11.0, -9.0]).double()
+    y = net(torch.tensor(x)).argmax(1)
+    data = ay.Dataset(x, y, schema=schema, classes=("refuse", HOSTILE), name=HOSTILE)
+    space = schema.space(eps=0.4, p=2)
+    return ay.evaluate(net, data.where(y=0), space=space, attack=ay.MOEVA(generations=30))
+
+
+@cache
+def images(seed: int = 0) -> ay.Report:
+    x = torch.rand(70, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    net = torch.nn.Sequential(torch.nn.Flatten(), linear(64, 3, 0, 0.5))
+    y = net(x).argmax(1).detach()
+    y[:5] = 0
+    data = ay.Dataset(x, y, classes=("cat", "dog", HOSTILE), name="pictures")
+    attack = ay.Then(ay.PGD(3), ay.APGD(10))
+    return ay.evaluate(net, data, space=ay.Linf(0.03 + 0.01 * seed), attack=attack, seed=seed)
+
+
+@cache
+def groups() -> ay.Report:
+    net, data = _signs()
+    goal = ay.group({"stop": ["go", HOSTILE], "yield": ["go"]})
+    return ay.evaluate(net, data, space=ay.Linf(0.06), goal=goal, attack=ay.APGD(10))
+
+
+@cache
+def quota() -> ay.Report:
+    net, data = _signs()
+    goal = ay.Quota(k=2, sources=("stop", "yield"), targets=("go", HOSTILE))
+    return ay.evaluate(
+        net, data, space=ay.Linf(0.1), goal=goal, attack=ay.Campaign(ay.APGD(10))
+    )  # fmt: skip
+
+
+def _signs() -> tuple[torch.nn.Module, ay.Dataset]:
+    x = torch.rand(60, 12, generator=torch.Generator().manual_seed(2))
+    net = linear(12, 4, 3)
+    y = net(x).argmax(1).detach()
+    return net, ay.Dataset(x, y, classes=("stop", "yield", "go", HOSTILE), name="signs")
+
+
+@cache
+def nature() -> ay.Report:
+    x = torch.rand(50, 4, generator=torch.Generator().manual_seed(4))
+    net = linear(4, 2, 5)
+    data = ay.Dataset(x, net(x).argmax(1).detach(), classes=("no", HOSTILE), name="measured")
+    return ay.evaluate(ay.Nature(net, ay.Normal(sd=0.1), tolerance=0.05, draws=2000), data)
+
+
+@dataclass(frozen=True, eq=False)
+class Shaky:
+    """A defender whose border is at a random place."""
+
+    stateful: bool = False
+
+    def start(self) -> None:
+        return None
+
+    def base(self, state: None) -> Any:
+        return ay.wrap(self._net(0.0))
+
+    def adapt(self, state: None, x: torch.Tensor, seed: int) -> tuple[Any, None]:
+        at = torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()
+        return ay.wrap(self._net(at - 0.5)), None
+
+    def _net(self, shift: float) -> torch.nn.Linear:
+        net = torch.nn.Linear(2, 2)
+        net.weight.data = torch.tensor([[-5.0, 0.0], [5.0, 0.0]])
+        net.bias.data = torch.tensor([2.5 + shift, -2.5 - shift])
+        return net.eval()
+
+
+@cache
+def moving() -> Any:
+    """The ladder of a defence."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.rand(40, 2, generator=g)
+    data = ay.Dataset(x, (x[:, 0] > 0.5).long(), classes=("left", HOSTILE), name="plane")
+    game = ay.Transductive(Shaky(), batch=20, runs=2)
+    attack = ay.GMSA(ay.PGD(5), iterations=2)
+    return ay.ladder(game, data, space=ay.Linf(0.1), attacks=[attack])
+
+
+@cache
+def sweep() -> Sweep:
+    reports = {f"eps={0.03 + 0.01 * k:g}": images(k) for k in range(3)}
+    settings = {n: {"space.eps": round(0.03 + 0.01 * k, 2)} for k, n in enumerate(reports)}
+    numbers = {"space.eps": {str(v["space.eps"]): v["space.eps"] for v in settings.values()}}
+    return Sweep(settings, reports, numbers, {HOSTILE: HOSTILE})
+
+
+def write_all(folder: Path) -> dict[str, Path]:
+    """Every kind of page, as files."""
+    made = {
+        "table": table().html(),
+        "images": images().html(),
+        "groups": groups().html(),
+        "quota": quota().html(),
+        "nature": nature().html(),
+        "moving": moving().reports["transfer"].html(),
+        "ladder": rungs.page(moving().reports, moving().flags),
+        "sweep": sweep().html(),
+        "compare": compare.page(images(0), images(2), ("weak", HOSTILE)),
+    }
+    files = {}
+    for name, text in made.items():
+        files[name] = folder / f"{name}.html"
+        files[name].write_text(text, encoding="utf-8")
+    return files
