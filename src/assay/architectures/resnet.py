@@ -1,7 +1,7 @@
 """ResNets for 32 x 32 images (He et al. 2016), as the transductive experiments use them.
 
 `resnet18` and `resnet34` have four stages of 64..512 channels (what the RMC experiments call
-ResNet-32 is the 34-layer layout); `resnet20` has three stages of 16..64.
+ResNet-32 is the 34-layer layout); `resnet20` and `resnet32` have three stages of 16..64.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ def resnet18(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:
 def resnet20(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
     """TADV's (CIFAR-10)."""
     return ResNet((3, 3, 3), classes, channels, width)
+
+
+def resnet32(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
+    """The 32 layers of He et al. for CIFAR-10."""
+    return ResNet((5, 5, 5), classes, channels, width)
 
 
 def resnet34(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:

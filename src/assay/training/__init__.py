@@ -1,17 +1,22 @@
 """Training robust models: one loop (`fit`), one file per recipe.
 
 A recipe says what a batch's losses are; the loop does everything else (order, optimiser, progress,
-checkpoints, resume, seeds). A new defence is a new recipe, or only a new `craft` for `Adversarial`.
+checkpoints, resume, early stopping, seeds). A new defence is a new recipe, or only a new `craft`
+for `Adversarial`.
 """
 
 from assay.training.adversarial import Adversarial, craft_by
 from assay.training.doa import DOATraining
 from assay.training.free import Free
 from assay.training.group import Group, search_kappa
+from assay.training.holdout import holdout
 from assay.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh
 from assay.training.standard import Standard
+from assay.training.trades import TRADES
+from assay.training.weights import balanced
 
 __all__ = [
+    "TRADES",
     "Adversarial",
     "Batch",
     "DOATraining",
@@ -21,8 +26,10 @@ __all__ = [
     "Recipe",
     "Standard",
     "accuracy",
+    "balanced",
     "craft_by",
     "fit",
     "fresh",
+    "holdout",
     "search_kappa",
 ]

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from assay import losses
 from assay.attacks.base import Attack, run
@@ -25,6 +24,7 @@ from assay.problem import Problem, Referee
 from assay.spaces.region import Space
 from assay.streams import Stream
 from assay.training.loop import Batch
+from assay.training.weights import Weights, cross_entropy
 
 Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
 
@@ -67,16 +67,20 @@ class craft_by:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones."""
+    """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones.
+
+    In a table with relations: `Adversarial(craft_by(CAPGD(), schema.space(eps=0.5)), clean=0.5)`.
+    """
 
     craft: Any
     clean: float = 0.0
+    weights: Weights = None
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         draw = int(torch.randint(2**62, (1,), generator=batch.generator))
         x = self.craft(net, batch.x, batch.y, draw)
         net.train()
-        loss = (1 - self.clean) * cross_entropy(net(x), batch.y)
+        loss = (1 - self.clean) * cross_entropy(net(x), batch, self.weights)
         if self.clean:
-            loss = loss + self.clean * cross_entropy(net(batch.x), batch.y)
+            loss = loss + self.clean * cross_entropy(net(batch.x), batch, self.weights)
         yield loss

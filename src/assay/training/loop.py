@@ -92,19 +92,26 @@ def fit(
     schedule: Callable[[torch.optim.Optimizer], Any] | None = None,
     seed: int = 0,
     select: Score | None = None,
+    patience: int | None = None,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> list[Epoch]:
     """Train `net` in place; the history, one entry per epoch.
 
     `select` scores the network after each epoch, and the best epoch's weights are kept (otherwise
-    the last one's). With `checkpoint` every epoch is saved there, and a run that finds its file
-    goes on from it; a file of another run is refused.
+    the last one's); with `patience` training ends after that many epochs without a better score.
+    Score on rows held out from training (`holdout`), never on test rows. With `checkpoint` every
+    epoch is saved there, and a run that finds its file goes on from it; a file of another run is
+    refused.
 
     >>> history = fit(net, data.train, Standard(), epochs=5)       # doctest: +SKIP
     """
     if epochs < 1 or batch < 1:
         raise AssayError(f"fit(epochs={epochs}, batch={batch}): expected at least 1 of each")
+    if patience is not None and (select is None or patience < 1):
+        raise AssayError(
+            f"fit(patience={patience}): expected at least 1, and select= to score the epochs by"
+        )
     steps = optimiser(net.parameters(), lr=rate)
     rates = schedule(steps) if schedule else None
     run = _Run(net, steps, rates, f"{recipe!r}|{batch}|{rate}|{seed}|{data.hash}")
@@ -112,6 +119,8 @@ def fit(
         run.resume(Path(checkpoint))
     with _Bar(epochs, progress) as bar:
         for number in range(len(run.history), epochs):
+            if patience is not None and run.idle >= patience:
+                break
             began = time.perf_counter()
             loss = run.epoch(data, recipe, batch, seed, number)
             score = None if select is None else float(select(net))
@@ -139,6 +148,12 @@ class _Run:
     history: list[Epoch] = field(default_factory=list)
     best: float = float("-inf")
     kept: dict[str, Any] | None = None
+
+    @property
+    def idle(self) -> int:
+        """Epochs since the best one."""
+        scores = [-float("inf") if e.score is None else e.score for e in self.history]
+        return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
     def epoch(self, data: Dataset, recipe: Recipe, size: int, seed: int, number: int) -> float:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from assay.training.loop import Batch
+from assay.training.weights import Weights, cross_entropy
 
 
 @dataclass(frozen=True)
 class Standard:
-    """No adversary."""
+    """No adversary. `weights` of the classes: numbers, "balanced", or None for equal ones."""
+
+    weights: Weights = None
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
-        yield cross_entropy(net(batch.x), batch.y)
+        yield cross_entropy(net(batch.x), batch, self.weights)

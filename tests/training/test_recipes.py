@@ -1,0 +1,139 @@
+"""Class weights, early stopping, rows held out, TRADES."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, kl_div
+
+import assay as ay
+from assay.errors import AssayError
+from assay.training import (
+    TRADES,
+    Adversarial,
+    Batch,
+    Standard,
+    accuracy,
+    balanced,
+    craft_by,
+    fit,
+    fresh,
+    holdout,
+)
+
+
+def blobs(n=120, share=0.5, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    y = (torch.arange(n) < share * n).long()
+    x = torch.randn(n, 4, generator=g, dtype=torch.float64) + y[:, None] * 1.2
+    return ay.Dataset(x.float() / 10 + 0.5, y)
+
+
+def net(seed=0):
+    parts = torch.nn.Linear, torch.nn.Tanh
+    return fresh(lambda: torch.nn.Sequential(parts[0](4, 8), parts[1](), parts[0](8, 2)), seed)
+
+
+def test_balanced_weights_find_the_rare_class():
+    data = blobs(300, share=0.05)
+    rare = data.where(y=1)
+    recall = []
+    for weights in (None, "balanced"):
+        model = net()
+        fit(model, data, Standard(weights), epochs=30, batch=50, rate=0.05)
+        recall.append(accuracy(model, rare))
+    assert recall[1] > recall[0] + 0.2
+
+
+def test_balanced_is_one_minus_share_for_two_classes():
+    a, b = balanced(torch.tensor([0] * 8 + [1] * 2), 2)
+    assert b / a == pytest.approx(0.8 / 0.2)
+    assert balanced(torch.tensor([0, 0]), 3) == (1 / 3, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("weights", ["balance", (1.0, 2.0, 3.0)])
+def test_wrong_weights_are_named(weights):
+    with pytest.raises(AssayError, match="weights="):
+        fit(net(), blobs(), Standard(weights), epochs=1)
+
+
+def test_early_stopping_keeps_the_best_epoch_and_stops():
+    scores = iter([0.1, 0.5, 0.3, 0.4, 0.2, 0.9])
+    weights = []
+
+    def select(model):
+        weights.append(model[0].weight.detach().clone())
+        return next(scores)
+
+    model = net()
+    history = fit(model, blobs(), Standard(), epochs=6, select=select, patience=3)
+    assert [e.score for e in history] == [0.1, 0.5, 0.3, 0.4, 0.2]
+    assert torch.equal(model[0].weight, weights[1])
+
+
+def test_early_stopping_survives_an_interruption(tmp_path):
+    table = [0.1, 0.5, 0.3, 0.4, 0.2, 0.9]
+
+    def run(model, epochs, at):
+        found = iter(table[at:])
+        return fit(
+            model, blobs(), Standard(), epochs=epochs, select=lambda _: next(found), patience=3,
+            checkpoint=tmp_path / "c.pt",
+        )  # fmt: skip
+
+    run(net(), 4, 0)
+    model = net(5)
+    assert len(run(model, 6, 4)) == 5
+    whole = net()
+    scores = iter(table)
+    fit(whole, blobs(), Standard(), epochs=6, select=lambda _: next(scores), patience=3)
+    assert torch.equal(whole[0].weight, model[0].weight)
+
+
+def test_patience_needs_a_score():
+    with pytest.raises(AssayError, match="patience=2"):
+        fit(net(), blobs(), Standard(), epochs=1, patience=2)
+
+
+def test_holdout_is_stratified_and_depends_on_ids_only():
+    data = blobs(100, share=0.2)
+    rest, held = holdout(data, 0.25, seed=3)
+    assert len(rest) == 75
+    assert int(held.y.sum()) == 5
+    assert not set(rest.ids) & set(held.ids)
+    mixed = data.take(torch.randperm(100, generator=torch.Generator().manual_seed(1)))
+    assert set(holdout(mixed, 0.25, seed=3)[1].ids) == set(held.ids)
+    with pytest.raises(AssayError, match="share=2"):
+        holdout(data, 2)
+    with pytest.raises(AssayError, match="empty"):
+        holdout(data, 0.001)
+
+
+def test_trades_is_the_published_sum():
+    data, model = blobs(20), net()
+    moved = []
+
+    def craft(network, x, y, draw):
+        assert not network.training
+        assert torch.equal(y, network(x).argmax(1))  # the prediction, not the label
+        moved.append(x + 0.05)
+        return moved[-1]
+
+    batch = Batch(data.x, data.y, torch.arange(20), data, torch.Generator().manual_seed(0))
+    (loss,) = TRADES(craft, beta=2.0).losses(model, batch)
+    clean, near = model(data.x), model(moved[0])
+    expected = cross_entropy(clean, data.y) + 2.0 * kl_div(
+        near.log_softmax(1), clean.softmax(1), reduction="batchmean"
+    )
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_trades_and_madry_are_more_robust_than_standard():
+    data, space = blobs(400), ay.Linf(0.06)
+    craft = craft_by(ay.PGD(5), space)
+    apart = []
+    for recipe in (Standard(), Adversarial(craft), TRADES(craft, beta=6.0)):
+        model = net()
+        fit(model, data, recipe, epochs=15, batch=100, rate=0.05)
+        report = ay.evaluate(model, data, space=space, attack=ay.PGD(20), progress=False)
+        apart.append(report.metric("clean").value - report.metric("robust").value)
+    assert apart[1] < apart[0] + 0.02
+    assert apart[2] < apart[0]
