@@ -81,3 +81,15 @@ def test_l1_attacks_find_what_foolbox_finds():
 def test_square_comes_near_the_gradient_attacks():
     strong = robust_by_assay(ay.APGD(40, loss="margin"), ay.Linf(0.1))
     assert robust_by_assay(ay.Square(400), ay.Linf(0.1)) <= strong + 0.05
+
+
+@pytest.mark.parametrize("space", [ay.Linf(0.06), ay.L2(0.4)], ids=str)
+def test_walks_that_fab_gives_up_would_not_have_arrived(space):
+    net, x, y = digits()
+    whole, pruned = (
+        ay.evaluate(net, ay.Dataset(x, y), space=space, attack=ay.FAB(60, targets=3, prune=prune),
+                    progress=False).table
+        for prune in (False, True)
+    )  # fmt: skip
+    assert pruned["success"].equals(whole["success"])
+    assert pruned["backwards"].sum() < 0.7 * whole["backwards"].sum()

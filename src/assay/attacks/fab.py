@@ -7,9 +7,12 @@ input z0 are projected on the plane {f = 0} intersected with the box, by d and d
 
 and a point across the boundary is drawn back to z0 + beta (z - z0) before the next linearisation.
 
-What a reader would get wrong: FAB does not know eps. It walks outside the region too, and the
+What a reader would get wrong: the steps do not know eps. FAB walks outside the region too, and the
 referee waits until the distance has come down to eps; the last query of a row is its nearest
-crossing, projected into the region.
+crossing, projected into the region. The published code walks on to the last step; ours gives up a
+walk that is not going to arrive. Walks slow down, so a doubling of the steps gains at most what the
+doubling before it gained: with the nearest crossing at l after k steps and at l' after k / 2, it
+ends no nearer than l (l / l')^log2(steps / k), and beyond eps that is no use.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from assay.spaces.lp import LpRegion, level, room_to
 from assay.spaces.region import per_row
 
 _DUAL = {1.0: math.inf, 2.0: 2.0, math.inf: 1.0}
+_PACE = 0.8  # what a doubling of the steps may always gain: walks rest for a while, then go on
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class FAB:
 
     `targets=None` is the untargeted variant: each step takes the nearest of all boundaries, at the
     price of one backward pass per class. Restarts begin at a random point half-way into the region.
+    `prune=False` takes every walk to its last step, as published.
     """
 
     steps: int = 100
@@ -44,6 +49,7 @@ class FAB:
     alpha_max: float = 0.1
     eta: float = 1.05
     beta: float = 0.9
+    prune: bool = True
 
     @property
     def needs(self) -> Needs:
@@ -69,17 +75,18 @@ class FAB:
         if not clean:
             z = (z + region.random(problem.random, rows)) / 2
         walk = _Walk(problem, rows, z)
+        doublings = [self.steps >> j for j in (4, 3, 2, 1)] if self.prune else []
         for step in range(self.steps):
             if step or not clean:
                 walk.look(self.beta)
+            if step and step in doublings:
+                walk.drop_hopeless(math.log2(self.steps / step))
             f, w = walk.drop_solved(*_linearise(problem, walk.rows, walk.z, self.targets is None))
             if not len(walk.rows):
                 return
             walk.z = self._step(ball(problem, walk.rows), walk.z, f, w)
         walk.look(self.beta)
-        rows, nearest = compact(walk.length.isfinite(), walk.rows, walk.nearest)
-        if len(rows):
-            problem.submit(rows, problem.region(rows).project(nearest))
+        walk.hand_in(walk.length.isfinite())
 
     def _step(self, region: LpRegion, z: Tensor, f: Tensor, w: Tensor) -> Tensor:
         """From z to (just across) the plane f + <w, . - z> = 0, biased towards the clean input."""
@@ -104,6 +111,7 @@ class _Walk:
     def __post_init__(self) -> None:
         self.nearest = self.z.clone()
         self.length = self.z.new_full((len(self.z),), math.inf)
+        self.before = self.length  # at the last doubling of the steps
 
     def look(self, beta: float) -> None:
         """Ask for the class at z; draw back those that have crossed, noting how near that was."""
@@ -120,15 +128,31 @@ class _Walk:
         self.z[who] = origin + beta * d
         self.drop_solved()
 
+    def drop_hopeless(self, doublings: float) -> None:
+        """Give up the rows that would end outside the region: their pace times what is left."""
+        end = self.length * (self.length / self.before).clamp_max(_PACE) ** doublings
+        hopeless = end > ball(self.problem, self.rows).eps  # false where none has crossed yet
+        if bool(hopeless.any()):
+            self.hand_in(hopeless)
+            self._keep(~hopeless)
+        self.before = self.length.clone()
+
+    def hand_in(self, mask: Tensor) -> None:
+        """Submit the nearest crossings of these rows, projected into the region."""
+        rows, nearest = compact(mask, self.rows, self.nearest)
+        if len(rows):
+            self.problem.submit(rows, self.problem.region(rows).project(nearest))
+
     def drop_solved(self, *others: Tensor) -> tuple[Tensor, ...]:
         """Forget the rows that are solved or have no budget left, in `others` too."""
         alive = self.problem.alive(self.rows)
-        if bool(alive.all()):
-            return others
-        self.rows, self.z, self.nearest, self.length, *others_left = compact(
-            alive, self.rows, self.z, self.nearest, self.length, *others
+        return others if bool(alive.all()) else self._keep(alive, *others)
+
+    def _keep(self, mask: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        self.rows, self.z, self.nearest, self.length, self.before, *left = compact(
+            mask, self.rows, self.z, self.nearest, self.length, self.before, *others
         )
-        return tuple(others_left)
+        return tuple(left)
 
 
 def _linearise(problem: Problem, rows: Tensor, z: Tensor, every: bool) -> tuple[Tensor, Tensor]:
