@@ -67,7 +67,7 @@ def test_a_table_names_the_relation_that_binds(made: dict[str, str]) -> None:
         assert ("opened <= total" in b.get(0, [])) == bool(grew and opened == total)
     assert stopped
     assert "held by opened <= total" in made["table"].replace("&lt;", "<")
-    assert "1 relations between features must hold" in Reader(made["table"]).text
+    assert "1 relation between features must hold" in Reader(made["table"]).text
 
 
 def test_binding_by_hand() -> None:
@@ -135,7 +135,7 @@ def test_comparison_is_paired() -> None:
     from assay.report.compare import paired
 
     tests = {t[0]: t for t in paired(pages.images(0).compare(pages.images(2)))}
-    title, a, b, d, p, test = tests["robust accuracy"]
+    _, a, b, d, p, test = tests["robust accuracy"]
     assert d.value == pytest.approx(a.value - b.value)
     assert test == "McNemar" and 0 <= p < 0.5
     assert tests["clean accuracy"][4] == 1.0

@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from assay.report.stats import Estimate
 
-WIDTH = 640
+WIDTH = 540
 _ROW = 26
-_LABEL = 230  # room for names on the left of horizontal charts
+_LABEL = 200  # room for names on the left of horizontal charts
 
 
 def _svg(height: float, alt: str, body: Sequence[Markup]) -> Markup:
@@ -48,7 +48,11 @@ def _dot(x: float, y: float, r: int, kind: str, tip: str) -> Markup:
     return shape.format(x, y, r, kind, tip)
 
 
-def short(text: object, most: int = 30) -> str:
+def _tick(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def short(text: object, most: int = 28) -> str:
     """A name that fits beside a bar."""
     name = str(text)
     return name if len(name) <= most else name[: most - 1] + "…"
@@ -90,7 +94,7 @@ def bars(counts: Mapping[str, float], alt: str, unit: str = "") -> Markup:
 
 
 def histogram(
-    values: np.ndarray, alt: str, axis: str, mark: float | None = None, bins: int = 30
+    values: np.ndarray, alt: str, axis: str, mark: float | None = None, bins: int | None = None
 ) -> Markup:
     """How a number is spread over the rows; `mark` is a line to compare with."""
     values = np.asarray(values, float)
@@ -101,7 +105,8 @@ def histogram(
     if mark is not None:
         low, high = min(low, mark), max(high, mark)
     if low == high:
-        low, high = low - 0.5, high + 0.5
+        low, high = low - 0.1 * (abs(low) or 1), high + 0.1 * (abs(high) or 1)
+    bins = bins or int(np.clip(2 * len(values) ** 0.5, 8, 30))
     counts, edges = np.histogram(values, bins, (low, high))
     left, bottom, tall = 46.0, 170.0, 150.0
     span = WIDTH - left - 16
@@ -118,7 +123,7 @@ def histogram(
         body += [_bar(x, bottom - count / top * tall, w, count / top * tall, "bar", tip)]
     for value in np.linspace(low, high, 5):
         x = left + (value - low) / (high - low) * span
-        body += [_text(x, bottom + 18, f"{value:.3g}", "middle", "tick")]
+        body += [_text(x, bottom + 18, _tick(value), "middle", "tick")]
     if mark is not None:
         x = left + (mark - low) / (high - low) * span
         body += [_line(x, 8, x, bottom, "mark")]
@@ -185,7 +190,7 @@ def curves(
         body += [_text(left - 6, y + 4, f"{tick:.0%}", "end", "tick")]
     logarithmic = log and 0 < low < high
     for value in np.geomspace(low, high, 5) if logarithmic else np.linspace(low, high, 5):
-        body += [_text(across(float(value)), bottom + 18, f"{value:.3g}", "middle", "tick")]
+        body += [_text(across(float(value)), bottom + 18, _tick(value), "middle", "tick")]
     for k, (name, line) in enumerate(series.items()):
         kind = f"line{k % 6}"
         upper = [place(x, e.high) for x, e in line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from assay.report.stats import Estimate
@@ -63,8 +64,9 @@ def threat(report: Report) -> str:
         parts = [said if "may change" in said else f"The attacker moves in {spec.get('space')}."]
         if said and "may change" not in said:
             parts.append(said)
-    if spec.get("attack"):
-        parts.append(f"The attacks: {spec['attack']}.")
+    names = list(dict.fromkeys(re.findall(r"\b([A-Za-z]\w*)\(", str(spec.get("attack", "")))))
+    if names:
+        parts.append(f"Attack: {', '.join(names)}.")
     if spec.get("budget"):
         parts.append(f"Its budget: {spec['budget']}.")
     parts.append(f"Data: {spec.get('data')}, {spec.get('rows')} rows, seed {spec.get('seed')}.")

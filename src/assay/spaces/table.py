@@ -80,7 +80,7 @@ class TableSpace:
             size = f"a cost of {self.cost:g}"
         return (
             f"The attacker may change {free} of {len(self.schema)} features within {size}; types, "
-            f"bounds and {rules} relations between features must hold."
+            f"bounds and {rules} relation{'s' * (rules != 1)} between features must hold."
         )
 
     @cached_property

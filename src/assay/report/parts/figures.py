@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from assay.report.checks import Flag
     from assay.report.report import Report
 
+_AMOUNTS = ("forwards", "backwards", "seconds", "distance", "adaptations", "width", "attempts")
+
 
 def flags(report: Report) -> Section | None:
     """What may make the figures misleading."""
@@ -31,7 +33,11 @@ def flag(f: Flag) -> Markup:
 def figures(report: Report) -> Section:
     """Every figure, as a chart where it is a rate and in a table."""
     known = {title: e for _, (title, e) in report.shown.items() if e.n}
-    rates = {t: e for t, e in known.items() if e.low >= 0 and e.high <= 1}
+    rates = {
+        title: e
+        for name, (title, e) in report.shown.items()
+        if e.n and e.low >= 0 and e.high <= 1 and not name.startswith(_AMOUNTS)
+    }
     line = Markup(
         "<tr><td>{}</td><td class=n>{}</td><td class=n>{} – {}</td><td class=n>{}</td></tr>"
     )

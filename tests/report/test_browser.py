@@ -1,0 +1,213 @@
+"""The pages in a real browser: Debian's chromium, driven by Playwright.
+
+They load without errors and without asking for anything, plots are drawn, filters, sorting, legends
+and tooltips work, and a hostile name stays text. With ASSAY_PICTURES=FOLDER screenshots are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pages
+
+sys.path.pop(0)
+
+pytestmark = pytest.mark.heavy
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+KINDS = ("table", "images", "groups", "quota", "nature", "moving", "ladder", "sweep", "compare")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    assert path, "no chromium: apt-get install chromium, or set CHROMIUM to a browser"
+    with sync_playwright() as play:
+        made = play.chromium.launch(executable_path=path, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return pages.write_all(tmp_path_factory.mktemp("pages"))
+
+
+@pytest.fixture
+def opened(browser: Any, files: dict[str, Path]) -> Iterator[Any]:
+    """Open a page by its kind; at the end, nothing may have gone wrong or out."""
+    wrong: list[str] = []
+    contexts = []
+
+    def open_(kind: str, **look: Any) -> Any:
+        context = browser.new_context(**({"viewport": {"width": 1100, "height": 800}} | look))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: wrong.append(m.text) if m.type != "log" else None)
+        page.on("pageerror", lambda e: wrong.append(str(e)))
+        own = files[kind].as_uri()
+
+        def asked(request: Any) -> None:
+            if not request.url.startswith(("data:", own)):
+                wrong.append(request.url)
+
+        page.on("request", asked)
+        page.goto(own)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loads_and_draws(opened: Any, kind: str) -> None:
+    page = opened(kind)
+    assert page.evaluate("window.hacked") is None
+    charts = page.locator("svg")
+    assert charts.count() >= 1
+    for k in range(charts.count()):
+        box = charts.nth(k).bounding_box()
+        assert box["width"] > 200 and box["height"] > 20
+        marks = charts.nth(k).locator("rect, circle, polyline")
+        assert marks.count() >= 1
+    pictures = "[...document.images].every(i => i.complete && i.naturalWidth > 0)"
+    assert page.evaluate(pictures)
+    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth + 1")
+
+
+@pytest.mark.parametrize("kind", ["table", "images", "sweep", "compare"])
+def test_hostile_names_are_shown_as_text(opened: Any, kind: str) -> None:
+    page = opened(kind)
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("img[src=x]").count() == 0
+    assert pages.HOSTILE in page.locator("body").inner_text()
+
+
+def test_even_unescaped_script_would_not_run(browser: Any, files: dict[str, Path]) -> None:
+    """The policy is a second wall: put script into the page as if escaping had failed."""
+    page = browser.new_page()
+    broken = files["table"].parent / "broken.html"
+    broken.write_text(files["table"].read_text().replace("<main>", "<main>" + pages.HOSTILE, 1))
+    page.goto(broken.as_uri())
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked") is None
+    page.close()
+
+
+def test_filter_sort_and_choice(opened: Any) -> None:
+    page = opened("images")
+    rows = page.locator("#rows tbody tr:visible")
+    report = pages.images()
+    assert rows.count() == len(report.table) == 70
+    page.select_option("select[data-choose=rows]", "broken")
+    assert rows.count() == int(report.table["success"].sum())
+    page.fill("input[data-filter=rows]", "dog")
+    assert all("dog" in text for text in rows.all_inner_texts())
+    assert page.locator("#rows-count").inner_text() == f"{rows.count()} of 70 rows"
+    page.fill("input[data-filter=rows]", "")
+    page.select_option("select[data-choose=rows]", "")
+    page.click("#rows th button >> text=distance")
+    shown = page.locator("#rows tbody tr td:nth-child(7)").all_inner_texts()
+    values = [float(v) for v in shown if v != "–"]
+    assert len(values) > 20 and values == sorted(values, reverse=True)
+    page.click("#rows th button >> text=distance")
+    shown = page.locator("#rows tbody tr td:nth-child(7)").all_inner_texts()
+    values = [float(v) for v in shown if v != "–"]
+    assert values == sorted(values)
+
+
+def test_sections_legends_and_tooltips(opened: Any) -> None:
+    page = opened("quota")
+    for link in page.locator("nav a").all():
+        link.click()
+        target = link.get_attribute("href")
+        top = page.locator(f"{target} h2").bounding_box()["y"]
+        assert -1 <= top < 800, target
+    line = page.locator("#harm g[data-series='0']")
+    assert line.is_visible()
+    page.locator("#harm g.legend[data-for='0']").click()
+    assert not line.is_visible()
+    page.locator("#harm g.legend[data-for='0']").press("Enter")
+    assert line.is_visible()
+    dot = page.locator("#figures svg circle").first
+    dot.hover()
+    assert page.locator("#tip").is_visible()
+    assert page.locator("#tip").inner_text() == dot.locator("title").text_content()
+
+
+def test_phone_dark_and_print(opened: Any) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 1}
+    for kind in KINDS:
+        page = opened(kind, **phone)
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"), kind
+    dark = opened("table", color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = opened("table", color_scheme="light")
+    assert dark.evaluate(colour) != light.evaluate(colour) == "rgb(255, 255, 255)"
+    light.emulate_media(media="print")
+    assert not light.locator("nav").is_visible() and light.locator("#figures").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(opened: Any, scheme: str) -> None:
+    """Contrast of text to its background, WCAG AA: 4.5 to 1."""
+    page = opened("quota", color_scheme=scheme)
+    ratios = page.evaluate(CONTRAST)
+    assert min(ratios.values()) >= 4.5, ratios
+
+
+CONTRAST = """() => {
+  const number = (c) => c.match(/[\\d.]+/g).map(Number);
+  const light = (c) => number(c).slice(0, 3).map((v) => v / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const paper = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = getComputedStyle(e).backgroundColor;
+      if (number(c).length === 3 || number(c)[3] > 0) return c;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = {};
+  for (const e of document.querySelectorAll("h1, h2, p, td, th, a, .soft, svg text")) {
+    if (e.closest("svg") && /cell/.test(e.getAttribute("class"))) continue;
+    const style = getComputedStyle(e);
+    const chart = e.closest("svg");
+    const a = light(chart ? style.fill : style.color);
+    const b = light(paper(chart ? chart.parentElement : e));
+    const key = e.tagName + "." + (e.getAttribute("class") || "");
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    found[key] = Math.min(found[key] ?? 99, ratio);
+  }
+  return found;
+}"""
+
+
+def test_pictures_for_the_docs(opened: Any) -> None:
+    folder = os.environ.get("ASSAY_PICTURES")
+    shot = opened("images").screenshot()
+    assert shot[:4] == b"\x89PNG"
+    if folder is None:
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    phone = {"viewport": {"width": 390, "height": 844}}
+    looks = {"desktop": {}, "phone": phone, "dark": {"color_scheme": "dark"}}
+    for kind in KINDS:
+        for look, options in looks.items():
+            page = opened(kind, **options)
+            page.screenshot(path=Path(folder) / f"{kind}-{look}.png", full_page=True)
