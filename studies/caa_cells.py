@@ -94,8 +94,8 @@ class Store:
         )  # fmt: skip
         table, cpu = report.table, time.process_time() - began
         attacked = table[(table["clean"] == table["y"]) & (table["skipped"] == "")]
-        won = attacked.index[attacked["success"]].to_numpy()
-        handed = data.x.new_tensor(np.asarray(report.adversarial)[won])
+        won = attacked.index[attacked["success"]].to_numpy().copy()
+        handed = data.x.new_tensor(np.array(report.adversarial)[won])
         valid = meant.space(eps=cell.eps).around(data.x[won]).contains(handed)
         robust = int((~table["success"]).sum())
         print(

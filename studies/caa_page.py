@@ -68,7 +68,8 @@ class Page:
     def figure(self, name: str, title: str, drawing: Markup) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         style = f"<style>{_css()} text {{ font-family: sans-serif }}</style>"
-        alone = str(drawing).replace(
+        whole = str(drawing)
+        alone = whole[whole.index("<svg ") : whole.rindex("</svg>") + 6].replace(
             "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="800" ', 1
         )
         opening, rest = alone.split(">", 1)
