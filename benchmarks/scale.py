@@ -1,0 +1,180 @@
+"""Running at scale: worker processes and Ray against one process, overhead, writing, memory.
+
+    python benchmarks/scale.py              all but the large run
+    python benchmarks/scale.py --large      100,000 rows of phishing data, and the memory they take
+
+The same job (phishing addresses, CAPGD) is played in-process, by two worker processes and on a Ray
+cluster of two workers on this machine. Start-up (imports, sending the job) is told apart from the
+pace afterwards, since a long run pays it once. All times here are wall times, the thing that more
+workers are for: on a machine that others use too, read the ratios and repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import assay as ay
+from assay.records import FIELDS, Records
+from assay.run.executors import Executor, Here, Processes, Ray
+from assay.run.job import Job, Part
+from assay.run.models import url_net
+from assay.run.store import Store
+from assay.streams import Stream, keys
+
+
+def phishing(rows: int, seed: int = 0) -> ay.Dataset:
+    """The bundled addresses, repeated with noise that keeps types, bounds and relations."""
+    test = ay.datasets.url().test
+    index = torch.arange(rows) % len(test)
+    x, ids = test.x[index].clone(), np.arange(rows)
+    space = test.schema.space(eps=0.02, p=2)
+    for at in torch.arange(min(len(test), rows), rows).split(8192):  # the first copy stays as it is
+        near = space.around(x[at])
+        drawn = near.decode(near.random(Stream(seed, keys(ids[at.numpy()])), torch.arange(len(at))))
+        good = near.contains(drawn)
+        x[at[good]] = drawn[good].to(x.dtype)
+    return ay.Dataset(x, test.y[index], ids, test.schema, test.classes, "phishing, with noise")
+
+
+def job(rows: int, batch: int, steps: int = 10) -> Job:
+    data = phishing(rows)
+    space = data.schema.space(eps=0.2, p=2)
+    made = Job(url_net(), data, space, ay.untargeted(), ay.CAPGD(steps), 0, batch, ay.Budget())
+    made.prepare()
+    return made
+
+
+def timed(executor: Executor, work: Job) -> tuple[float, float, list[Part]]:
+    """Seconds to the first result, from there to the last, and the parts in order."""
+    start = time.perf_counter()
+    first, parts = 0.0, {}
+    for k, part in executor.map(work, range(work.count)):
+        first = first or time.perf_counter() - start
+        parts[k] = part
+    whole = time.perf_counter() - start
+    return first, whole - first, [parts[k] for k in sorted(parts)]
+
+
+def same(a: list[Part], b: list[Part]) -> bool:
+    one, other = (Records.concat(p.records for p in parts) for parts in (a, b))
+    return all(
+        np.array_equal(one.columns[f], other.columns[f], equal_nan=kind.startswith("float"))
+        for f, (kind, _) in FIELDS.items()
+        if f != "seconds"
+    )
+
+
+def places(with_ray: bool) -> dict[str, Executor]:
+    found: dict[str, Executor] = {"in-process": Here(), "2 processes": Processes(2)}
+    try:
+        import ray
+    except ImportError:
+        print("Ray is not installed here: pip install 'assay[ray]'")
+        return found
+    if with_ray:
+        os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+        start = time.perf_counter()
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+        print(f"a Ray cluster of two workers started in {time.perf_counter() - start:.1f} s")
+        found["Ray, 2 workers"] = Ray("local")
+    return found
+
+
+def speed(where: dict[str, Executor], rows: int, batch: int, repeats: int) -> None:
+    work = job(rows, batch)
+    print(f"\n{rows} rows of phishing data in {work.count} chunks, CAPGD(10), best of {repeats}:")
+    print(f"{'':<16}{'to first':>10}{'rows/s after':>14}{'ratio':>8}  same records")
+    base, truth = 0.0, None
+    for name, executor in where.items():
+        tries = [timed(executor, work) for _ in range(repeats)]
+        first, rest, parts = min(tries, key=lambda t: t[1])
+        pace = (rows - batch) / rest
+        truth, base = truth or parts, base or pace
+        line = f"{name:<16}{first:>8.1f} s{pace:>14.0f}{pace / base:>8.2f}  "
+        print(line + str(same(truth, parts)))
+
+
+def overhead(where: dict[str, Executor], chunks: int) -> None:
+    """Chunks of one row and next to no work: what is left is handing out and fetching."""
+    net = torch.nn.Linear(4, 2)
+    data = ay.Dataset(torch.rand(chunks, 4, generator=torch.Generator().manual_seed(0)),
+                      torch.zeros(chunks))  # fmt: skip
+    work = Job(net, data, ay.Linf(0.01), ay.untargeted(), ay.FGSM(), 0, 1, ay.Budget())
+    work.prepare()
+    print(f"\n{chunks} chunks of one row, one step each:")
+    alone = 0.0
+    for name, executor in where.items():
+        _, rest, _ = timed(executor, work)
+        each = 1000 * rest / (chunks - 1)
+        alone = alone or each
+        print(f"{name:<16}{each:>8.2f} ms per chunk ({each - alone:+.2f} against in-process)")
+
+
+def writing(rows: int, repeats: int) -> None:
+    print("\ndurable writing (file and folder synced, then the index):")
+    for size in (256, 4096):
+        part = Part(Records.of(size, np.random.default_rng(0).random((size, 63))), {})
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(Path(folder))
+            best = 0.0
+            with store.held({"chunks": 1}, resume=False):
+                for _ in range(repeats):
+                    start = time.perf_counter()
+                    for k in range(max(1, rows // size)):
+                        store.write(k, part)
+                    spent = time.perf_counter() - start
+                    best = max(best, max(1, rows // size) * size / spent)
+        print(f"chunks of {size:>5} rows x 63 features: {best:>9,.0f} records/s")
+
+
+def large(rows: int) -> int:
+    """A whole run with store, report and page; the most memory it ever had."""
+    net, start, spent = url_net(), time.perf_counter(), time.process_time()
+    data = phishing(rows)
+    made = time.process_time() - spent
+    with tempfile.TemporaryDirectory() as folder:
+        space = data.schema.space(eps=0.2, p=2)
+        report = ay.evaluate(net, data, space=space, attack=ay.CAPGD(5), batch=1024,
+                             run=ay.Run(folder))  # fmt: skip
+        report.save(folder)
+        size = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
+        page = (Path(folder) / "report.html").stat().st_size
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    print(
+        f"\n{rows:,} rows of phishing data with noise, CAPGD(5), kept in a folder: robust "
+        f"{report.metric('robust')}, left out {(report.table['skipped'] != '').sum()}; "
+        f"{time.process_time() - spent:.0f} CPU-s ({made:.0f} of them to make the data), "
+        f"{time.perf_counter() - start:.0f} s; peak memory {peak:.2f} GB; folder "
+        f"{size / 1e6:.0f} MB, page {page / 1e3:.0f} kB"
+    )
+    return int(peak > 2.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="toy sizes, without Ray")
+    parser.add_argument("--large", action="store_true", help="only the run of 100,000 rows")
+    parser.add_argument("--rows", type=int, default=100_000, help="of the large run")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.large:
+        return large(given.rows)
+    where = places(with_ray=not given.smoke)
+    small = given.smoke
+    speed(where, *((120, 30, 1) if small else (6000, 250, 2)))
+    overhead(where, 10 if small else 300)
+    writing(*((512, 1) if small else (20_000, 3)))
+    return large(500) if small else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
