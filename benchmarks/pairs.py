@@ -1,6 +1,7 @@
 """What search attacks are measured on: `pair(name)` gives model, rows and space.
 
 url/mlp, url/forest, url/xgboost   trained here on URL's training part, always the same
+url/tabtransformer, url/stg        the same, with `assay.architectures`
 lcld/published, ctu13/published    MOEVA's published networks (`models`: moeva_published_models.npz)
 lcld/forest, lcld/xgboost          trained here on half of the bundled loans
 
@@ -23,8 +24,9 @@ import assay as ay
 
 PAIRS = (
     *("url/mlp", "url/forest", "url/xgboost", "lcld/published", "ctu13/published"),
-    *("lcld/forest", "lcld/xgboost"),
+    *("url/tabtransformer", "url/stg", "lcld/forest", "lcld/xgboost"),
 )
+NETS = {"tabtransformer": ay.architectures.TabTransformer, "stg": ay.architectures.STG}
 THRESHOLD = 0.25  # of the probability that a loan is charged off
 
 
@@ -122,7 +124,10 @@ def pair(name: str, rows: int = 100, models: str | None = None, epochs: int = 60
     if table == "url":
         splits = ay.datasets.url()
         data, train = splits.test, splits.train
-        model = mlp(train, epochs) if kind == "mlp" else trees(kind, train.x, train.y)
+        if kind in NETS:
+            model = NETS[kind](data.schema).fit(train.x, train.y, epochs=min(epochs, 30)).eval()
+        else:
+            model = mlp(train, epochs) if kind == "mlp" else trees(kind, train.x, train.y)
     else:
         data = (ay.datasets.ctu13() if table == "ctu13" else ay.datasets.lcld(47)).test
         if kind == "published":
