@@ -159,10 +159,10 @@ def test_sampling_what_is_left_narrows_and_covers(
     noise = nz.Normal(sd=0.6)
     label = ensemble.predict(x)
     allowed = np.eye(2, dtype=bool)[label]
-    bare = inside(ensemble, noise, x, allowed, budget=0.01)
-    assert bare.width.min() > 0.02
+    bare = inside(ensemble, noise, x, allowed, budget=0.001)
+    assert bare.width.min() > 0.01
     draws = Draws(20_000, 0.999, [generator(0, i) for i in range(len(x))])
-    narrowed = inside(ensemble, noise, x, allowed, budget=0.01, draws=draws)
+    narrowed = inside(ensemble, noise, x, allowed, budget=0.001, draws=draws)
     assert narrowed.kind == "certified+sampled"
     assert narrowed.width.mean() < 0.5 * bare.width.mean()
     truth = probability(ensemble, noise, x, label, tolerance=1e-3, estimate=True)

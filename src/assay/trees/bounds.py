@@ -20,9 +20,10 @@ from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
 from assay.trees.leaves import ROUNDING
 from assay.trees.local import CELL, OPEN, YES, Local, localise
+from assay.trees.rounding import Rounding
 from assay.trees.search import Found, search
 
-PACE = 90_000_000  # units of work one core of an ordinary machine does in a second
+PACE = 130_000_000  # units of work one core of an ordinary machine does in a second
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def bounds(
     tolerance: float = 1e-6,
     budget: float = 1.0,
     widest: int = 256,
-    bins: int = 512,
+    bins: int = 2048,
     workers: int | None = None,
     draws: Draws | None = None,
 ) -> tuple[Floats, Floats, Ints]:
@@ -56,7 +57,7 @@ def bounds(
     With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no
     certificate then.
     """
-    slack = ensemble.slack()
+    rounding = Rounding.of(ensemble)
     noisy = max(
         int(
             ((masses[:, grid.start[:-1]] < 1) & (np.diff(grid.start) > 1))
@@ -70,7 +71,7 @@ def bounds(
     nan = np.isnan(x)
 
     def one(i: int) -> tuple[float, float, int]:
-        local = localise(ensemble, grid, masses[i], nan[i], int(label[i]), tail, slack)
+        local = localise(ensemble, grid, masses[i], nan[i], int(label[i]), tail, rounding)
         kept, work = local.kept, len(local.nf)
         point = representative[grid.start[:-1] + local.first]
         point[nan[i]] = np.nan

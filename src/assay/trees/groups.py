@@ -15,7 +15,8 @@ from assay.kernel import kernel
 def merge(cell_start, mass, lo, hi, used):
     """Merged cells of the features that matter in the box.
 
-    (cell -> merged cell, feature -> name, names' features, sizes, flat starts, chances, cuts).
+    (cell -> merged cell, feature -> name, names' features, sizes, flat starts, chances, chances
+    below and in a cell, cuts).
     """
     features = lo.shape[0]
     short = np.zeros(mass.shape[0], np.int32)
@@ -42,6 +43,7 @@ def merge(cell_start, mass, lo, hi, used):
             sizes[a] = short[cell_start[f] + hi[f]] + 1
             flat[a + 1] = flat[a] + sizes[a]
     weight, cut_at = np.zeros(flat[active]), np.zeros(flat[active], np.int64)
+    below = np.empty(flat[active])
     for a in range(active):
         f = members[a]
         whole = 0.0
@@ -50,9 +52,12 @@ def merge(cell_start, mass, lo, hi, used):
             weight[k] += mass[cell_start[f] + j]
             whole += mass[cell_start[f] + j]
             cut_at[k] = j  # the last local cell of a merged cell: where its upper cut is
+        under = 0.0
         for k in range(flat[a], flat[a + 1]):
             weight[k] /= whole
-    return short, name, members, sizes, flat, weight, cut_at
+            under += weight[k]
+            below[k] = under
+    return short, name, members, sizes, flat, weight, below, cut_at
 
 
 @kernel
@@ -102,3 +107,28 @@ def join(tied, sizes, widest):
             if group[c] == y:
                 group[c] = x
     return group, cells
+
+
+@kernel
+def strides(group, cells, sizes, flat, weight):
+    """(first entry of each leader's table, stride of each feature in it, entries, chances)."""
+    active = sizes.shape[0]
+    table_start, stride = np.full(active, -1, np.int64), np.zeros(active, np.int64)
+    offset = 0
+    for g in range(active):
+        if group[g] == g:
+            table_start[g] = offset
+            offset += cells[g]
+    chance = np.empty(offset)
+    for g in range(active):
+        if group[g] == g:
+            n, at = 1, table_start[g]
+            chance[at] = 1.0
+            for a in range(active):
+                if group[a] == g:
+                    stride[a] = n
+                    for c in range(sizes[a] - 1, -1, -1):  # the first block is overwritten last
+                        for i in range(n):
+                            chance[at + c * n + i] = chance[at + i] * weight[flat[a] + c]
+                    n *= sizes[a]
+    return table_start, stride, offset, chance

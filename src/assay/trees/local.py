@@ -4,10 +4,10 @@ differences.
 "The label is c" is one inequality per rival k: margin_k = sum over trees of (v_c - v_k) > 0.
 `localise` keeps only what can still move: clips each feature at a tail of `tail` mass (the loss is
 returned and goes into the upper bound), follows every tree through the clipped cells, merges cells
-that no reachable node separates, folds constant trees into the base, and drops rivals that cannot
-win.
+that no reachable node separates, and drops rivals that cannot win. Trees that cannot move stay as
+single leaves: partial sums need them in the library's order.
 
-What a reader would get wrong: margins within `slack` of zero are decided by the library's own
+What a reader would get wrong: margins within rounding of zero (rounding.py) are decided by the library's own
 rounding, so they count as undecided here and are settled by the original model on a single cell
 (bounds.py)."""
 
@@ -22,6 +22,7 @@ from assay.kernel import kernel
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
+from assay.trees.rounding import TIE, Rounding
 
 Int32s = NDArray[np.int32]
 NO, YES, OPEN, CELL = 0, 1, 2, 3
@@ -46,7 +47,10 @@ class Local:
     seen: Ints  # an original cell inside each local cell
     original: Ints  # local feature -> feature
     first: Ints  # first kept original cell per feature
-    slack: float
+    slack: float  # doubt about every margin, beyond what leaves and partial sums bring
+    unit: float  # > 0: sums round after each tree, by this share of the partial sum
+    tie: Floats  # (rivals,) added to margins: positive where equal scores mean the label
+    rough: Floats  # (nodes,) what rounding may move a sum with this leaf by
 
 
 def localise(
@@ -56,7 +60,7 @@ def localise(
     nan: NDArray[np.bool_],
     label: int,
     tail: float,
-    slack: float,
+    rounding: Rounding,
 ) -> Local:
     """The part of the ensemble that a record with these cell masses can reach."""
     found = _localise(
@@ -69,16 +73,18 @@ def localise(
         ensemble.roots,
         ensemble.base,
         ensemble.cut,
-        slack,
+        rounding.slack + rounding.widest,
+        rounding.rough,
         masses,
         grid.start,
         nan,
         label,
         tail,
     )
-    status, kept, nf, nc, nl, nr, gain, keep, roots, margin, start, mass, seen, original, first = (
-        found
-    )
+    status, kept, nf, nc, nl, nr, gain, error, keep, roots, margin, start, *rest = found
+    mass, seen, original, first, other = rest
+    # numpy's argmax takes the lowest class; a single score means class 1 only above the cut
+    wins = other > label if ensemble.outputs > 1 else np.array([label == 0])
     return Local(
         status,
         kept,
@@ -94,7 +100,10 @@ def localise(
         seen,
         original,
         first,
-        slack,
+        rounding.slack,
+        rounding.unit,
+        np.where(wins, TIE, -TIE)[keep],
+        error,
     )
 
 
@@ -110,6 +119,7 @@ def _localise(
     base,
     threshold_cut,
     slack,
+    rough,
     cells,
     start,
     nan,
@@ -230,27 +240,20 @@ def _localise(
                     ):
                         same = False
                 if same:
-                    gl[node] = gl[nl[node]]
+                    gl[node] = gl[nl[node]] if rough[gl[nl[node]]] > 0.0 else gl[nr[node]]
                     nf[node] = -1
+        local_roots[t] = begin
+        moving += nf[begin] >= 0
         if nf[begin] < 0:
-            leaf = gl[begin]
-            for p in range(rivals):
-                margin[p] += (
-                    sign * value[leaf, 0]
-                    if outputs == 1
-                    else value[leaf, label] - value[leaf, other[p]]
-                )
-            count = begin
-        else:
-            local_roots[moving] = begin
-            moving += 1
+            count = begin + 1
 
     gain = np.zeros((count, rivals))
     used = np.zeros(start[-1], np.bool_)
     low, high = margin.copy(), margin.copy()
-    for t in range(moving):
+    error = np.zeros(count)
+    for t in range(trees):
         a = local_roots[t]
-        b = local_roots[t + 1] if t + 1 < moving else count
+        b = local_roots[t + 1] if t + 1 < trees else count
         # nodes below a folded leaf are not reached any more: mark what is
         alive = np.zeros(b - a, np.bool_)
         alive[0] = True
@@ -264,6 +267,7 @@ def _localise(
                 used[start[nf[node]] + nc[node]] = True
             else:
                 leaf = gl[node]
+                error[node] = rough[leaf]
                 for p in range(rivals):
                     v = (
                         sign * value[leaf, 0]
@@ -333,14 +337,16 @@ def _localise(
         nl[:count],
         nr[:count],
         gain,
+        error,
         keep,
-        local_roots[:moving],
+        local_roots,
         margin,
         cell_start,
         mass,
         seen,
         original,
         first,
+        other,
     )
 
 

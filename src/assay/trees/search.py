@@ -38,9 +38,10 @@ class Found:
 
 def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) -> Found:
     """Split the widest box until the bounds are within `tolerance` or the work is done."""
-    tree = local.nf, local.nc, local.nl, local.nr, local.gain
+    tree = local.nf, local.nc, local.nl, local.nr, local.gain, local.rough
+    rule = local.base, local.tie, local.slack, local.unit
     grid = local.start, local.mass
-    out = np.zeros(6)
+    out = np.zeros(5)
     sure_low = sure_high = open_low = open_high = tied = 0.0
     best_low, best_high = 0.0, 1.0
     work = 0
@@ -48,13 +49,11 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
     heap: list[tuple[float, int, tuple[Any, ...]]] = []
     number = 0
     low_cells, high_cells = np.zeros(len(local.start) - 1, np.int64), np.diff(local.start) - 1
-    pending = [(1.0, low_cells, high_cells, local.roots.copy(), local.base.copy())]
+    pending = [(1.0, low_cells, high_cells, local.roots.copy())]
     while True:
-        for weight, lo, hi, alive, margin in pending:
-            state = examine(
-                *tree, alive, len(alive), margin, *grid, lo, hi, local.slack, widest, bins, out
-            )
-            low, high, feature, cut, trees, cost = out.tolist()
+        for weight, lo, hi, alive in pending:
+            state = examine(*tree, alive, *rule, *grid, lo, hi, widest, bins, out)
+            low, high, feature, cut, cost = out.tolist()
             work += int(cost)
             if state == YES:
                 sure_low += weight
@@ -66,17 +65,7 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
                 low, high = weight * low, weight * high
                 open_low += low
                 open_high += high
-                box = (
-                    weight,
-                    low,
-                    high,
-                    lo,
-                    hi,
-                    alive[: int(trees)],
-                    margin,
-                    int(feature),
-                    int(cut),
-                )
+                box = weight, low, high, lo, hi, alive, int(feature), int(cut)
                 heapq.heappush(heap, (low - high, number, box))
                 number += 1
             elif state == OPEN:
@@ -91,7 +80,7 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
             )  # what running sums over so many boxes can lose
             settled = (sure_low - drift, sure_high + drift)
             return Found(best_low - drift, best_high + drift, work, ties, settled, left)
-        weight, low, high, lo, hi, alive, margin, feature, cut = heapq.heappop(heap)[2]
+        weight, low, high, lo, hi, alive, feature, cut = heapq.heappop(heap)[2]
         open_low -= low
         open_high -= high
         at = int(local.start[feature])
@@ -100,6 +89,6 @@ def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) 
         left_hi, right_lo = hi.copy(), lo.copy()
         left_hi[feature], right_lo[feature] = cut, cut + 1
         share = below / (below + above)
-        pending = [(weight * share, lo, left_hi, alive.copy(), margin.copy())] if below > 0 else []
+        pending = [(weight * share, lo, left_hi, alive.copy())] if below > 0 else []
         if above > 0:
-            pending.append((weight * (1 - share), right_lo, hi, alive, margin))
+            pending.append((weight * (1 - share), right_lo, hi, alive))

@@ -1,79 +1,136 @@
 """P(sum of independent tables > 0), rounded to the safe side.
 
-All groups but the largest are convolved on a grid of `bins` steps, atoms rounded down for a lower
-bound and up for an upper one; the largest is left open, one answer per cell of it.
+All groups but the largest are convolved, and the largest is left open: one answer per cell of it.
+Few joint cells are listed exactly; many are put on a grid, atoms rounded down for a lower bound and
+up for an upper one. Only sums that the largest group can still bring across zero need their own
+step of the grid: what lies above them is one step.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, no-any-return"
 
 import numpy as np
 
 from assay.kernel import kernel
 
+EXACT = 512  # joint cells that are listed, not rounded
+
 
 @kernel
-def tails(table, chance, leaders, table_start, cells, final, base, bins, up, out):
+def tails(table, chance, leaders, table_start, cells, final, base, step, bins, up, out):
     """P(base + table[cell] + sum of the other groups > 0) per cell of `final`, rounded down (up=0)
-    or up (up=1)."""
-    work = 0
-    least, span = base, 0.0
-    for i in range(leaders.shape[0]):
+    or up (up=1); returns the work.
+
+    `step`: the grid wanted, coarsened where it takes more than `bins`.
+    """
+    groups = leaders.shape[0]
+    least, span, joint = base, 0.0, 1
+    reach = np.empty((groups, 2))
+    for i in range(groups):
         g = leaders[i]
         if g != final:
             a, b = np.inf, -np.inf
             for c in range(table_start[g], table_start[g] + cells[g]):
                 a, b = min(a, table[c]), max(b, table[c])
+            reach[i, 0], reach[i, 1] = a, b - a
             least += a
             span += b - a
+            joint = min(joint * cells[g], EXACT + 1)
     at, size = table_start[final], cells[final]
-    if span <= 0.0:
-        for c in range(size):
-            out[c] = 1.0 if least + table[at + c] > 0.0 else 0.0
+    lowest, highest = np.inf, -np.inf
+    for c in range(size):
+        need = -(least + table[at + c])  # the sum must exceed this
+        out[c] = 1.0 if need < 0.0 else 0.0
+        if 0.0 <= need < span:
+            lowest, highest = min(lowest, need), max(highest, need)
+    if highest < 0.0:
         return size
-    step = span / bins
-    length = 1
-    sums, fresh = np.zeros(bins + leaders.shape[0] + 2), np.zeros(bins + leaders.shape[0] + 2)
+    if joint <= EXACT:
+        return size + _listed(
+            table, chance, leaders, table_start, cells, final, reach, joint, at, size, least, out
+        )
+
+    step = max(step, span / bins)
+    top = int(highest / step) + 2  # everything above is one step
+    sums, fresh = np.zeros(top + 1), np.zeros(top + 1)
     histogram = np.zeros(bins + 2)
     sums[0] = 1.0
-    for i in range(leaders.shape[0]):
+    length, work, left = 1, 0, span
+    for i in range(groups):
         g = leaders[i]
         if g == final:
             continue
-        a, b = np.inf, -np.inf
-        for c in range(table_start[g], table_start[g] + cells[g]):
-            a, b = min(a, table[c]), max(b, table[c])
-        width = min(int(np.ceil((b - a) / step)), bins) + 1
+        a = reach[i, 0]
+        left -= reach[i, 1]
+        width = min(int(np.ceil(reach[i, 1] / step)), bins) + 1
         for k in range(width):
             histogram[k] = 0.0
         for c in range(table_start[g], table_start[g] + cells[g]):
             # a hair of rounding in the wrong direction must not move an atom inwards
-            k = (
-                int(np.ceil((table[c] - a) / step - 1e-13 * bins))
-                if up
-                else int((table[c] - a) / step + 1e-13 * bins)
-            )
+            u = (table[c] - a) / step
+            k = int(np.ceil(u - 1e-13 * bins)) if up else int(u + 1e-13 * bins)
             histogram[min(max(k, 0), width - 1)] += chance[c]
-        for j in range(length + width - 1):
+        grown = min(length + width - 1, top + 1)
+        for j in range(grown):
             fresh[j] = 0.0
+        # what the groups to come cannot lift to `lowest` is lost already
+        first = max(int((lowest - left - reach[i, 1]) / step) - groups - 2, 0)
         for k in range(width):
             h = histogram[k]
             if h > 0.0:
-                work += length
-                for j in range(length):
-                    fresh[k + j] += h * sums[j]
-        length += width - 1
+                end = min(length, top - k)
+                if end > first:
+                    _add(fresh[k + first : k + end], sums[first:end], h)
+                    work += end - first
+                over = 0.0
+                for j in range(max(end, first), length):
+                    over += sums[j]
+                fresh[grown - 1] += h * over if end < length else 0.0
+        length = grown
         sums, fresh = fresh, sums
     for j in range(length - 2, -1, -1):
         sums[j] += sums[j + 1]
     # the atoms' own rounding: up to 1e-13 bins of one step per group, taken off the base
-    least += (1.0 if up else -1.0) * 1e-12 * span * leaders.shape[0]
+    guard = (1.0 if up else -1.0) * 1e-12 * span * groups
     for c in range(size):
-        need = -(least + table[at + c])  # the sum must exceed this
+        need = -(least + guard + table[at + c])
         if need < 0.0:
             out[c] = 1.0
-        else:
+        elif need < span:
             j = int(need / step) + 1  # first atom above
             if up and (j - 1) * step > need:
                 j -= 1
             out[c] = sums[j] if j < length else 0.0
-    return work // 4 + size
+    return work // 8 + 4 * size
+
+
+@kernel
+def _add(fresh, sums, h):
+    for j in range(sums.shape[0]):
+        fresh[j] += h * sums[j]
+
+
+@kernel
+def _listed(table, chance, leaders, table_start, cells, final, reach, joint, at, size, least, out):
+    value, mass = np.zeros(joint), np.zeros(joint)
+    mass[0] = 1.0
+    n = 1
+    for i in range(leaders.shape[0]):
+        g = leaders[i]
+        if g == final:
+            continue
+        for c in range(cells[g] - 1, -1, -1):  # the first block is overwritten last
+            add, q = table[table_start[g] + c] - reach[i, 0], chance[table_start[g] + c]
+            for j in range(n):
+                value[c * n + j] = value[j] + add
+                mass[c * n + j] = mass[j] * q
+        n *= cells[g]
+    order = np.argsort(value)
+    value, mass = value[order], mass[order]
+    for j in range(joint - 2, -1, -1):
+        mass[j] += mass[j + 1]
+    for c in range(size):
+        need = -(least + table[at + c])
+        if need >= 0.0:
+            j = np.searchsorted(value, need, side="right")
+            out[c] = mass[j] if j < joint else 0.0
+    return 16 * joint
