@@ -20,14 +20,10 @@ from typer.core import TyperGroup
 
 import assay
 from assay.errors import AssayError
+from assay.launch import console, part, play, play_sweep, say_no, show_report
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from assay.report.report import Report
     from assay.run.config import Config
-    from assay.run.grid import Grid, Point
-    from assay.run.run import Run
 
 
 class Kind(StrEnum):
@@ -50,10 +46,10 @@ class _Guarded(TyperGroup):
         except AssayError as error:
             if ctx.params.get("debug"):
                 raise
-            _say_no(str(error))
+            say_no(str(error))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            _say_no("stopped by hand before the first batch was finished; nothing was saved")
+            say_no("stopped by hand before the first batch was finished; nothing was saved")
             raise typer.Exit(130) from None
 
 
@@ -70,22 +66,6 @@ app = typer.Typer(
 )
 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a saved run.", show_default=False)]
-
-
-def console(stderr: bool = False) -> Console:
-    """Colours on a terminal, plain text of a fixed width elsewhere."""
-    from rich.console import Console
-
-    made = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = 100
-    return made
-
-
-def _say_no(text: str) -> None:
-    from rich.text import Text
-
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), (text, "red")))
 
 
 def _version(wanted: bool) -> None:
@@ -153,106 +133,14 @@ def run(
 
     plan = read(file)
     folder = out or Path(plan.out or Path("runs") / file.stem)
-    how = Run(folder, resume, _part(shard), workers, ray, until)
+    how = Run(folder, resume, part(shard), workers, ray, until)
     if isinstance(plan, Grid):
         if seed is not None and "seed" in plan.axes:
             raise AssayError("--seed and a sweep over seeds: which one?")
         points = tuple(replace(p, config=settled(p.config)) for p in plan.points)
-        _sweep(replace(plan, points=points), how, force, quiet)
+        play_sweep(replace(plan, points=points), how, force, quiet)
     else:
-        _run(settled(plan), how, force, quiet, bool(ctx.find_root().params.get("debug")))
-
-
-def _run(config: Config, how: Run, force: bool, quiet: bool, debug: bool) -> None:
-    """One evaluation: played, printed, saved."""
-    from assay.evaluate import evaluate
-    from assay.run.store import Store
-
-    folder = Path(str(how.out))
-    if force:
-        Store(folder).clear()
-    model, data = config.load()
-    try:
-        report = evaluate(
-            model, data, **config.how(data), progress=False if quiet else None, run=how
-        )
-    except Exception as error:
-        partial: Report | None = getattr(error, "partial", None)
-        if partial is None:
-            raise
-        _save(partial, folder, config)
-        done = f"{len(partial.records)} of {len(data)} rows were finished and are saved in {folder}"
-        _say_no(f"{type(error).__name__}: {error}; {done}; for the traceback: assay --debug run")
-        if debug:
-            raise
-        raise typer.Exit(1) from None
-    _save(report, folder, config)
-    if not quiet:
-        show_report(report)
-    stopped = any(f.id == "interrupted" for f in report.flags)
-    if stopped:
-        _say_no(f"stopped by hand after {len(report.records)} of {len(data)} rows; those are saved")
-    typer.echo(f"saved in {folder}")
-    if stopped:
-        raise typer.Exit(130)
-
-
-def _sweep(grid: Grid, how: Run, force: bool, quiet: bool) -> None:
-    """Several evaluations, and one page over all."""
-    from assay.run.store import Store
-    from assay.sweep import sweep
-
-    folder = Path(str(how.out))
-    if force:
-        for point in grid.points:
-            Store(folder / point.name).clear()
-    seen = 0
-
-    def tell(point: Point, outcome: Report | str) -> None:
-        nonlocal seen
-        seen += 1
-        count = f"{seen}/{len(grid.points)} {point.name}"
-        if isinstance(outcome, str):
-            _say_no(f"{count}: {outcome}")
-        elif not quiet:
-            typer.echo(f"{count}: robust {outcome.metric('robust')}")
-
-    made = sweep(grid, folder, run=how, progress=False if quiet else None, tell=tell)
-    if not quiet:
-        typer.echo(str(made))
-    typer.echo(f"saved in {folder}: open {folder / 'report.html'}")
-    if any(f.id == "interrupted" for r in made.reports.values() for f in r.flags):
-        raise typer.Exit(130)
-    if made.failed:
-        raise typer.Exit(1)
-
-
-def _part(text: str | None) -> tuple[int, int] | None:
-    """3/8 as (3, 8)."""
-    if text is None:
-        return None
-    i, _, n = text.partition("/")
-    if not (i.isdigit() and n.isdigit()):
-        raise AssayError(f"--shard {text}: expected i/n, e.g. 3/8")
-    return int(i), int(n)
-
-
-def _save(report: Report, folder: Path, config: Any) -> None:
-    from assay.run.config import to_toml
-
-    report.save(folder)
-    (folder / "config.toml").write_text(to_toml(config))
-
-
-def show_report(report: Report) -> None:
-    """The table, and under it what broke what and the warnings."""
-    from assay.report.text import notes, rich_table
-
-    screen = console()
-    screen.print(rich_table(report))
-    for line in notes(report):
-        style = "yellow" if line.startswith("warning") else None
-        screen.print(line, style=style, markup=False)
+        play(settled(plan), how, force, quiet, bool(ctx.find_root().params.get("debug")))
 
 
 @app.command()
@@ -277,9 +165,9 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where to save the reports.")] = Path("runs/demo"),
 ) -> None:
     """Three short evaluations on real data: digits, traffic signs, web addresses."""
-    from assay.demo import play
+    from assay.demo import play as play_demo
 
-    play(out, show_report, console())
+    play_demo(out, show_report, console())
 
 
 @app.command()
