@@ -36,7 +36,7 @@ class Zoo:
 
     folder: Path
     epochs: int | None = None
-    madry_epochs: int = 30
+    madry_epochs: int = 15
     rows: int | None = None  # of the training set; None: all
     small: bool = False
 
@@ -61,8 +61,9 @@ class Zoo:
                 inside = ay.CAPGD(5, clean=False)
                 recipe = Adversarial(craft_by(inside, train.schema.space(eps=0.5)), 0.5, "balanced")
                 model.fit(
-                    train.x, train.y, recipe=recipe, validation=None, epochs=self.madry_epochs
-                )
+                    train.x, train.y, recipe=recipe, validation=None, epochs=self.madry_epochs,
+                    batch=512, rate=max(3e-3, model.training_.rate),
+                )  # fmt: skip
             else:
                 model.fit(
                     train.x, train.y, validation=(splits.val.x, splits.val.y), epochs=self.epochs

@@ -29,7 +29,7 @@ class Size:
     lpf: int = 1000
     expansions: int = 100
     epochs: int | None = None
-    madry_epochs: int = 30
+    madry_epochs: int = 15
     train: int | None = None
     small: bool = False
 
