@@ -7,9 +7,8 @@ returned and goes into the upper bound), follows every tree through the clipped 
 that no reachable node separates, and drops rivals that cannot win. Trees that cannot move stay as
 single leaves: partial sums need them in the library's order.
 
-What a reader would get wrong: margins within rounding of zero (rounding.py) are decided by the library's own
-rounding, so they count as undecided here and are settled by the original model on a single cell
-(bounds.py)."""
+What a reader would get wrong: margins within the library's own rounding of zero (rounding.py)
+count as undecided here; the original model settles them on a single cell (bounds.py)."""
 
 # mypy: disable-error-code="no-untyped-def, no-any-return"
 
