@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,18 @@ QUICK = Size(
 TINY = Size(8, 8, 1, 1, 4, (1, 2), 3, 2, epochs=1, madry_epochs=1, train=200, small=True)
 
 
+@cache
+def critical(name: str, relations: str) -> tuple[ay.Dataset, Any]:
+    """Valid rows of the critical class, and the schema as meant."""
+    if name == "url":
+        data, meant = ay.datasets.url(relations=relations).test, ay.datasets.url().test.schema
+    else:
+        data = (ay.datasets.ctu13() if name == "ctu13" else ay.datasets.lcld(47)).test
+        meant = data.schema
+    whole = meant.space(EPS).around(data.x).contains(data.x)
+    return data.take(whole & (data.y == 1)), meant
+
+
 @dataclass
 class Study:
     """The cells' settings, and the tables and figures as views of them."""
@@ -67,15 +79,7 @@ class Study:
         return ay.MOEVA(self.size.generations)
 
     def rows(self, cell: Cell) -> tuple[ay.Dataset, Any]:
-        """Valid rows of the critical class, drawn by their ids."""
-        if cell.data == "url":
-            data = ay.datasets.url(relations=cell.relations).test
-            meant = ay.datasets.url().test.schema
-        else:
-            data = (ay.datasets.ctu13() if cell.data == "ctu13" else ay.datasets.lcld(47)).test
-            meant = data.schema
-        whole = meant.space(EPS).around(data.x).contains(data.x)
-        data = data.take(whole & (data.y == 1))
+        data, meant = critical(cell.data, cell.relations)
         return data.sample(min(cell.rows, len(data)), seed=42), meant
 
     def model(self, cell: Cell) -> Any:
