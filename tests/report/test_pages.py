@@ -70,6 +70,20 @@ def test_a_table_names_the_relation_that_binds(made: dict[str, str]) -> None:
     assert "1 relation between features must hold" in Reader(made["table"]).text
 
 
+def test_changes_are_measured_by_the_range_of_the_data() -> None:
+    from assay.records import Records
+    from assay.report.examples import gather
+
+    data = ay.Dataset(np.array([[0.0, 10.0], [4.0, 10.0], [2.0, 30.0]]), [0, 0, 0])
+    adversarial = np.array([[1.0, 10.0], [1.0, 20.0], [2.0, 30.0]])
+    won = np.array([True, True, False])
+    records = Records.of(3, adversarial, id=data.ids, success=won, winner="X", distance=[2, 1, 0])
+    e = gather(data, records)
+    assert e is not None
+    assert e.places.tolist() == [1, 0] and e.changed.tolist() == [2, 1]
+    assert e.shift.tolist() == [(1 / 4 + 3 / 4) / 2, (0 + 10 / 20) / 2]
+
+
 def test_binding_by_hand() -> None:
     from assay.report.binding import binding
 

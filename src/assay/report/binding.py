@@ -43,7 +43,8 @@ def binding(schema: Any, clean: np.ndarray, adversarial: np.ndarray) -> list[dic
         f = schema.features[j]
         if not bool(inside[k]):
             end = f.high if step[k] > 0 else f.low
-            names.append(f"{f.name} {'<=' if step[k] > 0 else '>='} {end}")
+            said = f"{end:g}" if isinstance(end, int | float) else str(end)
+            names.append(f"{f.name} {'<=' if step[k] > 0 else '>='} {said}")
         if names:
             found[i][j] = names
     return found

@@ -33,6 +33,7 @@ class Examples:
     names: tuple[str, ...]  # of the features, for tables
     units: tuple[str, ...]
     changed: np.ndarray  # (features,): in how many successes each feature was changed
+    shift: np.ndarray  # (features,): the mean change, as a share of the range in the data
     bound: tuple[dict[int, list[str]], ...] = ()  # per example: changed feature -> rules that bind
     rules: tuple[tuple[str, int], ...] = ()  # in how many of the `asked` successes a rule binds
     asked: int = 0
@@ -46,14 +47,17 @@ class Examples:
             names=np.array(self.names, str),
             units=np.array(self.units, str),
             changed=self.changed,
+            shift=self.shift,
             bound=np.array(json.dumps(self.bound)),
             rules=np.array(json.dumps(self.rules)),
             asked=self.asked,
         )
 
     @classmethod
-    def load(cls, path: Path) -> Examples:
+    def load(cls, path: Path) -> Examples | None:
         with np.load(path) as f:
+            if "shift" not in f.files:  # of an older version: the rest of the report reads without
+                return None
             return cls(
                 f["places"],
                 f["clean"],
@@ -61,6 +65,7 @@ class Examples:
                 tuple(f["names"].tolist()),
                 tuple(f["units"].tolist()),
                 f["changed"],
+                f["shift"],
                 tuple({int(k): v for k, v in b.items()} for b in json.loads(str(f["bound"]))),
                 tuple((str(r), int(n)) for r, n in json.loads(str(f["rules"]))),
                 int(f["asked"]),
@@ -77,11 +82,13 @@ def gather(data: Dataset, records: Records) -> Examples | None:
     place = {name: i for i, name in enumerate(data.ids.tolist())}  # games may reorder the rows
     at = np.array([place[name] for name in c["id"][won].tolist()])
     clean = data.x.cpu().numpy()
-    changed = np.zeros(clean[0].size, int)
+    changed, shift = np.zeros(clean[0].size, int), np.zeros(clean[0].size)
+    span = np.ptp(clean.reshape(len(clean), -1), axis=0)
     for some in np.array_split(np.arange(len(won)), -(-len(won) // 4096)):  # a run may be large
         flat = (len(some), -1)
-        moved = records.adversarial[won[some]].reshape(flat) != clean[at[some]].reshape(flat)
-        changed += moved.sum(0)
+        moved = records.adversarial[won[some]].reshape(flat) - clean[at[some]].reshape(flat)
+        changed += (moved != 0).sum(0)
+        shift += np.abs(moved).sum(0) / np.where(span > 0, span, 1.0) / len(won)
     names, units = _features(data.schema)
     where = dict(zip(won.tolist(), at.tolist(), strict=True))
     asked = near[:_ASKED]
@@ -97,6 +104,7 @@ def gather(data: Dataset, records: Records) -> Examples | None:
         names,
         units,
         changed,
+        shift,
         tuple(bound[:MOST]),
         tuple(counts.most_common(MOST)),
         len(bound),

@@ -23,10 +23,17 @@ def features(report: Report) -> Section | None:
     e = report.examples
     if e is None or not e.names:
         return None
-    order = np.argsort(-e.changed, kind="stable")[:_FEATURES]
-    abused = {e.names[i]: float(e.changed[i]) for i in order if e.changed[i]}
-    body = Markup("<h3>Features changed most often</h3>")
-    body += svg.bars(abused, "Successes in which each feature was changed", "successes")
+    order = np.argsort(-e.shift, kind="stable")[:_FEATURES]
+    abused = {e.names[i]: round(100 * float(e.shift[i]), 2) for i in order if e.changed[i]}
+    body = Markup(
+        "<h3>Features that were changed most</h3>"
+        "<p>The mean change over all successes, in percent of the feature's range in these rows.</p>"
+    )
+    body += svg.bars(abused, "Mean change of each feature", "% of its range")
+    often = np.argsort(-e.changed, kind="stable")[:_FEATURES]
+    counts = {e.names[i]: float(e.changed[i]) for i in often if e.changed[i]}
+    body += Markup("<h3>Features that were changed most often</h3>")
+    body += svg.bars(counts, "Successes in which each feature was changed", "successes")
     if e.rules:
         body += Markup(
             "<h3>Rules that held the attacker back</h3><p>Of the {} nearest successes, those in "
