@@ -7,7 +7,8 @@ import pytest
 
 import assay as ay
 from assay.errors import AssayError
-from assay.run.config import parse, read
+from assay.run.config import parse
+from assay.run.grid import Grid, read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -18,8 +19,9 @@ def test_examples_read(file):
     if file.stem.endswith("_schema"):
         assert len(ay.Schema.read(file)) > 0
         return
-    config = read(file)
-    assert config.data.check(file.parent) is None
+    plan = read(file)
+    configs = [p.config for p in plan.points] if isinstance(plan, Grid) else [plan]
+    assert all(c.data.check(file.parent) is None for c in configs)
 
 
 def test_own_model_example_runs(tmp_path, monkeypatch):
