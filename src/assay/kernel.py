@@ -25,6 +25,13 @@ def fast_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def inline_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A short part of a kernel with many arguments: pasted where it is called, for a call of twenty
+    arrays takes longer than what it does with them."""
+    pasted: Callable[..., Any] = numba.njit(inline="always", error_model="numpy")(function)
+    return pasted
+
+
 @contextmanager
 def on_compile(tell: Callable[[bool], None]) -> Iterator[None]:
     """Within the block `tell(True)` as a kernel starts to compile, `tell(False)` when it is done.

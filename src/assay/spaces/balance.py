@@ -17,13 +17,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from assay.kernel import inline_kernel, kernel
 from assay.spaces.normal import Layout, is_whole, linear
 from assay.spaces.relations import Compare
 
@@ -157,11 +156,7 @@ def _terms(r: Compare) -> tuple[list[tuple[str, bool, float]], float]:
     return [(name, was, w) for (name, was), w in form[0].items() if w != 0], form[1]
 
 
-def _compiled(function: Any) -> Any:
-    return numba.njit(cache=True, nogil=True)(function)
-
-
-@_compiled
+@inline_kernel
 def _excess(  # type: ignore[no-untyped-def]
     row, x, x0, b, tolerance, branches, places, weights, past, starts, both, goals, slacks, exact
 ):
@@ -185,7 +180,7 @@ def _excess(  # type: ignore[no-untyped-def]
     return value if value > slack else 0.0
 
 
-@_compiled
+@kernel
 def _spread(  # type: ignore[no-untyped-def]
     row, x, low, high, first, last, amount, places, weights, shares, free, whole, room, take
 ):
@@ -244,7 +239,7 @@ def _spread(  # type: ignore[no-untyped-def]
     return True
 
 
-@_compiled
+@kernel
 def _balance(  # type: ignore[no-untyped-def]
     x, x0, low, high, tolerance, clauses, branches, places, weights, past, starts, both,
     goals, slacks, exact, norms, shares, free, whole, named, naming,
