@@ -153,8 +153,9 @@ def merge(
     [dim]Example:[/dim]  assay merge runs/part1 runs/part2 --out runs/whole
     """
     from assay.run.store import merge as join
+    from assay.run.store import report_of
 
-    report = join(folders, out).report()
+    report = report_of(folders, join(folders, out))
     report.save(out)
     show_report(report)
     typer.echo(f"saved in {out}")
@@ -183,11 +184,17 @@ def show(
     """
     from assay.report.report import Report
     from assay.report.sweep import Sweep
+    from assay.run.store import Store
 
     if by is None and (folder / "sweep.json").exists():
         typer.echo(str(Sweep.load(folder)))
         return
-    report = Report.load(folder)
+    if (folder / "index.sqlite").exists() and not (folder / "records.parquet").exists():
+        report = Store(folder).report()
+        done, rows = len(report.records), report.spec.get("rows")
+        typer.echo(f"not finished: {done} of {rows} rows so far")
+    else:
+        report = Report.load(folder)
     if by is None:
         show_report(report)
         return

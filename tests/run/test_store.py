@@ -233,5 +233,13 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
     for i in "12":
         assay("run", str(file), "--out", str(tmp_path / i), "--shard", f"{i}/2")
     assay("merge", str(tmp_path / "1"), str(tmp_path / "2"), "--out", str(tmp_path / "joined"))
-    same(ay.Report.load(tmp_path / "whole"), ay.Report.load(tmp_path / "joined"))
+    whole, joined = (ay.Report.load(tmp_path / name) for name in ("whole", "joined"))
+    same(whole, joined)
+    assert whole.flags == joined.flags
+    assert whole.examples is not None and joined.examples is not None
+    for name in ("places", "clean", "adversarial", "changed"):
+        a, b = getattr(whole.examples, name), getattr(joined.examples, name)
+        assert (a == b).all(), name
+    (tmp_path / "whole" / "records.parquet").unlink()  # as if it had not come to its end
+    assert "not finished: 120 of 120 rows so far" in assay("show", str(tmp_path / "whole"))
     assert "expected i/n" in assay("run", str(file), "--shard", "x", code=2)

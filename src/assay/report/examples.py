@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,34 @@ def gather(data: Dataset, records: Records) -> Examples | None:
         tuple(bound[:MOST]),
         tuple(counts.most_common(MOST)),
         len(bound),
+    )
+
+
+def merged(parts: Sequence[tuple[np.ndarray, Examples]], whole: Records) -> Examples | None:
+    """The examples of a run from those of its shards, each with the ids of its records."""
+    if not parts:
+        return None
+    c = whole.columns
+    place = {name: i for i, name in enumerate(c["id"].tolist())}
+    at = np.concatenate([[place[ids[p]] for p in e.places.tolist()] for ids, e in parts])
+    near = np.lexsort((at, c["distance"][at]))[:MOST]
+    rules: Counter[str] = Counter()
+    for _, e in parts:
+        rules.update(dict(e.rules))
+    bound = [b for _, e in parts for b in e.bound]
+    weights = [max(1, int(e.changed.max())) for _, e in parts]
+    first = parts[0][1]
+    return Examples(
+        at[near],
+        np.concatenate([e.clean for _, e in parts])[near],
+        np.concatenate([e.adversarial for _, e in parts])[near],
+        first.names,
+        first.units,
+        np.sum([e.changed for _, e in parts], axis=0),
+        np.average([e.shift for _, e in parts], axis=0, weights=weights),
+        tuple(bound[i] for i in near.tolist()) if bound else (),
+        tuple(rules.most_common(MOST)),
+        sum(e.asked for _, e in parts),
     )
 
 

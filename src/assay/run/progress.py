@@ -87,11 +87,12 @@ class Progress:
         seconds = sum(s for _, s in self._paces)
         shown = Table(box=None, pad_edge=False)
         for name in ("rows", "clean", "robust", "queries/s", "passed", "left"):
-            shown.add_column(name, justify="right", style="bold" if name == "robust" else None)
+            style = "bold" if name == "robust" else None
+            shown.add_column(name, justify="right", style=style, no_wrap=True)
         left = self.left
         shown.add_row(
             f"{self.rows:,}/{self.total:,}",
-            _rate(wilson(self.correct, self.rows)),
+            f"{self.correct / self.rows:.3f}" if self.rows else "-",  # all must fit 80 columns
             _rate(self.robust),
             f"{self.queries / seconds:,.0f}" if seconds else "-",
             _clock(time.monotonic() - self._start),

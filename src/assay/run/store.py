@@ -22,7 +22,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ import numpy as np
 from assay.errors import AssayError
 from assay.records import FIELDS, Records
 from assay.report import checks
+from assay.report.examples import merged
 from assay.report.report import Report
 from assay.run.job import Part
 
@@ -172,6 +173,8 @@ def merge(parts: Sequence[Path], out: Path) -> Store:
             f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
             f"first is chunk {missing[0]}; finish that shard with --resume"
         )
+    for name in ("flags", "shard"):
+        whole.pop(name, None)
     store = Store(Path(out))
     with store.held(whole, resume=False):
         facts = {k: shard.done()[k] for k, shard in owner.items()}
@@ -182,6 +185,17 @@ def merge(parts: Sequence[Path], out: Path) -> Store:
                 rows = len(shard.read(k))
                 db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (k, rows, json.dumps(facts[k])))
     return store
+
+
+def report_of(parts: Sequence[Path], whole: Store) -> Report:
+    """The report on a merged run, with what the shards' own reports know besides the records."""
+    report = whole.report()
+    known = [Report.load(p) for p in parts if (Path(p) / "records.parquet").exists()]
+    # What is said of the model is the same in all of them; what is said of rows is not.
+    shared = [f for f in known[0].flags if all(f in k.flags for k in known)] if known else []
+    flags = tuple(dict.fromkeys((*shared, *report.flags)))
+    examples = [(k.records.columns["id"], k.examples) for k in known if k.examples is not None]
+    return replace(report, flags=flags, examples=merged(examples, report.records))
 
 
 def _compare(old: dict[str, Any], new: dict[str, Any], where: Path) -> None:

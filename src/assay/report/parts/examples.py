@@ -27,7 +27,7 @@ def features(report: Report) -> Section | None:
     abused = {e.names[i]: round(100 * float(e.shift[i]), 2) for i in order if e.changed[i]}
     body = Markup(
         "<h3>Features that were changed most</h3>"
-        "<p>The mean change over all successes, in percent of the feature's range in these rows.</p>"
+        "<p>Mean change over all successes, in percent of the feature's range in these rows.</p>"
     )
     body += svg.bars(abused, "Mean change of each feature", "% of its range")
     often = np.argsort(-e.changed, kind="stable")[:_FEATURES]
