@@ -25,6 +25,7 @@ from assay.noise.joint import Noise
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
+from assay.trees.view import view
 
 SCRAMBLES = 16
 CONFIDENCE = 0.99
@@ -52,13 +53,17 @@ def estimate(
     if not len(used):
         used = np.arange(1)
     matter, overall = _importance(ensemble, grid, levels, np.isnan(x))
-    along = used[matter[:, used].argmax(axis=1)]
     used = used[np.argsort(-overall[used])]  # Sobol's first coordinates are its best
     half = np.full((len(x), ensemble.n_classes), np.inf)
     total = np.zeros((len(x), SCRAMBLES, ensemble.n_classes))
     points = np.zeros(len(x), dtype=np.int64)
     quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, SCRAMBLES - 1))
-    slack = ensemble.slack()
+    trees = [view(ensemble, grid, levels[i], np.isnan(x[i]), used) for i in range(len(x))]
+    here = np.stack([tree.used >= 0 for tree in trees]) if trees else np.ones((0, len(used)), bool)
+    along = used[np.where(here, matter[:, used], -1.0).argmax(axis=1)]
+    for row, tree in enumerate(trees):
+        if tree.settled is not None:  # no reading that the noise makes has another label
+            total[row, :, tree.settled], points[row], half[row] = 1.0, 1, tree.lost
     seen, n = 0, 256  # points of the sequence so far, points of the next stretch
     while seen + n <= max(most, 256):
         todo = np.flatnonzero(2 * half.max(axis=1) > tolerance)
@@ -70,29 +75,9 @@ def estimate(
 
         def one(i: int, draws: dict[int, tuple[Floats, Floats, float]] = draws) -> Floats:
             z, shift, sd = draws[int(along[i])]
+            last = int(trees[i].used[np.flatnonzero(used == along[i])[0]])
             return np.asarray(
-                _sweep(
-                    ensemble.feature,
-                    grid.cut,
-                    ensemble.left,
-                    ensemble.right,
-                    ensemble.missing_left,
-                    ensemble.value,
-                    ensemble.roots,
-                    ensemble.base,
-                    ensemble.cut,
-                    slack,
-                    levels[i],
-                    grid.start,
-                    np.isnan(x[i]),
-                    used,
-                    int(along[i]),
-                    z,
-                    shift,
-                    sd,
-                    SCRAMBLES,
-                    ensemble.n_classes,
-                )
+                _sweep(*trees[i].arrays, last, z, shift, sd, SCRAMBLES, ensemble.n_classes)
             )
 
         with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
@@ -102,7 +87,7 @@ def estimate(
                 error = (total[i] / points[i]).std(axis=0, ddof=1) / np.sqrt(SCRAMBLES)
                 # what no point has seen may still have this mass, at the same confidence
                 unseen = -np.log(1 - CONFIDENCE) / (SCRAMBLES * points[i])
-                half[i] = quantile * error + unseen
+                half[i] = quantile * error + unseen + trees[i].lost
         seen += n
         n = seen
     mean = total.mean(axis=1) / points[:, None]
@@ -254,7 +239,7 @@ def _sweep(
     for i in range(points):
         for j in range(used.shape[0]):
             f = used[j]
-            if f != last:
+            if f >= 0 and f != last:
                 a, b = start[f], start[f + 1] - 1
                 while a < b:  # the first edge at or above
                     m = (a + b) // 2
