@@ -252,3 +252,18 @@ def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
 def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
     with pytest.raises(ay.AssayError, match="expected a positive number"):
         ay.Linf(eps)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "attack"),
+    [
+        (r"APGD\(steps=-5\).*at least 1", ay.APGD(-5)),
+        (r"Square\(queries=0\).*at least 1", ay.Then(ay.PGD(3), ay.Square(0))),
+        (r"PGD\(step=-0.1\).*at least 0", ay.Restarts(ay.PGD(3, step=-0.1))),
+        (r"PGD\(start='rendom'\).*did you mean 'random'", ay.PGD(3, start="rendom")),
+        (r"no loss 'margni'.*'margin'", ay.Guess(ay.APGD(3, loss="margni"))),
+    ],
+    ids=str,
+)
+def test_parameters_of_attacks(said, attack):
+    refuses(said, lambda: evaluate(attack=attack))

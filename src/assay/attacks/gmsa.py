@@ -17,7 +17,7 @@ steps at iteration i, because each of its steps sees one model per row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -52,13 +52,13 @@ class GMSA:
 
     inner: Attack = _PGD
     combine: str = "avg"
-    iterations: int = 9
+    iterations: int = field(default=9, metadata={"least": 0})
     simulations: int = 1
     select: str = "error"
     fallback: str = "attacked"
     first: str = "state"
     window: int | None = None
-    warm: int | None = None
+    warm: int | None = field(default=None, metadata={"least": 0})
     selective: bool = False
     scale: bool = True
 
@@ -75,15 +75,15 @@ class GMSA:
 
     def check(self) -> None:
         """Refuse settings that mean nothing."""
-        for field, allowed in (
+        for name, allowed in (
             ("combine", tuple(_COMBINE)),
             ("select", ("error", "loss")),
             ("fallback", ("attacked", "clean")),
             ("first", ("state", "static", "clean")),
         ):
-            if getattr(self, field) not in allowed:
+            if getattr(self, name) not in allowed:
                 raise AssayError(
-                    f"GMSA({field}={getattr(self, field)!r}): expected one of {', '.join(allowed)}"
+                    f"GMSA({name}={getattr(self, name)!r}): expected one of {', '.join(allowed)}"
                 )
         if self.iterations < 0 or self.simulations < 1:
             raise AssayError(

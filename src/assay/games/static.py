@@ -16,6 +16,7 @@ import torch
 
 from assay import losses
 from assay.attacks.base import Attack, run
+from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.goals import Goal
@@ -54,6 +55,7 @@ class Static:
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
         space.check(data.x)
+        check_parameters(attack)
         check_needs(attack, model, space)
         everything = torch.arange(len(data))
         blank = torch.zeros(len(data), classes, dtype=data.x.dtype)

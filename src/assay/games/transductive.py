@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import Attack
+from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.round import Round, class_names
@@ -111,6 +112,7 @@ class Transductive:
         if space is not None:
             space.check(data.x)
         if attack is not None:
+            check_parameters(attack)
             check_needs(attack, base, space)
         targets = goal.targets(data.y, blank, torch.arange(len(data)), class_names(data, base))
         if not bool(targets.any()):
