@@ -16,7 +16,7 @@ from assay.run.config import parse, to_toml
 from assay.run.config import read as read_config
 from assay.trees import correlated, distribution, probability, read
 from assay.trees.boxes import all_boxes, near_boxes
-from assay.trees.factor import loadings, one_factor
+from assay.trees.factor import by_factors, loadings
 from assay.trees.grid import Grid
 
 X, Y = load_iris(return_X_y=True)
@@ -112,7 +112,7 @@ def test_correlated_noise_three_ways() -> None:
     label = ensemble.predict(rows)
     load = loadings(r)
     assert load is not None
-    low, high = one_factor(
+    low, high = by_factors(
         ensemble, Grid.of(ensemble), noise, rows, label, load, tolerance=1e-5, budget=5
     )
     assert (high - low < 1e-4).all()
@@ -128,6 +128,27 @@ def test_correlated_noise_three_ways() -> None:
     assert kind == "numerical"
     hits = (tree.predict(drawn.reshape(-1, 3)).reshape(4, -1) == 1).mean(axis=1)
     np.testing.assert_allclose((a[:, 1] + b[:, 1]) / 2, hits, atol=0.008)
+
+
+def test_two_blocks_of_correlated_features_are_two_factors() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 5))
+    model = xgb.XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1).fit(
+        x, (x[:, 0] * x[:, 1] + x[:, 2] - x[:, 3] > 0).astype(int)
+    )
+    r = np.eye(5)
+    r[0, 1] = r[1, 0] = 0.7
+    r[2, 3] = r[3, 2] = -0.6
+    noise, rows, ensemble = ay.Normal(cov=0.2 * r), x[:3], read(model)
+    load = loadings(r)
+    assert load is not None and load.shape == (5, 2)
+    found = probability(ensemble, noise, rows, ensemble.predict(rows), tolerance=1e-4, budget=4)
+    assert found.kind == "numerical" and (found.width < 1e-3).all()
+    drawn = ensemble.predict(noise.sample(rows, 200_000, rng).reshape(-1, 5)).reshape(3, -1)
+    hits = (drawn == ensemble.predict(rows)[:, None]).mean(axis=1)
+    np.testing.assert_allclose(hits, found.middle, atol=0.006)
+    chain = np.eye(5) + 0.4 * (np.eye(5, k=1) + np.eye(5, k=-1))
+    assert loadings(chain) is None  # one block that needs more than one factor
 
 
 def test_refusals(forest: RandomForestClassifier) -> None:

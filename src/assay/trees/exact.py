@@ -4,7 +4,7 @@ interval.
 | ensemble | independent noise | correlated noise |
 |---|---|---|
 | one tree | leaves: exact | leaves by Genz's method: numerical |
-| several | branch and bound: certified | one factor: numerical; else sampled: estimate |
+| several | branch and bound: certified | a factor per block: numerical; else sampled: estimate |
 
 The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds
 an error *estimate* of a quadrature. "estimate" is a 99 % confidence interval of randomised
@@ -23,8 +23,10 @@ from assay.trees import correlated, leaves
 from assay.trees.bounds import Draws, bounds
 from assay.trees.boxes import leaf_boxes
 from assay.trees.ensemble import Ensemble, Ints
-from assay.trees.factor import loadings, one_factor
+from assay.trees.factor import by_factors, loadings
 from assay.trees.grid import Grid
+
+WIDE = 1e-3  # bounds by two factors that are wider than this give way to the estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +154,7 @@ def inside(
             )
         else:
             assert load is not None
-            a, b = one_factor(
+            a, b = by_factors(
                 ensemble,
                 grid,
                 noise,
@@ -165,6 +167,12 @@ def inside(
         low[rows] += a
         high[rows] += b
     high = np.minimum(high, 1.0)
+    if load is not None and load.shape[1] > 1 and (high - low).max() > max(tolerance, WIDE):
+        # a product of rules shares the budget between hundreds of nodes: too little for this model
+        return inside(
+            ensemble, noise, x, allowed, tolerance=tolerance, budget=budget, seed=seed,
+            workers=workers, estimate=True,
+        )  # fmt: skip
     low, high = np.where(flip, 1 - high, low), np.where(flip, 1 - low, high)
     kind = (
         "numerical" if tied is not None else "certified" if draws is None else "certified+sampled"
