@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
@@ -99,6 +100,10 @@ def test_expected_accuracy_and_importance(forest: RandomForestClassifier) -> Non
     assert low <= high and (low + high) / 2 == pytest.approx(share, abs=0.01)
     gained = nature.importance(DATA)
     assert gained.shape == (25, 4) and gained.mean().idxmax() in (2, 3)  # petals decide
+    table = pd.DataFrame(DATA.x.numpy()[:3], columns=list("abcd"), index=[7, 8, 9])
+    table.attrs["units"] = {"c": "cm"}
+    named = nature.importance(table)
+    assert list(named.columns) == ["a", "b", "c [cm]", "d"] and list(named.index) == [7, 8, 9]
 
 
 def test_correlated_noise_three_ways() -> None:

@@ -232,7 +232,8 @@ class Nature:
     def importance(self, data: Any, seed: int = 0) -> Any:
         """Which features' noise matters: what each record gains when one feature reads exactly.
 
-        A DataFrame (records x features), named by the data's schema where it has one.
+        A DataFrame (records x features), named by the data's schema or columns; a table's
+        `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
         """
         import pandas as pd
 
@@ -247,7 +248,8 @@ class Nature:
             - before
             for f, name in enumerate(_names(data, x.shape[1]))
         }
-        return pd.DataFrame(gained, index=getattr(data, "ids", None))
+        rows = data.ids if isinstance(data, Dataset) else getattr(data, "index", None)
+        return pd.DataFrame(gained, index=rows)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""
@@ -297,6 +299,7 @@ def _rows(data: Any) -> Floats:
 
 def _names(data: Any, features: int) -> list[Any]:
     if hasattr(data, "columns"):
-        return list(data.columns)
+        units = getattr(data, "attrs", {}).get("units", {})
+        return [f"{name} [{units[name]}]" if name in units else name for name in data.columns]
     names = getattr(getattr(data, "schema", None), "names", None)
     return list(names) if names is not None and len(names) == features else list(range(features))
