@@ -29,7 +29,7 @@ from pymoo.functions import is_compiled
 
 import assay as ay
 from assay import losses
-from assay.attacks import nsga
+from assay.attacks.fronts import fronts
 from assay.attacks.riesz import reference_points
 from assay.problem import Problem, Referee
 from assay.streams import Stream, keys
@@ -119,7 +119,7 @@ def sorting(rows: int) -> None:
     """Fronts of (rows, 306, 3): compiled staircase against a domination matrix in torch."""
     f = np.random.default_rng(0).random((rows, 306, 3)) * [1.0, 1.0, 0.1]
     f[np.random.default_rng(1).random((rows, 306)) < 0.7, 2] = 0.0
-    nsga.fronts(f[0], 206)
+    fronts(f[0], 206)
 
     def in_torch() -> None:
         t = torch.from_numpy(f)
@@ -133,7 +133,7 @@ def sorting(rows: int) -> None:
             above -= (members.float()[:, None] @ dominates)[:, 0]
             front += 1
 
-    _, _, compiled = clocked(lambda: [nsga.fronts(each, 206) for each in f])
+    _, _, compiled = clocked(lambda: [fronts(each, 206) for each in f])
     _, _, tensors = clocked(in_torch)
     print(f"fronts of 306 individuals: compiled {1e6 * compiled / rows:.0f} us per row, "
           f"torch {1e6 * tensors / rows:.0f} us: {tensors / compiled:.0f}x")  # fmt: skip

@@ -13,6 +13,8 @@ from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
 from pymoo.util.reference_direction import UniformReferenceDirectionFactory
 
 from assay.attacks import nsga
+from assay.attacks.fronts import fronts
+from assay.attacks.niches import associate, directions, niching
 from assay.attacks.riesz import reference_points
 
 
@@ -48,7 +50,7 @@ def test_fronts_equal_pymoo(kind: str) -> None:
         enough = int(rng.integers(1, len(f) + 1))
         _, rank = NonDominatedSorting().do(f, return_rank=True, n_stop_if_ranked=enough)
         theirs = np.where(rank > len(f), -1, rank)
-        np.testing.assert_array_equal(nsga.fronts(f, enough), theirs)
+        np.testing.assert_array_equal(fronts(f, enough), theirs)
 
 
 class Watched(AspirationPointSurvival):
@@ -84,16 +86,16 @@ def survive_identically(state: nsga.Survival, f: np.ndarray, wanted: int) -> np.
     """The steps of `Survival` with the order of the population in place of random orders."""
     ideal, worst = np.minimum(state.ideal[0], f.min(0)), np.maximum(state.worst[0], f.max(0))
     state.ideal[0], state.worst[0] = ideal, worst
-    rank = nsga.fronts(f, wanted)
+    rank = fronts(f, wanted)
     nsga._extremes(f, rank, state.points, ideal, state.extreme[0])
     nadir = nsga.nadir_point(f, rank, state.extreme[0], ideal, worst)
-    rays = nsga.directions(state.points, ideal, nadir)
-    niche, away = nsga.associate(f, rank, rays, ideal, nadir)
+    rays = directions(state.points, ideal, nadir)
+    niche, away = associate(f, rank, rays, ideal, nadir)
     bottom = rank.max()
     first, last = np.nonzero((rank >= 0) & (rank < bottom))[0], np.nonzero(rank == bottom)[0]
     count = np.bincount(niche[first], minlength=len(rays))
     order, turns = np.arange(len(last)), np.arange(len(rays))
-    more = nsga.niching(wanted - len(first), count, niche, away, last, order, turns)
+    more = niching(wanted - len(first), count, niche, away, last, order, turns)
     return np.concatenate([first, more])
 
 
@@ -110,10 +112,10 @@ def test_directions_and_association_equal_pymoo() -> None:
         unit = (points - ideal) / (nadir - ideal)
         centre = UniformReferenceDirectionFactory(n_dim=3, n_points=1).do()
         theirs = get_ref_dirs_from_points(unit, centre, mu=0.05)
-        rays = nsga.directions(points, ideal, nadir)
+        rays = directions(points, ideal, nadir)
         np.testing.assert_allclose(rays, theirs, atol=1e-12)
         niche, away, _ = associate_to_niches(f, theirs, ideal, nadir)
-        mine, near = nsga.associate(f, np.zeros(90, np.int64), rays, ideal, nadir)
+        mine, near = associate(f, np.zeros(90, np.int64), rays, ideal, nadir)
         np.testing.assert_array_equal(mine, niche)
         np.testing.assert_allclose(near, away, atol=1e-12)
 
@@ -128,7 +130,7 @@ def test_niching_in_closed_form_equals_pymoos_rounds() -> None:
         count = calc_niche_count(k, before)
         theirs = pymoo_niching(np.arange(n), wanted, count.copy(), niche, away,
                                random_state=Identity())  # fmt: skip
-        mine = nsga.niching(wanted, count, niche, away, np.arange(n), np.arange(n), np.arange(k))
+        mine = niching(wanted, count, niche, away, np.arange(n), np.arange(n), np.arange(k))
         assert sorted(mine) == sorted(theirs)
 
 

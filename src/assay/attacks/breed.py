@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from assay.attacks.dice import Array, shuffle, uniform
-from assay.attacks.nsga import in_threads
+from assay.attacks.threads import in_threads
 from assay.kernel import kernel
 
 
