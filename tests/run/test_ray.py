@@ -29,6 +29,7 @@ def cluster() -> Iterator[Any]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "disabled",
         "RAY_enable_metrics_collection": "0",
+        "RAY_worker_niceness": "0",  # at 15, its default, a busy machine starves the workers
         "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]),
         "OMP_NUM_THREADS": "1",
     }

@@ -151,10 +151,17 @@ class Ray:
                 ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
-        address = None if self.address == "local" else self.address
+        how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+        if self.address == "local":
+            # Ray's workers are polite (nice 15) and its head calls home; one's own run need not.
+            os.environ.setdefault("RAY_worker_niceness", "0")
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            how["include_dashboard"] = False
+        else:
+            how["address"] = self.address
         try:
             _reachable(self.address)
-            ray.init(address=address, log_to_driver=False, configure_logging=False)
+            ray.init(**how)
         except (OSError, ValueError, RuntimeError) as error:
             raise AssayError(
                 f"no Ray cluster at '{self.address}' ({error}); start one with 'ray start --head', "
