@@ -128,13 +128,17 @@ class Referee:
         matters = hit | (margin > self.margin[rows])
         if self.keep != "first":
             matters |= value > self.value[rows]
-        if not bool(matters.any()):
+        at = matters.nonzero()[:, 0]  # a mask would be searched anew by each of the next lines
+        if not len(at):
             return
-        rows, x, logits, value, margin, hit = (
-            t[matters] for t in (rows, x, logits, value, margin, hit)
-        )
-        valid = region.take(matters).contains(x)
-        self.blocked[rows[hit & ~valid]] = True
+        if len(at) < len(rows):
+            rows, x, logits, value, margin, hit = (
+                t.index_select(0, at) for t in (rows, x, logits, value, margin, hit)
+            )
+            region = region.take(at)
+        valid = region.contains(x)
+        if bool((hit & ~valid).any()):
+            self.blocked[rows[hit & ~valid]] = True
         margin = margin.double().masked_fill(~valid, -torch.inf)
         self.margin.scatter_reduce_(0, rows, margin, "amax")
         if self.keep == "first":

@@ -103,10 +103,7 @@ class Layout:
         """(n, c, side * side): the features of a square whose corner two random numbers choose."""
         c, h, w = self.shape
         corner = (u[:, :1] * (h - side + 1)).long() * w + (u[:, 1:2] * (w - side + 1)).long()
-        pixel = torch.arange(side, device=u.device)
-        inside = (pixel[:, None] * w + pixel).flatten()
-        channel = torch.arange(c, device=u.device)[:, None] * h * w
-        return corner[:, :, None] + (channel + inside)[None]
+        return corner[:, :, None] + _inside((c, h, w), side).to(u.device)
 
 
 def _sign(u: Tensor, like: Tensor) -> Tensor:
@@ -212,6 +209,14 @@ class Bumps:
     def _scaled(region: LpRegion, d: Tensor) -> Tensor:
         d = d * (region.eps / d.norm(region.p, 1, True).clamp_min(1e-12))
         return (region.origin + d).clamp(region.low, region.high)
+
+
+@cache
+def _inside(shape: tuple[int, int, int], side: int) -> Tensor:
+    """(1, c, side * side): the features of the square in the first corner."""
+    c, h, w = shape
+    pixel = torch.arange(side)
+    return (torch.arange(c)[:, None] * h * w + (pixel[:, None] * w + pixel).flatten())[None]
 
 
 @cache
