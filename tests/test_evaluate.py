@@ -144,6 +144,25 @@ def test_budget_is_kept_to_the_query() -> None:
     assert report.table["forwards"].max() == 9
 
 
+def test_own_targets_stay_with_their_rows_when_rows_are_played_in_random_order() -> None:
+    net, data = small_net(), blobs(small_net())
+    shift = torch.randint(1, 4, data.y.shape, generator=torch.Generator().manual_seed(2))
+    wanted = (data.y + shift) % 4
+    report = ay.evaluate(
+        net,
+        data,
+        space=ay.Linf(0.1),
+        goal=ay.targeted(wanted.tolist()),
+        attack=ay.FGSM(),
+        batch=20,
+        run=ay.Run(until=0.3),
+    )
+    asked = dict(zip(data.ids.tolist(), wanted.tolist(), strict=True))
+    table = report.table
+    assert 0 < len(table) < len(data)
+    assert table["target"].tolist() == [asked[i] for i in table["id"]]
+
+
 def test_goals_change_what_counts() -> None:
     net, data = small_net(), blobs(small_net())
     space, attack = ay.Linf(0.2), ay.APGD(30)

@@ -89,6 +89,15 @@ def test_uniform_stays_inside_the_open_interval_and_integers_below_high():
     assert bool(drawn[999].unique().numel() > 40)
 
 
+def test_the_last_number_below_one_stays_below_one_in_float32(monkeypatch):
+    stream, row = Stream(0, torch.arange(1)), torch.arange(1)
+    monkeypatch.setattr(stream, "bits", lambda rows, size: torch.full((len(rows), size), -1))
+    for dtype in (torch.float32, torch.float16):
+        u = stream.uniform(row, 1, dtype)
+        assert float(u) < 1
+        assert int(u * 40) == 39  # as a place among 40: not one past the end
+
+
 def test_order_is_a_permutation_and_all_are_equally_likely():
     stream, rows = Stream(0, torch.arange(6000)), torch.arange(6000)
     orders = stream.order(rows, 3)

@@ -16,7 +16,7 @@ from assay.attacks.standard import standard
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.game import Game
-from assay.goals import Quota, group, untargeted
+from assay.goals import Quota, group, targeted, untargeted
 from assay.problem import Budget
 from assay.records import Records
 from assay.report import checks
@@ -66,9 +66,10 @@ def evaluate(
     if attack is None and not isinstance(target, Game) and space is not None:
         attack = standard(space)
     if run.until is not None:
-        data = data.take(
-            Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
-        )
+        order = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
+        data = data.take(order)
+        if isinstance(goal, targeted):
+            goal = goal.take(order)
     job = Job(target, data, space, goal, attack, seed, batch, budget or Budget())
     facts = job.prepare()
     spec = describe(job, asked) | aims(asked, data, facts.get("classes", 0))

@@ -127,6 +127,19 @@ class targeted:
         mask = torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t[:, None], True)
         return mask.scatter_(1, y[:, None], False)
 
+    def take(self, rows: Tensor) -> targeted:
+        """The goal of the data set's rows at these places: one target per row moves with its row.
+
+        >>> targeted((2, 0, 1)).take(torch.tensor([2, 0]))
+        targeted(target=(1, 2))
+        """
+        if isinstance(self.target, int | str):
+            return self
+        wanted = np.asarray(self.target).tolist()
+        if len(wanted) <= int(rows.max()):
+            return self  # too few: `targets` says so
+        return targeted(tuple(wanted[i] for i in rows.tolist()))
+
 
 @dataclass(frozen=True)
 class random_target:

@@ -93,6 +93,7 @@ class Referee:
         Referee.__post_init__(other)
         other.best = self.best.clone()
         other.forwards, other.backwards = self.forwards, self.backwards
+        other.nonfinite = other.flat = other.gradients = 0  # or absorbing would count them twice
         return other
 
     def absorb(self, other: Referee, better: Tensor) -> None:

@@ -81,7 +81,11 @@ class Stream:
 
     def uniform(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """(len(rows), size) numbers in the open interval (0, 1), on a grid of 2^-52."""
-        return ((_shift(self.bits(rows, size), 12).double() + 0.5) * 2.0**-52).to(dtype)
+        drawn = ((_shift(self.bits(rows, size), 12).double() + 0.5) * 2.0**-52).to(dtype)
+        if dtype == torch.float64:
+            return drawn
+        # A coarser type rounds the last few to 1, once in 2^25: as a place, one past the end.
+        return drawn.clamp_max(1 - torch.finfo(dtype).eps / 2)
 
     def sign(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """(len(rows), size) of -1 or 1."""

@@ -71,6 +71,14 @@ def test_worst_keeps_the_first_of_equals():
     assert play(ay.Worst(Spy(1.0, "a"), Spy(1.0, "b"))).table["winner"].tolist() == ["a"] * 3
 
 
+def test_worst_counts_each_gradient_once():
+    attack, seen = ay.Then(ay.FGSM(), ay.Worst(ay.FGSM(), ay.FGSM())), []
+    game, _ = ay.Static(Steps()).prepare(DATA, ay.Linf(0.01, 0.0, 3.0), ay.untargeted(), attack)
+    how = (DATA, ay.Linf(0.01, 0.0, 3.0), ay.untargeted(), attack, 0)
+    (records,) = game.play(*how, observe=seen.append)
+    assert seen[0].gradients == records.columns["backwards"].sum() == 3 * len(DATA)
+
+
 def test_restarts_run_again_only_on_what_is_open_and_with_fresh_numbers():
     spy = Spy(0.3)
     play(ay.Restarts(spy, 3))

@@ -83,6 +83,8 @@ def test_window_energy_is_the_sum_of_squares():
         (ay.Rectangle(6, 6), ay.DOA(10, step=0.1, stride=2, candidates=5)),
         (ay.Quantised(ay.Linf(8 / 255)), ay.APGD(10)),
         (ay.Quantised(ay.L2(0.5)), ay.APGD(10)),
+        (ay.Quantised(ay.Linf(8 / 255)), ay.Square(50)),
+        (ay.Quantised(ay.L2(0.5)), ay.CW(30, 3)),
         (ay.Quantised(ay.Patch("eyeglasses")), ay.Eyeglasses(100)),
     ],
     ids=str,

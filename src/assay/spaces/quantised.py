@@ -75,7 +75,7 @@ class Quantised:
             )
 
     def around(self, x: Tensor) -> QuantisedRegion:
-        return QuantisedRegion(self.inner.around(x), self.low, self.high, self.levels)
+        return QuantisedRegion(self.inner.around(x), (self.low, self.high), self.levels)
 
 
 def snap(x: Tensor, low: float, high: float, levels: int) -> Tensor:
@@ -91,9 +91,14 @@ class QuantisedRegion:
     """Another region, seen through a grid."""
 
     inner: Region
-    low: float
-    high: float
+    ends: tuple[float, float]  # of the grid
     levels: int
+
+    def __getattr__(self, name: str) -> Any:
+        """What only balls have and their attacks ask for (`shape`, and the box as tensors)."""
+        if name in ("shape", "low", "high"):
+            return getattr(self.inner, name)
+        raise AttributeError(name)
 
     @property
     def origin(self) -> Tensor:
@@ -116,7 +121,7 @@ class QuantisedRegion:
         return x + (self._snapped(z.detach(), x.detach()) - x).detach()
 
     def _snapped(self, z: Tensor, x: Tensor) -> Tensor:
-        q = snap(x, self.low, self.high, self.levels)
+        q = snap(x, *self.ends, self.levels)
         outside = ~self.inner.contains(q)
         for share in _SHRINK:
             if not bool(outside.any()):
@@ -124,7 +129,7 @@ class QuantisedRegion:
             rows = outside.nonzero()[:, 0]
             part = self.inner.take(rows)
             nearer = part.decode(part.origin + share * (z[rows] - part.origin))
-            q[rows] = snap(nearer, self.low, self.high, self.levels)
+            q[rows] = snap(nearer, *self.ends, self.levels)
             outside[rows] = ~part.contains(q[rows])
         return q
 
@@ -144,7 +149,7 @@ class QuantisedRegion:
         return self.inner.penalty(z)
 
     def contains(self, x: Tensor) -> Tensor:
-        level = (x == snap(x, self.low, self.high, self.levels)).flatten(1).all(1)
+        level = (x == snap(x, *self.ends, self.levels)).flatten(1).all(1)
         return level & self.inner.contains(x)
 
     def distance(self, x: Tensor) -> Tensor:
