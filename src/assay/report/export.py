@@ -84,8 +84,10 @@ def to_mlflow(report: Report, folder: Path) -> str:
     """Log a saved run to MLflow as it is configured (MLFLOW_TRACKING_URI ...); the run's id."""
     try:
         import mlflow
-    except ImportError:
-        raise Unsupported("--to mlflow needs MLflow: pip install mlflow-skinny") from None
+    except ImportError as error:
+        raise Unsupported(
+            f"--to mlflow needs MLflow ({error}): pip install mlflow-skinny"
+        ) from None
     spec = report.spec
     with mlflow.start_run(run_name=f"{spec.get('model', '')} on {spec.get('data', '')}") as run:
         said = {k: v for k, v in spec.items() if isinstance(v, str | int | float) and v != ""}
