@@ -40,10 +40,13 @@ class Zoo:
     rows: int | None = None  # of the training set; None: all
     small: bool = False
 
+    def file(self, name: str, seed: int = 0, madry: bool = False) -> Path:
+        """Where it is kept, once it is trained."""
+        return self.folder / f"{name.strip('.')}-{'madry' if madry else 'standard'}-{seed}.pt"
+
     def get(self, name: str, seed: int = 0, madry: bool = False) -> Any:
         """The model, trained if it is not there yet."""
-        stem = f"{name.strip('.')}-{'madry' if madry else 'standard'}-{seed}"
-        file = self.folder / f"{stem}.pt"
+        file = self.file(name, seed, madry)
         if file.exists():
             return pickle.loads(file.read_bytes()) if name in TREES else TableNet.load(file)
         began = time.process_time()
@@ -69,7 +72,7 @@ class Zoo:
                     train.x, train.y, validation=(splits.val.x, splits.val.y), epochs=self.epochs
                 )
             model.save(file)
-        print(f"trained {stem}: {time.process_time() - began:.0f} CPU-s", flush=True)
+        print(f"trained {file.stem}: {time.process_time() - began:.0f} CPU-s", flush=True)
         return model
 
 

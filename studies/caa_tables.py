@@ -18,11 +18,15 @@ def clean(study: Study, page: Page) -> None:
     for k, name in enumerate((*FIVE, "MLP", *TREES)):
         right = []
         for seed in range(study.size.nets if name not in TREES else 1):
+            if study.show and not study.zoo.file(name, seed).exists():
+                continue
             net = study.zoo.get(name, seed)
             if name in TREES:
                 right.append(float((net.predict(test.x.numpy()) == test.y.numpy()).mean()))
             else:
                 right.append(accuracy(net, test))
+        if not right:
+            continue
         first = wilson(round(right[0] * len(test)), len(test))
         each = " ".join(f"{100 * r:.1f}" for r in right)
         rows.append((name, percent(first), each, f"{paper.CLEAN[k]}" if k < 5 else "-"))
