@@ -16,6 +16,7 @@ from assay.spaces import parse
 from assay.spaces.compile import Program
 from assay.spaces.normal import Layout
 from assay.spaces.relations import F, count, divide, floor, log, maximum, minimum, where
+from assay.spaces.schema import Feature, Schema
 
 NAMES = ("a", "b", "c", "d")
 LAYOUT = Layout(
@@ -202,3 +203,15 @@ def test_packet_size_and_sums_extract():
     assert program.holds(x, x).tolist() == [[True] * 3, [False, True, False], [True, False, True]]
     moved = x + 0.25 * torch.ones_like(x)
     assert program.penalties(moved, x).shape == (3, 3)
+
+
+def test_a_denominator_seen_positive_may_still_become_negative():
+    seen = {"scale": (1, 10)}  # in the data; there is no bound
+    table = Schema(
+        [Feature("a", "real", **seen), Feature("b", "real", **seen), Feature("c", "real", 0, 10)],
+        ["a / b <= 1", "divide(a, b, 0) >= -1", "a / c <= 1"],
+    )
+    x = torch.tensor([[-5, -1, 1], [5, -1, 6], [1, 2, 0.5], [3, 0, 4]], dtype=torch.float64)
+    assert table.program.holds(x, x).tolist() == [
+        [False, True, True], [True, False, True], [True, True, False], [False, True, True]
+    ]  # fmt: skip

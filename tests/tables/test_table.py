@@ -265,3 +265,12 @@ def test_random_starts_are_inside_and_belong_to_the_row():
 def test_bad_spaces_are_refused(make, message):
     with pytest.raises(AssayError, match=message):
         make()
+
+
+def test_a_bound_between_whole_numbers_leaves_whole_numbers():
+    table = Schema([Feature("n", "integer", 0.5, 9.5), Feature("r", "real", 0, 1)])
+    region = table.space(eps=5, p=2).around(torch.tensor([[1.0, 0.5]], dtype=torch.float64))
+    for way, end in ((-2.0, 1.0), (2.0, 9.0)):
+        handed = region.decode(region.project(region.origin + way))
+        assert handed[0, 0] == end
+        assert region.contains(handed)

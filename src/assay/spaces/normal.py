@@ -38,11 +38,18 @@ class Layout:
     ranges: Mapping[str, Interval]  # in column order
     whole: frozenset[str] = frozenset()
     labels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    reaches: Mapping[str, Interval] = field(
+        default_factory=dict
+    )  # values allowed, where not the range
 
     @cached_property
     def place(self) -> dict[str, int]:
         """The position of each feature."""
         return {name: i for i, name in enumerate(self.ranges)}
+
+    def least(self, e: Expr) -> float:
+        """No record an attacker may hand in makes the expression smaller than this."""
+        return interval(e, {**self.ranges, **self.reaches})[0]
 
     def width(self, name: str) -> float:
         """The feature's range; 1 if it never varies."""
@@ -91,15 +98,13 @@ def _cleared(r: Compare, layout: Layout) -> Relation:
     ):
         return r
     a, b, *fill = side.args
-    if not interval(b, layout.ranges)[0] >= 0 or (fill and not isinstance(fill[0], Const)):
+    if not layout.least(b) >= 0 or (fill and not isinstance(fill[0], Const)):
         return r
     bound = r.right if side is r.left else r.left
     left, right = (a, bound * b) if side is r.left else (bound * b, a)
     cleared, zero = replace(r, left=left, right=right), Compare("<=", b, Const(0))
     if not fill:
-        return (
-            And((normal(~zero, layout), cleared)) if interval(b, layout.ranges)[0] == 0 else cleared
-        )
+        return And((normal(~zero, layout), cleared)) if layout.least(b) == 0 else cleared
     value, limit = float(fill[0].value), float(bound.value)  # type: ignore[attr-defined]
     low, high = (value, limit) if side is r.left else (limit, value)
     if low <= high if r.op == "<=" else low < high:

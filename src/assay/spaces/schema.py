@@ -111,6 +111,24 @@ class Feature:
             )
         return (float(low), float(high))
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The values it may take, which `scale` (what was seen in data) does not bound.
+
+        A bound that is the record's own, or of a feature that cannot move, is taken from the range.
+        """
+        if self.kind in ("category", "boolean"):
+            return self.range
+        ends = []
+        for given, seen, open_end in zip(
+            (self.low, self.high), self.range, (-math.inf, math.inf), strict=True
+        ):
+            if isinstance(given, int | float):
+                ends.append(float(given))
+            else:
+                ends.append(open_end if given is None and self.mutable else seen)
+        return (ends[0], ends[1])
+
 
 @dataclass(frozen=True, eq=False)
 class Schema:
@@ -207,6 +225,7 @@ class Schema:
                 f.name: {str(v): c for v, c in zip(f.values, f.codes, strict=True)}
                 for f in self.features if f.values
             },
+            {f.name: f.reach for f in self.features},
         )  # fmt: skip
 
     @cached_property

@@ -127,8 +127,9 @@ class TableSpace:
         low, high = self.schema.bounds(x)
         frozen = ~self.schema.mutable
         # A record outside its bounds is invalid (`contains` says so), but must not break the box.
-        low = torch.where(frozen, x, low).minimum(x)
-        high = torch.where(frozen, x, high).maximum(x)
+        whole = self.schema.whole  # nor must a bound of 0.5 make half a unit of it
+        low = torch.where(frozen, x, torch.where(whole, low.ceil(), low)).minimum(x)
+        high = torch.where(frozen, x, torch.where(whole, high.floor(), high)).maximum(x)
         z, m = self.encoding.encode(x), len(self.encoding.numeric)
         search = self.eps * (1 - self.margin) if self.p else self.eps
         sides = []
