@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from assay.report.report import Comparison, Report
 
 _MOST = 300
+_LONG = 12  # names longer than this are A and B in charts and tables
 _SHOWN = ("model", "data", "space", "noise", "goal", "attack", "budget", "seed", "rows")
 
 
@@ -37,13 +38,14 @@ def page(first: Report, second: Report, names: tuple[str, str] = ("A", "B")) -> 
     threat = f"{n:,} rows are in both runs (of {a:,} and {b:,})."
     if first.spec.get("data_hash") != second.spec.get("data_hash"):
         threat += " The data differ: rows are matched by id; make sure that ids mean the same."
+    letters = names if max(map(len, names)) <= _LONG else ("A", "B")
     sections = [
-        _sides(first, second, names),
-        _tests(tests, names),
-        _four(both, names),
-        _classes(both, first, names),
-        _rows(both, first, names),
-        _spec(first, second, names),
+        _sides(first, second, names, letters),
+        _tests(tests, letters),
+        _four(both, letters),
+        _classes(both, first, letters),
+        _rows(both, first, letters),
+        _spec(first, second, letters),
     ]
     return render(f"assay: {names[0]} against {names[1]}", verdict, threat, sections)
 
@@ -98,7 +100,10 @@ def paired(both: Comparison) -> list[Test]:
     return tests
 
 
-def _sides(first: Report, second: Report, names: tuple[str, str]) -> Section:
+def _sides(
+    first: Report, second: Report, names: tuple[str, str], letters: tuple[str, str]
+) -> Section:
+    titles = names if names == letters else [f"{a}: {n}" for a, n in zip("AB", names, strict=True)]
     cards = joined(
         Markup("<div><h3>{}</h3>{}</div>").format(
             name,
@@ -108,12 +113,12 @@ def _sides(first: Report, second: Report, names: tuple[str, str]) -> Section:
                 if r.spec.get(k) not in (None, "")
             ),
         )
-        for name, r in zip(names, (first, second), strict=True)
+        for name, r in zip(titles, (first, second), strict=True)
     )
     charts = {
         f"{name}: {title}": r.metric(kind)
         for kind, title in (("clean", "clean"), ("robust", "robust"))
-        for name, r in zip(names, (first, second), strict=True)
+        for name, r in zip(letters, (first, second), strict=True)
     }
     body = Markup("<div class=pair>{}</div>").format(cards)
     rates = {k: e for k, e in charts.items() if e.n and e.low >= 0 and e.high <= 1}

@@ -52,7 +52,7 @@ def _tick(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def short(text: object, most: int = 28) -> str:
+def short(text: object, most: int = 26) -> str:
     """A name that fits beside a bar."""
     name = str(text)
     return name if len(name) <= most else name[: most - 1] + "…"
