@@ -221,6 +221,16 @@ class Problem:
             left &= self.referee.backwards[rows] < self.budget.backwards
         return left
 
+    def _paid(self, rows: Tensor) -> Tensor:
+        """Which of these queries are within the budget, where a row may ask several at once."""
+        assert self.budget.forwards is not None
+        order = rows.argsort(stable=True)
+        place = torch.arange(len(rows), device=rows.device)
+        turn = torch.empty_like(rows)
+        turn[order] = place - torch.searchsorted(rows[order], rows[order])
+        price = 1 if self.victims is None else len(self.victims.models)
+        return self.referee.forwards[rows] + turn * price < self.budget.forwards
+
     def region(self, rows: Tensor) -> Region:
         """The region of these rows; asking again with the same tensor costs nothing."""
         if self._cached is None or self._cached[0] is not rows:
@@ -335,8 +345,14 @@ class Problem:
         """Logits (n, C) of inputs as they are, judged like any other; `rows` may repeat.
 
         For searches with objectives of their own. `penalty` counts against the loss of an input
-        where the best one is kept.
+        where the best one is kept. What a row cannot pay for any more is not asked: NaN.
         """
+        if self.budget.forwards is not None and not bool((paid := self._paid(rows)).all()):
+            answers = self.clean.new_full((len(rows), self.clean.shape[1]), torch.nan)
+            if bool(paid.any()):
+                part = penalty[paid] if isinstance(penalty, Tensor) else penalty
+                answers[paid] = self.query(rows[paid], x[paid], part).to(answers.dtype)
+            return answers
         logits, value = self._look(x, rows, None)
         value = value - penalty
         self._count(rows, backwards=0)

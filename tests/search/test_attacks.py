@@ -41,6 +41,14 @@ def test_successes_are_valid_by_other_rules_and_fool_the_model(attack) -> None:
 
 
 @pytest.mark.parametrize("attack", SEARCHES)
+def test_a_budget_is_kept_where_a_row_asks_many_at_once(attack) -> None:
+    narrow = SCHEMA.space(eps=0.01)  # nothing to be found
+    how = {"space": narrow, "attack": attack, "progress": False}
+    few = ay.evaluate(Net(), rows(), budget=ay.Budget(forwards=7), **how)
+    assert set(few.table["forwards"]) == {7}
+
+
+@pytest.mark.parametrize("attack", SEARCHES)
 def test_batches_and_memory_do_not_change_what_a_row_is_tried_with(attack) -> None:
     data = rows(8)
     tight = type(attack)(**{**vars(attack), "memory": 1})  # one row at a time

@@ -159,6 +159,7 @@ def test_invalid_clean_rows_are_set_apart():
     )
     row = report.table.iloc[3]
     assert row.skipped == "invalid" and not row.success
+    assert not row.valid and row.violation > 0  # as it is, not as a repair would make it
 
 
 def test_lowprofool_weights_are_correlations():

@@ -23,6 +23,7 @@ from assay.goals import Goal, gap, reached
 from assay.model import Classifier, wrap
 from assay.problem import Budget, Problem, Referee, Rehearsal
 from assay.records import Records
+from assay.spaces.genes import violation
 from assay.spaces.region import Region, Space
 from assay.streams import Stream, derive, keys
 
@@ -188,13 +189,12 @@ class Round:
             yes = torch.ones(n, dtype=torch.bool)
             return some, yes, yes, torch.zeros(n), torch.zeros(n)
         region: Region = self.space.around(self.x)
-        violation = region.penalty(region.encode(move.x))
         return (
             some,
             region.contains(self.x),
             region.contains(move.x),
             region.distance(move.x),
-            violation,
+            violation(region, move.x),
         )
 
 

@@ -23,6 +23,7 @@ from assay.goals import Goal
 from assay.model import examine, settle, wrap
 from assay.problem import UNLIMITED, Budget, Problem, Referee, check_needs
 from assay.records import Records
+from assay.spaces.genes import violation
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
 
@@ -58,7 +59,7 @@ class Static:
         check_parameters(attack)
         check_needs(attack, model, space)
         everything = torch.arange(len(data))
-        blank = torch.zeros(len(data), classes, dtype=data.x.dtype)
+        blank = torch.zeros(len(data), classes, dtype=data.x.dtype, device=data.y.device)
         targets = goal.targets(data.y, blank, everything, data.classes or model.names)
         if not bool(targets.any()):
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
@@ -143,7 +144,7 @@ class Static:
             for v, s in zip(sane.tolist(), some.tolist(), strict=True)
         ]
         in_play = torch.zeros(len(index), dtype=torch.bool)
-        in_play[played] = True
+        in_play[played.cpu()] = True
         return Records.of(
             len(index),
             best.cpu().numpy(),
@@ -156,7 +157,7 @@ class Static:
             valid=region.contains(best).cpu().numpy(),
             winner=winner,
             distance=torch.where(success.cpu(), region.distance(best).cpu(), torch.nan).numpy(),
-            violation=region.penalty(region.encode(best)).cpu().numpy(),
+            violation=violation(region, best).cpu().numpy(),
             margin=referee.margin.cpu().numpy(),
             blocked=(referee.blocked & ~success).cpu().numpy(),
             forwards=referee.forwards.cpu().numpy(),
