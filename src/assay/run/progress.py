@@ -1,7 +1,8 @@
 """What one sees while a run goes on: rows, clean, robust, queries per second, time left.
 
-Each with its interval, which narrows as rows finish. Quiet where nobody looks: in pipes, in CI,
-when asked to be.
+Robust accuracy and the time left come with intervals, which narrow as rows finish. Quiet where
+nobody looks: in pipes, in CI, when asked to be. The first use of a part compiles its inner loops,
+which can take half a minute: the table says so while it lasts.
 
 What a reader would get wrong: chunks read back from a resumed run say nothing about speed, so rates
 and the time left come from the chunks played now.
@@ -12,9 +13,11 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from assay.kernel import on_compile
 from assay.records import Records
 from assay.report.stats import Estimate, wilson
 
@@ -30,6 +33,8 @@ class Progress:
         self._paces: list[tuple[int, float]] = []  # rows and seconds of each of them
         self._start = self._last = time.monotonic()
         self._live: Any = None
+        self._note = ""
+        self._listening = ExitStack()
 
     def __enter__(self) -> Progress:
         self._start = self._last = time.monotonic()
@@ -39,7 +44,12 @@ class Progress:
 
             self._live = Live(self.table(), console=Console(stderr=True), refresh_per_second=4)
             self._live.start()
+            self._listening.enter_context(on_compile(self._compiling))
         return self
+
+    def _compiling(self, now: bool) -> None:
+        self._note = "compiling inner loops (first use only)" if now else ""
+        self._live.update(self.table())
 
     def advance(self, part: Records, stored: bool = False) -> None:
         c = part.columns
@@ -85,7 +95,7 @@ class Progress:
         from rich.table import Table
 
         seconds = sum(s for _, s in self._paces)
-        shown = Table(box=None, pad_edge=False)
+        shown = Table(box=None, pad_edge=False, caption=self._note or None)
         for name in ("rows", "clean", "robust", "queries/s", "passed", "left"):
             style = "bold" if name == "robust" else None
             shown.add_column(name, justify="right", style=style, no_wrap=True)
@@ -106,6 +116,7 @@ class Progress:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._listening.close()
         if self._live is not None:
             self._live.update(self.table())
             self._live.stop()
