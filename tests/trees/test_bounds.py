@@ -18,6 +18,7 @@ from assay.trees.bounds import Draws, bounds
 from assay.trees.boxes import all_boxes, near_boxes
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
+from assay.trees.rounding import Rounding
 
 
 def small(seed: int, kind: str) -> tuple[Ensemble, np.ndarray]:
@@ -185,6 +186,23 @@ def test_float32_border_matters_at_the_scale_of_rounding() -> None:
     )
     drawn = model.predict(noise.sample(record, 200_000, np.random.default_rng(0))[0]).mean()
     assert abs(drawn - exact) < 0.006 < exact - 0.5  # the naive border would say one half
+
+
+def test_tied_votes_of_pure_leaves_are_settled_without_single_cells() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(300, 6))
+    y = (x[:, 0] + x[:, 1] + x[:, 2] > 0).astype(int)
+    model = RandomForestClassifier(2, max_depth=None, random_state=0).fit(x, y)
+    ensemble, noise, rows = read(model), nz.Normal(sd=0.3), x[:4]
+    assert (Rounding.of(ensemble).rough == 0).all()  # grown to the end: every leaf is a vote
+    drawn = noise.sample(rows, 100_000, rng)
+    tied = np.diff(ensemble.scores(drawn.reshape(-1, 6)), axis=1).reshape(4, -1) == 0
+    assert (tied.mean(axis=1) > 0.02).any()
+    label = ensemble.predict(rows)
+    found = probability(ensemble, noise, rows, label, tolerance=1e-4)
+    assert (found.width < 1e-4).all()
+    hits = (model.predict(drawn.reshape(-1, 6)).reshape(4, -1) == label[:, None]).mean(axis=1)
+    np.testing.assert_allclose(found.middle, hits, atol=0.008)
 
 
 def test_zero_noise_stays_with_certainty() -> None:
