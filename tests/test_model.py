@@ -12,7 +12,7 @@ from sklearn.svm import SVC, LinearSVC
 from torch import nn
 
 import assay as ay
-from assay.errors import AssayError
+from assay.errors import AssayError, Unsupported
 from assay.model import examine, settle, wrap
 
 RNG = np.random.default_rng(0)
@@ -120,6 +120,37 @@ def test_scores_that_contradict_the_prediction_are_not_used():
     agrees(pairs, pairs.predict(X))
 
 
+def test_scores_that_are_wrong_only_where_the_prediction_turns_are_not_used():
+    class Careful:
+        """Says yes from 45 % on, so its probabilities are right on every clear case."""
+
+        classes_ = np.array([0, 1])
+
+        def predict_proba(self, x):
+            yes = 1 / (1 + np.exp(-20 * (x[:, 0] - 0.5)))
+            return np.stack([1 - yes, yes], 1)
+
+        def predict(self, x):
+            return (self.predict_proba(x)[:, 1] > 0.45).astype(int)
+
+    clear, near = torch.tensor([[0.0], [0.9], [0.1], [1.0]]), torch.tensor([[0.495]])
+    assert wrap(Careful()).logits(near).argmax(1).tolist() == [0]
+    assert settle(wrap(Careful()), clear).logits(near).argmax(1).tolist() == [1]
+
+
+def test_a_model_that_takes_no_half_values_is_settled_all_the_same():
+    class Picky:
+        classes_ = np.array([0, 1])
+
+        def predict(self, x):
+            if (x != np.rint(x)).any():
+                raise ValueError("unknown category")
+            return x[:, 0].astype(int)
+
+    x = torch.tensor([[0.0], [1.0]])
+    assert settle(wrap(Picky()), x).logits(x).argmax(1).tolist() == [0, 1]
+
+
 def test_labels_alone_are_enough():
     class Rule:
         classes_ = np.array(["no", "yes"])
@@ -164,6 +195,20 @@ def test_xgboost(y):
     model = xgb.XGBClassifier(n_estimators=5, max_depth=3).fit(X, y)
     agrees(model, model.predict(X))
     agrees(model.get_booster(), model.predict(X))
+
+
+def test_an_xgboost_booster_is_known_by_its_margins():
+    import xgboost as xgb
+
+    def trained(objective, y, **more):
+        return xgb.train({"objective": objective, "max_depth": 2} | more, xgb.DMatrix(X, y), 5)
+
+    raw = trained("binary:logitraw", TWO)  # predicts a score
+    agrees(raw, raw.predict(xgb.DMatrix(X)) > 0)
+    labels = trained("multi:softmax", Y, num_class=3)  # predicts a class
+    agrees(labels, labels.predict(xgb.DMatrix(X)))
+    with pytest.raises(Unsupported, match="reg:squarederror"):
+        wrap(trained("reg:squarederror", TWO))
 
 
 @pytest.mark.parametrize("y", [Y, TWO], ids=["three", "two"])
@@ -228,12 +273,25 @@ def test_a_callable_is_tried_to_see_what_it_is():
     def without_gradients(x):
         return (x @ weight).detach()
 
+    def with_weights_that_want_gradients(x):
+        return torch.tensor(x.detach().numpy()) @ weight.clone().requires_grad_()
+
     for model, differentiable in (
-        (of_tensors, True), (of_arrays, False), (without_gradients, False)
+        (of_tensors, True), (of_arrays, False), (without_gradients, False),
+        (with_weights_that_want_gradients, False),
     ):  # fmt: skip
         settled = settle(wrap(model), T)
         assert settled.differentiable is differentiable
         assert torch.allclose(settled.logits(T), T @ weight)
+
+
+def test_a_module_that_lets_no_gradient_through_is_refused_before_the_attack():
+    class Detached(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x.detach())
+
+    assert settle(wrap(torch.nn.Linear(5, 3)), T).differentiable
+    assert not settle(wrap(Detached(5, 3)), T).differentiable
 
 
 # --- what looks wrong

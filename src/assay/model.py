@@ -11,6 +11,7 @@ gradients only *inside* `with model.ready():`; afterwards both are as they were.
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ class Classifier:
     reject: int | None = None  # the class that means "I do not answer", where there is one
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """(n, C) logits on the device and in the precision of `x`.
+        """(n, C) logits on the device of `x`, in the model's own precision.
 
         `rows` are the places of `x` in its batch; only a bound classifier looks at them.
         """
@@ -180,11 +181,16 @@ def _torch_call(module: torch.nn.Module) -> Callable[[Tensor], Tensor]:
 def settle(model: Classifier, x: Tensor) -> Classifier:
     """A model's nature, found by trying it.
 
-    A callable: does it take tensors, and do gradients come back? An estimator: which of its scores
-    has the arg-max that it predicts itself (an SVC's probabilities do not always)?
+    A callable: does it take tensors, and do gradients come back to them? A module: do they? An
+    estimator: which of its scores has the arg-max that it predicts itself (an SVC's probabilities
+    do not always)?
     """
     if model.names is not None and hasattr(model.source, "predict"):
         return _faithful(model, x)
+    if model.module is not None and not model.bound:
+        probe = x.detach().clone().requires_grad_()
+        with model.ready(), torch.enable_grad():
+            return replace(model, differentiable=_leads_back(_tried(model, probe), probe))
     if model.kind.split()[0] != "callable":
         return model
     probe = x.detach().clone().requires_grad_()
@@ -194,7 +200,14 @@ def settle(model: Classifier, x: Tensor) -> Classifier:
         # It may know only arrays; if it does not, this call raises the function's own error.
         model = replace(model, call=_numpy(model.source, flat=False))
         out = model.call(x)
-    return replace(model, differentiable=isinstance(out, Tensor) and out.requires_grad)
+    return replace(model, differentiable=_leads_back(out, probe))
+
+
+def _leads_back(out: Any, probe: Tensor) -> bool:
+    """Do gradients come back to the input? Weights of their own may want some, and get them all."""
+    if not (isinstance(out, Tensor) and out.requires_grad):
+        return False
+    return torch.autograd.grad(out.sum(), probe, allow_unused=True)[0] is not None
 
 
 def _numpy(function: Callable[[np.ndarray], Any], flat: bool = True) -> Callable[[Tensor], Any]:
@@ -242,11 +255,34 @@ def _faithful(model: Classifier, x: Tensor) -> Classifier:
     """The first offer of an estimator whose arg-max is what the estimator predicts."""
     *_, votes = offers = tuple(_offers(model.source))
     predicted = _tried(votes, x).argmax(1)
+    x = torch.cat([x, *_turns(votes, x, predicted)])
+    predicted = votes.logits(x).argmax(1)
     for offer in offers:
         logits = offer.logits(x)
         if logits.shape[1] == len(votes.names or ()) and torch.equal(logits.argmax(1), predicted):
             return offer
     return votes
+
+
+def _turns(votes: Classifier, x: Tensor, predicted: Tensor) -> tuple[Tensor, ...]:
+    """Points on both sides of where the prediction turns, on the way from each row to another one.
+
+    Scores with a threshold of their own are right on most rows and wrong just there, where attacks
+    go. Rows that are all alike are led towards their mirror images in the range of the data.
+    """
+    here = torch.cat([x, x])
+    there = torch.cat([x.flip(0), x.amin(0) + x.amax(0) - x])
+    side = torch.cat([predicted, predicted])
+    try:
+        cross = votes.logits(there).argmax(1) != side
+        here, there, side = here[cross], there[cross], side[cross]
+        for _ in range(14 if len(here) else 0):
+            middle = (here + there) / 2
+            same = (votes.logits(middle).argmax(1) == side).reshape(-1, *[1] * (x.ndim - 1))
+            here, there = torch.where(same, middle, here), torch.where(same, there, middle)
+    except Exception:  # it may take only what a row can be: half a category is none
+        return ()
+    return here, there
 
 
 def _labels(model: Any, kind: str) -> np.ndarray:
@@ -260,10 +296,18 @@ def _labels(model: Any, kind: str) -> np.ndarray:
 
 
 def _booster_xgboost(model: Any) -> Classifier:
-    def predict(x: np.ndarray) -> Any:
-        return model.inplace_predict(x)
+    """By its margins: what it predicts is a label or a raw score with some objectives."""
+    objective = json.loads(model.save_config())["learner"]["objective"]["name"]
+    if not objective.startswith(("binary:", "multi:", "reg:logistic")):
+        raise Unsupported(
+            f"an XGBoost Booster with objective '{objective}' is no classifier; if its scores are "
+            "logits all the same, give a function that returns them"
+        )
 
-    return Classifier(_numpy(predict), "XGBoost Booster", False, "probabilities", source=model)
+    def margins(x: np.ndarray) -> Any:
+        return model.inplace_predict(x, predict_type="margin")
+
+    return Classifier(_numpy(margins), "XGBoost Booster", False, "logits", source=model)
 
 
 def _onnx(path: Path, outputs: str | None) -> Classifier:
