@@ -28,13 +28,11 @@ def check_parameters(attack: Any) -> None:
             if hasattr(inner, "needs"):
                 check_parameters(inner)
         said = f"{type(attack).__name__}({field.name}={value!r})"
-        if isinstance(value, bool):
-            continue
-        least = field.metadata.get("least", 1)
-        if isinstance(value, int) and value < least:
-            raise AssayError(f"{said}: expected a whole number of at least {least}")
-        if isinstance(value, float) and not 0.0 <= value < math.inf:
-            raise AssayError(f"{said}: expected a number of at least 0")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            kind = "whole number" if "int" in str(field.type) else "number"
+            least = field.metadata.get("least", 1 if kind == "whole number" else 0)
+            if not least <= value < math.inf:
+                raise AssayError(f"{said}: expected a {kind} of at least {least}")
         if field.name == "start" and value not in STARTS:
             raise AssayError(f"{said}: expected one of {', '.join(STARTS)}{nearest(value, STARTS)}")
         if field.name == "loss" and value is not None:

@@ -34,7 +34,9 @@ from assay.spaces.arithmetic import Value, operate
 from assay.spaces.normal import Layout, Leaves, normal, pattern
 from assay.spaces.relations import Column, Expr, Relation, walk
 
-_CHUNK = 1024  # rows at a time when no gradient is needed: intermediate results stay in the cache
+# Rows at a time without gradients: they fit the cache. No power of two: 8 KB apart, the rows of a
+# transposed block would all want the same few places of it, which takes twice the time.
+_CHUNK = 1000
 Shape = Any  # nested tuples, as `normal.pattern` makes them
 _Judge = tuple[Tensor, Tensor, Tensor | None]  # holds, penalty, undefined: each (relations, rows)
 
@@ -192,16 +194,16 @@ class _Builder:
         def judge(x: Tensor, x0: Tensor, tolerance: float, grade: bool = True) -> _Judge:
             (a, bad_a), (b, bad_b) = a_of(x, x0, tolerance), b_of(x, x0, tolerance)
             v, bad = a - b, either(bad_a, bad_b)
-            if op == "<=" and not grade and bad is None and v.numel():
-                holds = v <= least(tolerance)
+            if op in ("<=", "==") and not grade and v.numel():
+                size = v if op == "<=" else v.abs()
+                holds = size <= least(tolerance)
                 wrong = (~holds).nonzero(as_tuple=True)  # few: only these need the exact tolerance
-                low = v.amin()
-                if -math.inf < low and len(wrong[0]) < 0.1 * v.numel():
-                    a, b = a.expand_as(v)[wrong], b.expand_as(v)[wrong]
-                    holds[wrong] = (v[wrong] <= slacks(a, b, tolerance, wrong[0])) & v[
-                        wrong
-                    ].isfinite()
-                    return holds, v, None
+                if len(wrong[0]) < 0.1 * v.numel() and (op == "==" or -math.inf < v.amin()):
+                    if len(wrong[0]):
+                        a, b, off = (part.expand_as(v)[wrong] for part in (a, b, size))
+                        exact = off <= slacks(a, b, tolerance, wrong[0])
+                        holds[wrong] = exact & off.isfinite()
+                    return holds if bad is None else holds & ~bad, v, bad
             t = slacks(a, b, tolerance)
             finite = v.detach().isfinite()
             if not bool(finite.all()):
@@ -253,7 +255,7 @@ class _Builder:
             for source, (places, weights) in zip((x, x0), both, strict=True):
                 if weights is not None:
                     found = source.index_select(0, places).reshape(*weights.shape, -1)
-                    total = total + torch.einsum("ktn,kt->kn", found, weights)
+                    total = total + torch.bmm(weights[:, None], found)[:, 0]
             return total, None
 
         return value

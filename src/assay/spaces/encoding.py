@@ -64,6 +64,11 @@ class Encoding:
         return len(self.numeric) + sum(len(z) for _, z, _, _ in self.categories)
 
     @cached_property
+    def plain(self) -> bool:
+        """Is every feature a number, so that nothing need be gathered?"""
+        return len(self.numeric) == self.size == len(self.schema.features)
+
+    @cached_property
     def start(self) -> Tensor:
         """(m,) the value of each number that is 0 in z."""
         low = [f.range[0] for f in self._numbers()]
@@ -83,6 +88,8 @@ class Encoding:
 
     def encode(self, x: Tensor) -> Tensor:
         """(n, D) coordinates of records."""
+        if self.plain:
+            return (x - self.start) / self.width
         parts = [(x[:, self.numeric] - self.start) / self.width]
         for column, _, codes, size in self.categories:
             parts.append((x[:, column, None] == codes).to(x.dtype) * size)
@@ -90,6 +97,8 @@ class Encoding:
 
     def shift(self, x0: Tensor, z0: Tensor, z: Tensor) -> Tensor:
         """(n, d) records, neither rounded nor bounded; differentiable. At z0 exactly x0."""
+        if self.plain:
+            return x0 + (z - z0) * self.width
         moved = (
             x0[:, self.numeric]
             + (z[:, : len(self.numeric)] - z0[:, : len(self.numeric)]) * self.width

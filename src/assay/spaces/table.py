@@ -28,6 +28,7 @@ from assay.spaces.genes import Genes, of_table
 from assay.spaces.lp import LpRegion
 from assay.spaces.repair import Repair
 from assay.spaces.schema import Schema
+from assay.spaces.settle import rounded, tangent
 from assay.spaces.validate import bounded, one_hot, typed
 from assay.streams import Stream
 
@@ -235,13 +236,12 @@ class TableRegion:
 
         `careful` rounds towards the original, which cannot leave the ball.
         """
-        space, schema = self.space, self.space.schema
-        x = space.encoding.shift(x0, z0, z)
-        step = x - x0
-        units = (step.abs() + (1e-6 if careful else 0.5)).floor().copysign(step)
-        x = torch.where(schema.whole, x0 + units, x)
-        x = space.encoding.snap(x0, z0, z, x, 1.0 if careful else 0.0)
-        x = torch.where(schema.mutable, x.maximum(low).minimum(high), x0)
+        space, schema, encoding = self.space, self.space.schema, self.space.encoding
+        lift = 1e-6 if careful else 0.5
+        x = rounded(x0, z0, z, low, high, encoding.numeric, encoding.width, schema.whole, lift)
+        if encoding.categories or encoding.blocks:
+            x = encoding.snap(x0, z0, z, x, 1.0 if careful else 0.0)
+            x = torch.where(schema.mutable, x.maximum(low).minimum(high), x0)
         if not space.repair:
             return x, schema.program.valid(x, x0, space.tolerance)
         return space.plan(x, x0, low, high, space.tolerance)
@@ -255,26 +255,9 @@ class TableRegion:
         return self.ball.ascend(z, self.tangent(z, grad), step)
 
     def tangent(self, z: Tensor, grad: Tensor) -> Tensor:
-        """The part of a direction that can be followed: not out of the box, not off the sums.
-
-        For a sum with coefficients a (in z) it is g - l a on the coordinates free to move that way,
-        with the l that keeps the sum: a projection on the cone of feasible directions.
-        """
-        up, down = z < self.ball.high, z > self.ball.low
-        grad = torch.where(torch.where(grad > 0, up, down), grad, 0.0)
-        if not self.space.repair:
-            return grad
-        for places, a in self.space.sums:
-            part = grad[:, places]  # (n, t)
-            can_up, can_down = up[:, places], down[:, places]
-            free, moved = torch.ones_like(can_up), part
-            for _ in range(6):
-                top = torch.where(free, a * part, 0.0).sum(1)
-                bottom = (free * a.square()).sum(1).clamp_min(1e-300)
-                moved = part - (top / bottom)[:, None] * a
-                free = torch.where(moved > 0, can_up, can_down)
-            grad[:, places] = torch.where(free, moved, 0.0)
-        return grad
+        """The part of a direction that can be followed: not out of the box, not off the sums."""
+        sums = self.space.sums if self.space.repair else []
+        return tangent(grad, z, self.ball.low, self.ball.high, sums)
 
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
         """A random point within bounds and ball."""
