@@ -104,8 +104,7 @@ def test_clean_records_are_valid():
 def test_every_claimed_success_passes_an_independent_check(attack):
     report, x = attacked(attack)
     won = report.table.success.to_numpy()
-    x = np.asarray(x)
-    x = x if len(x) == len(X0) else np.where(won[:, None], x, X0)
+    assert won.sum() >= 5, "an attack that finds nothing proves nothing"
     assert recheck(X0[won], x[won], 0.5).all()
     assert (MODEL.numpy(x[won]).argmax(1) != Y[won]).all()
 

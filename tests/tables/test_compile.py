@@ -205,6 +205,13 @@ def test_packet_size_and_sums_extract():
     assert program.penalties(moved, x).shape == (3, 3)
 
 
+def test_a_denominator_that_is_nearly_zero_is_not_filled_in():
+    table = Schema([Feature("a", "real", 0, 10), Feature("b", "real", 0, 10)],
+                   ["divide(a, b, 0) <= 2"])  # fmt: skip
+    x = torch.tensor([[5, 5e-7], [5, 0], [5, 3], [5, 1]], dtype=torch.float64)
+    assert table.program.holds(x, x)[:, 0].tolist() == [False, True, True, False]
+
+
 def test_a_denominator_seen_positive_may_still_become_negative():
     seen = {"scale": (1, 10)}  # in the data; there is no bound
     table = Schema(

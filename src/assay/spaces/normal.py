@@ -108,7 +108,7 @@ def _cleared(r: Compare, layout: Layout) -> Relation:
     value, limit = float(fill[0].value), float(bound.value)  # type: ignore[attr-defined]
     low, high = (value, limit) if side is r.left else (limit, value)
     if low <= high if r.op == "<=" else low < high:
-        return Or((zero, cleared))
+        return Or((replace(zero, tolerance=0.0), cleared))  # nearly 0 is no 0: the quotient counts
     return And((normal(~zero, layout), cleared))
 
 
