@@ -220,6 +220,19 @@ def test_lightgbm(y):
     agrees(model.booster_, model.predict(X))
 
 
+def test_a_lightgbm_booster_that_is_no_classifier_is_refused():
+    import lightgbm as lgb
+
+    def logistic(scores, data):
+        chance = 1 / (1 + np.exp(-scores))
+        return chance - data.get_label(), chance * (1 - chance)
+
+    for objective, said in (("regression", "'regression'"), (logistic, "'custom'")):
+        model = lgb.train({"objective": objective, "verbose": -1}, lgb.Dataset(X, TWO), 2)
+        with pytest.raises(Unsupported, match=said):
+            wrap(model)
+
+
 @pytest.mark.parametrize("y", [Y, TWO], ids=["three", "two"])
 def test_catboost(y, tmp_path):
     import catboost

@@ -145,9 +145,7 @@ def wrap(model: Any, outputs: str | None = None) -> Classifier:
     if root == "xgboost" and type(model).__name__ == "Booster":
         return _booster_xgboost(model)
     if root == "lightgbm" and type(model).__name__ == "Booster":
-        return Classifier(
-            _numpy(model.predict), "LightGBM Booster", False, "probabilities", source=model
-        )
+        return _booster_lightgbm(model)
     if root == "catboost" and hasattr(model, "predict") and not hasattr(model, "predict_proba"):
         raise Unsupported("a CatBoost model without classes: wrap a CatBoostClassifier")
     if hasattr(model, "predict"):
@@ -298,16 +296,29 @@ def _labels(model: Any, kind: str) -> np.ndarray:
 def _booster_xgboost(model: Any) -> Classifier:
     """By its margins: what it predicts is a label or a raw score with some objectives."""
     objective = json.loads(model.save_config())["learner"]["objective"]["name"]
-    if not objective.startswith(("binary:", "multi:", "reg:logistic")):
-        raise Unsupported(
-            f"an XGBoost Booster with objective '{objective}' is no classifier; if its scores are "
-            "logits all the same, give a function that returns them"
-        )
+    _classifies("XGBoost", objective, ("binary:", "multi:", "reg:logistic"))
 
     def margins(x: np.ndarray) -> Any:
         return model.inplace_predict(x, predict_type="margin")
 
     return Classifier(_numpy(margins), "XGBoost Booster", False, "logits", source=model)
+
+
+def _booster_lightgbm(model: Any) -> Classifier:
+    """By its raw scores, for the same reason."""
+    head = model.model_to_string(num_iteration=1).splitlines()
+    said = [line.removeprefix("objective=") for line in head if line.startswith("objective=")]
+    _classifies("LightGBM", said[0] if said else "", ("binary", "multiclass", "cross_entropy"))
+    scores = partial(model.predict, raw_score=True)
+    return Classifier(_numpy(scores), "LightGBM Booster", False, "logits", source=model)
+
+
+def _classifies(library: str, objective: str, known: tuple[str, ...]) -> None:
+    if not objective.startswith(known):
+        raise Unsupported(
+            f"a {library} Booster with objective '{objective or 'custom'}': not known to classify; "
+            "if its scores are logits, give a function that returns them"
+        )
 
 
 def _onnx(path: Path, outputs: str | None) -> Classifier:
