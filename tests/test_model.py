@@ -13,7 +13,8 @@ from torch import nn
 
 import assay as ay
 from assay.errors import AssayError, Unsupported
-from assay.model import examine, settle, wrap
+from assay.model import wrap
+from assay.trial import examine, settle
 
 RNG = np.random.default_rng(0)
 X = RNG.random((150, 5))

@@ -20,12 +20,13 @@ from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.goals import Goal
-from assay.model import examine, settle, wrap
+from assay.model import wrap
 from assay.problem import UNLIMITED, Budget, Problem, Referee, check_needs
 from assay.records import Records
 from assay.spaces.genes import violation
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
+from assay.trial import examine, settle
 
 
 @dataclass(frozen=True, eq=False)

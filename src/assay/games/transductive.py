@@ -33,11 +33,12 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.round import Round, class_names
 from assay.goals import Goal
-from assay.model import Classifier, examine, wrap
+from assay.model import Classifier, wrap
 from assay.problem import UNLIMITED, Budget, check_needs
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.streams import derive
+from assay.trial import examine
 
 
 @runtime_checkable
