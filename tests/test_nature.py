@@ -225,3 +225,25 @@ def test_noise_in_a_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(AssayError, match=text):
             parse(wrong, file)
+
+
+def test_a_model_that_is_no_tree_is_asked_for_what_it_predicts():
+    class Careful:
+        """Says yes from 20 % on."""
+
+        classes_ = np.array([0, 1])
+
+        def predict_proba(self, x):
+            yes = 1 / (1 + np.exp(-20 * (x[:, 0] - 0.5)))
+            return np.stack([1 - yes, yes], 1)
+
+        def predict(self, x):
+            return (self.predict_proba(x)[:, 1] > 0.2).astype(int)
+
+    def of_arrays(x):
+        return np.stack([0.5 - x[:, 0].astype(float), x[:, 0] - 0.5], 1)  # tensors have no astype
+
+    data = ay.Dataset(np.array([[0.0], [0.45], [1.0]]), [0, 1, 1])
+    for model, clean in ((Careful(), [0, 1, 1]), (of_arrays, [0, 0, 1])):
+        game = ay.Nature(model, ay.Normal(sd=0.01))
+        assert ay.evaluate(game, data, progress=False).table["clean"].tolist() == clean

@@ -37,6 +37,7 @@ from assay.trees import exact
 from assay.trees.bounds import Draws
 from assay.trees.ensemble import Ensemble
 from assay.trees.readers import read, reader
+from assay.trial import settle
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -109,6 +110,8 @@ class Nature:
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])
         ready = self._ready()
+        if ready._ensemble is None:
+            ready = replace(ready, model=settle(ready.model, torch.from_numpy(x[:32])))
         classes = ready._classes(x)
         if int(data.y.max()) >= classes:
             raise AssayError(
