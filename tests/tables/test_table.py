@@ -267,6 +267,12 @@ def test_bad_spaces_are_refused(make, message):
         make()
 
 
+def test_records_on_another_device_are_refused_by_name():
+    table = Schema([Feature("r", "real", 0, 1)])
+    with pytest.raises(AssayError, match="x is on meta; tables are .* on the CPU"):
+        table.space().check(torch.zeros(2, 1, dtype=torch.float64, device="meta"))
+
+
 def test_a_bound_between_whole_numbers_leaves_whole_numbers():
     table = Schema([Feature("n", "integer", 0.5, 9.5), Feature("r", "real", 0, 1)])
     region = table.space(eps=5, p=2).around(torch.tensor([[1.0, 0.5]], dtype=torch.float64))

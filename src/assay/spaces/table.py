@@ -114,6 +114,11 @@ class TableSpace:
             raise AssayError(
                 f"x has shape {tuple(x.shape)}; {self.schema!r} needs (rows, {len(self.schema)})"
             )
+        if x.device.type != "cpu":
+            raise AssayError(
+                f"x is on {x.device}; tables are decoded and repaired on the CPU: Dataset(x.cpu(), "
+                "y). The model may stay where it is"
+            )
         if x.dtype != torch.float64:
             raise AssayError(
                 f"x has dtype {x.dtype}; tables need float64 (sums of counts and ratios do not "
