@@ -1,6 +1,6 @@
 """The CAA paper's tables and figures, re-run on URL; its attacks on trees, LCLD and CTU-13 besides.
 
-    python studies/caa.py                                    # full: about 50 CPU-minutes
+    python studies/caa.py                                    # full
     python studies/caa.py --quick                            # the same on toy sizes
     python studies/caa.py --only clean table3 table4         # some of it
     python studies/caa.py --models moeva_published_models.npz --only published
