@@ -83,8 +83,8 @@ def test_inputs_outside_a_box_by_feature():
         (torch.zeros(3, 4, dtype=torch.uint8), [0, 1, 2], r"uint8.*x / 255"),
         (torch.zeros(3, 4, dtype=torch.int64), [0, 1, 2], "int64; expected float32"),
         (torch.zeros(3, 4, dtype=torch.complex64), [0, 1, 2], "complex64; expected float32"),
-        ([["a", "b"], ["c", "d"]], [0, 1], "x cannot be read as an array of numbers"),
-        ([[1.0], [1.0, 2.0]], [0, 1], "x cannot be read as an array of numbers"),
+        ([["a", "b"], ["c", "d"]], [0, 1], "x cannot be read as numbers"),
+        ([[1.0], [1.0, 2.0]], [0, 1], "x cannot be read as numbers"),
         (X, Y[:-1], r"y has shape \(39,\); expected \(40,\)"),
         (X, Y[:, None], r"y has shape \(40, 1\)"),
         (X, Y - 1, "y holds -1; expected class indices"),
@@ -267,3 +267,12 @@ def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
 )
 def test_parameters_of_attacks(said, attack):
     refuses(said, lambda: evaluate(attack=attack))
+
+
+@pytest.mark.parametrize("spent", [{"forwards": -10}, {"backwards": 0}, {"forwards": 2.5}])
+def test_budgets(spent):
+    refuses("expected a whole number of at least 1", lambda: ay.Budget(**spent))
+
+
+def test_text_labels():
+    refuses("y cannot be read as numbers.*classes=", lambda: ay.Dataset(X, ["good"] * len(X)))

@@ -1,5 +1,6 @@
 """wrap(): every kind of model answers as it does by itself, and is left as it was found."""
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -357,3 +358,11 @@ def test_the_hash_follows_the_weights():
 def test_outputs_must_be_known():
     with pytest.raises(AssayError, match="outputs='probs'"):
         wrap(nn.Linear(5, 3), outputs="probs")
+
+
+def test_a_forest_read_from_a_file_has_one_hash(tmp_path):
+    forest = RandomForestClassifier(5, random_state=0).fit(X, Y)
+    joblib.dump(forest, tmp_path / "forest.joblib")
+    assert len({wrap(joblib.load(tmp_path / "forest.joblib")).hash for _ in range(5)}) == 1
+    other = RandomForestClassifier(5, random_state=1).fit(X, Y)
+    assert wrap(other).hash != wrap(forest).hash

@@ -306,6 +306,7 @@ def schema(
     broken: Annotated[
         float, typer.Option(help="The share of rows a relation may fail on.")
     ] = 0.002,
+    force: Annotated[bool, typer.Option(help="Write over a file that is there.")] = False,
 ) -> None:
     """Propose a schema for a table: types, bounds, relations that hold; as TOML to edit.
 
@@ -316,6 +317,10 @@ def schema(
     from assay.errors import nearest
     from assay.spaces.suggest import suggest
 
+    if out is not None and out.exists() and not force:
+        raise AssayError(f"{out} is there already, perhaps edited; give another --out, or --force")
+    if not table.exists():
+        raise AssayError(f"no file {table}")
     try:
         frame = pd.read_csv(table)
     except (OSError, ValueError) as error:

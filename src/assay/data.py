@@ -24,10 +24,13 @@ def _tensor(values: Any, what: str) -> Tensor:
     try:
         return torch.as_tensor(np.array(values))  # a copy: numpy views may be read-only
     except (TypeError, ValueError) as error:
-        raise AssayError(
-            f"{what} cannot be read as an array of numbers ({error}); encode text and mixed "
-            "columns as numbers first, or build the data set with a Schema"
-        ) from None
+        fix = (
+            "give class indices 0..C-1, and their names as classes="
+            if what == "y"
+            else "encode text columns first: schema.tensor(frame) does it for a table"
+        )
+        said = str(error).split(". The only supported")[0]
+        raise AssayError(f"{what} cannot be read as numbers ({said}); {fix}") from None
 
 
 @dataclass(frozen=True, eq=False)

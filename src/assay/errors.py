@@ -24,7 +24,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "; did you mean 'APGD'?"
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=1)
+    close = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean '{close[0]}'?"
     return "; known: " + ", ".join(names) if names else ""

@@ -17,6 +17,7 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.game import Game
 from assay.goals import Quota, group, targeted, untargeted
+from assay.model import wrap
 from assay.problem import Budget
 from assay.records import Records
 from assay.report import checks
@@ -64,7 +65,7 @@ def evaluate(
     if isinstance(goal, Quota):
         data, goal = goal.pairs(data)
     if attack is None and not isinstance(target, Game) and space is not None:
-        attack = standard(space)
+        attack = standard(space, gradients=wrap(target).differentiable)
     if run.until is not None:
         order = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
         data = data.take(order)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from assay import losses
-from assay.errors import Unsupported
+from assay.errors import AssayError, Unsupported
 from assay.goals import gap, reached
 from assay.model import Classifier
 from assay.spaces.region import Region
@@ -49,6 +49,15 @@ class Budget:
 
     forwards: int | None = None
     backwards: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("forwards", "backwards"):
+            count = getattr(self, name)
+            if count is not None and not (isinstance(count, int) and count >= 1):
+                raise AssayError(
+                    f"Budget({name}={count!r}): expected a whole number of at least 1, or nothing "
+                    "for no limit"
+                )
 
 
 UNLIMITED = Budget()
@@ -388,10 +397,11 @@ def check_needs(attack: Any, model: Classifier, space: Any) -> None:
     if needs.gradient and not model.differentiable:
         raise Unsupported(
             f"{attack!r} needs gradients, but {model.kind} has none; "
-            "use a search attack: Square (Lp) or MOEVA (tables)"
+            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
         )
+    instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
     if needs.norms is not None and getattr(space, "p", None) not in needs.norms:
         names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"
-        raise Unsupported(f"{attack!r} works in Lp balls ({names}), not in {space!r}; use APGD")
+        raise Unsupported(f"{attack!r} works in Lp balls ({names}), not in {space!r}; {instead}")
     if needs.norms is not None and not hasattr(space, "low"):
-        raise Unsupported(f"{attack!r} works in Lp balls inside a box, not in {space!r}; use APGD")
+        raise Unsupported(f"{attack!r} works in Lp balls in a box, not in {space!r}; {instead}")

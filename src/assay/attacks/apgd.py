@@ -25,7 +25,8 @@ class APGD:
     """`steps` gradient steps per start; `step` is the first step's length in units of eps.
 
     `start` is "random", "clean" or "best" (what is kept so far); `eot`
-    averages that many gradients where the model is random.
+    averages that many gradients where the model is random. `back=False` halves the step where it
+    stands instead of going back to the best point.
     """
 
     steps: int = 100
@@ -37,6 +38,7 @@ class APGD:
     start: str = "random"
     eot: int = 1
     marks: tuple[int, ...] | None = None
+    back: bool = True
 
     @property
     def needs(self) -> Needs:
@@ -122,8 +124,9 @@ class APGD:
                 stuck = gains < self.rho * (k + 1 - mark)
                 stuck |= ~halved & (last_best >= best_value)
                 eta = torch.where(stuck, eta / 2, eta)
-                z = torch.where(per_row(stuck, z), best, z)
-                grad = torch.where(per_row(stuck, z), best_grad, grad)
-                value = torch.where(stuck, best_value, value)
+                if self.back:
+                    z = torch.where(per_row(stuck, z), best, z)
+                    grad = torch.where(per_row(stuck, z), best_grad, grad)
+                    value = torch.where(stuck, best_value, value)
                 halved, last_best = stuck, best_value.clone()
                 gains, mark = torch.zeros_like(gains), k + 1

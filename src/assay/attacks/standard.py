@@ -15,6 +15,7 @@ from assay.attacks.apgd import APGD
 from assay.attacks.base import Guess, Then, run
 from assay.attacks.caa import CAA
 from assay.attacks.fab import FAB
+from assay.attacks.graft import Graft
 from assay.attacks.square import Square
 from assay.errors import Unsupported
 from assay.problem import Needs, Problem
@@ -46,15 +47,17 @@ class AutoAttack:
         )
 
 
-def standard(space: Any) -> AutoAttack | CAA:
+def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | Graft:
     """The strongest published ensemble for a space, with its published parameters.
+
+    A model without gradients gets the strongest search: Square in Lp balls, Graft in tables.
 
     >>> from assay.spaces.lp import Linf
     >>> standard(Linf(0.3))
     AutoAttack(steps=100, targets=9, queries=5000)
     """
     if getattr(space, "p", None) in (1.0, 2.0, float("inf")) and hasattr(space, "low"):
-        return AutoAttack()
+        return AutoAttack() if gradients else Square()
     if isinstance(space, TableSpace):
-        return CAA()
+        return CAA() if gradients else Graft()
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

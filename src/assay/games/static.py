@@ -46,7 +46,8 @@ class Static:
     ) -> tuple[Static, dict[str, Any]]:
         """Everything that can be refused is refused here, before the first attack."""
         if space is None:
-            raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
+            example = "data.schema.space(eps=0.5)" if data.schema is not None else "ay.Linf(8/255)"
+            raise AssayError(f"evaluate() needs a space: what may change? e.g. space={example}")
         _check_kinds(space, goal, attack)
         head = data.x[:32]
         model = settle(wrap(self.model), head)

@@ -69,6 +69,10 @@ class Feature:
 
         if self.kind not in KINDS:
             raise wrong(f"kind '{self.kind}'{nearest(self.kind, KINDS)}")
+        if not isinstance(self.mutable, bool):
+            raise wrong(f"mutable = {self.mutable!r}; expected true or false")
+        if isinstance(self.cost, bool) or not isinstance(self.cost, int | float):
+            raise wrong(f"cost = {self.cost!r}; expected a number")
         for side in (self.low, self.high):
             number = isinstance(side, int | float) and not math.isnan(side)
             if not (side is None or side == "original" or number):

@@ -60,8 +60,9 @@ class TableSpace:
             object.__setattr__(self, "p", 1.0)
         if self.p not in (0, 1, 2, math.inf):
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
-        if not (self.eps > 0 and math.isfinite(self.eps)):
-            raise AssayError(f"eps={self.eps}: expected a positive number")
+        number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
+        if not (number and self.eps > 0 and math.isfinite(self.eps)):
+            raise AssayError(f"eps={self.eps!r}: expected a positive number")
         if not 0 <= self.margin < 1:
             raise AssayError(f"margin={self.margin}: expected a share in [0, 1)")
         if not self.tolerance >= 0:
