@@ -184,9 +184,10 @@ def test_the_command_writes_a_file_that_schema_reads(tmp_path):
 @pytest.mark.parametrize(
     ("name", "more", "message"),
     [
-        ("none.csv", [], "cannot be read as a CSV table"),
+        ("none.csv", [], "no file"),
         ("data.csv", ["--drop", "lable"], "did you mean 'label'"),
         ("data.csv", ["--broken", "2"], "from 0 to 0.5"),
+        ("data.csv", ["--out", __file__], "is there already"),
     ],
 )
 def test_the_command_says_what_is_wrong(tmp_path, name, more, message):

@@ -28,7 +28,7 @@ class Flag:
     level: str = "warning"
 
 
-SEARCHES = ("Square", "MOEVA", "BFS")  # attacks that see no gradient
+SEARCHES = ("Square", "MOEVA", "BFS", "Graft")  # attacks that see no gradient
 IDS = (
     "vanishing-gradients",
     "probabilities",
@@ -48,6 +48,7 @@ IDS = (
     "rests-on-randomness",
     "narrow-enough",
     "bounds-wide",
+    "run-failed",
 )
 
 

@@ -96,7 +96,7 @@ class Sweep:
         for name, report in self.reports.items():
             found += [Flag(f.id, f"{name}: {f.text}", f.level) for f in report.flags]
         for name, why in self.failed.items():
-            found.append(Flag("failed", f"{name}: {why}"))
+            found.append(Flag("run-failed", f"{name}: {why}"))
         return tuple(dict.fromkeys(found))
 
     def __str__(self) -> str:
