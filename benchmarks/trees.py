@@ -1,7 +1,7 @@
 """Speed of certified probabilities against the paper's boxes and against plain Monte Carlo, in one
 run.
 
-    python benchmarks/trees.py [--quick]
+    python benchmarks/trees.py [--quick] [--only a] [--smoke]
 
 (a) the paper's 99 % boxes on a forest of 5 trees, depth 3, 25 features; (b) 10^6 draws through the
 model's own predict; (c) what share of records is bounded within 1e-2, 1e-3, 1e-6 at a budget of
@@ -191,8 +191,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer records and models: a minute")
     parser.add_argument("--only", choices="abc", help="one part")
-    quick, only = parser.parse_args().quick, parser.parse_args().only
-    rows = 3 if quick else 10
+    parser.add_argument("--smoke", action="store_true", help="to see that it runs: one record")
+    given = parser.parse_args()
+    quick, only = given.quick, "a" if given.smoke else given.only
+    rows = 1 if given.smoke else 3 if quick else 10
     if only in (None, "a"):
         paper(rows)
     if only in (None, "b"):
