@@ -1,7 +1,8 @@
 """Square (Andriushchenko et al. 2020): random search that changes a small patch at a time.
 
 A proposal is kept where it raises the margin. The share of features it touches starts at `p` and is
-halved at 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the queries.
+halved at 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the queries; in L2 and L1 at twice these shares
+(with 5,000 queries AutoAttack's schedule), where squares below three pixels do not exist.
 
     Linf    a square is set to +eps or -eps (one sign per channel); the start is vertical stripes
     L2, L1  a bump is added to one square, paid for by emptying another; the start is a grid of
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -45,9 +47,9 @@ class Square:
     def needs(self) -> Needs:
         return Needs(norms=(1.0, 2.0, math.inf))
 
-    def share(self, query: int) -> float:
+    def share(self, query: int, pace: float = 1.0) -> float:
         """The share of features that proposal number `query` touches."""
-        return self.p * 0.5 ** sum(query > h * self.queries for h in _HALVINGS)
+        return self.p * 0.5 ** sum(query * pace > h * self.queries for h in _HALVINGS)
 
     def __call__(self, problem: Problem) -> None:
         for _ in range(self.restarts):
@@ -71,7 +73,7 @@ class Square:
             if not draws.shape[1]:
                 draws = problem.random.uniform(rows, ahead * moves.numbers)
             now, draws = draws.tensor_split([moves.numbers], dim=1)
-            new = moves.propose(ball(problem, rows), z, self.share(query), now)
+            new = moves.propose(ball(problem, rows), z, self.share(query, moves.pace), now)
             value = problem.value(rows, new, margin)
             better = value > best
             best = torch.where(better, value, best)
@@ -115,6 +117,7 @@ class Corners:
     """Moves in an Linf ball: every feature stands at +eps or -eps, or at the box."""
 
     layout: Layout
+    pace: ClassVar[float] = 1.0  # of the schedule
 
     @property
     def numbers(self) -> int:
@@ -154,6 +157,7 @@ class Bumps:
     """Moves on an L2 or L1 sphere: what one square gains another loses."""
 
     layout: Layout
+    pace: ClassVar[float] = 0.5
 
     @property
     def numbers(self) -> int:
@@ -229,10 +233,11 @@ def _bump(side: int) -> Tensor:
 
 
 def _hill(h: int, w: int) -> Tensor:
-    """(h, w): the sum of 1/k^2 over the concentric squares k around the middle that hold it."""
+    """(h, w) of norm 1: sums of 1/k^2 over the concentric squares k around the middle."""
     away = torch.maximum(
         (torch.arange(h) - h // 2).abs()[:, None], (torch.arange(w) - w // 2).abs()[None]
     )
     rings = max(h, w) // 2 + 1
     tail = (1 / torch.arange(1.0, rings + 1, dtype=torch.float64) ** 2).flip(0).cumsum(0).flip(0)
-    return tail[away.clamp_max(rings - 1)]
+    hill = tail[away.clamp_max(rings - 1)]
+    return hill / hill.norm()
