@@ -240,4 +240,5 @@ def _hill(h: int, w: int) -> Tensor:
     rings = max(h, w) // 2 + 1
     tail = (1 / torch.arange(1.0, rings + 1, dtype=torch.float64) ** 2).flip(0).cumsum(0).flip(0)
     hill = tail[away.clamp_max(rings - 1)]
-    return hill / hill.norm()
+    unit: Tensor = hill / hill.norm()
+    return unit
