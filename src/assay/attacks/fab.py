@@ -12,7 +12,8 @@ referee waits until the distance has come down to eps; the last query of a row i
 crossing, projected into the region. The published code walks on to the last step; ours gives up a
 walk that is not going to arrive. Walks slow down, so a doubling of the steps gains at most what the
 doubling before it gained: with the nearest crossing at l after k steps and at l' after k / 2, it
-ends no nearer than l (l / l')^log2(steps / k), and beyond eps that is no use.
+ends no nearer than l (l / l')^log2(steps / k), and beyond eps that is no use. Not so in L1, where
+walks come nearer in leaps: they are all taken to the end.
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ class FAB:
 
     def _run(self, problem: Problem, clean: bool) -> None:
         rows = problem.open
-        region = problem.region(rows)
+        region = ball(problem, rows)
         z = region.origin.clone()
         if not clean:
             z = (z + region.random(problem.random, rows)) / 2
         walk = _Walk(problem, rows, z)
-        doublings = [self.steps >> j for j in (4, 3, 2, 1)] if self.prune else []
+        prune = self.prune and region.p != 1.0
+        doublings = [self.steps >> j for j in (4, 3, 2, 1)] if prune else []
         for step in range(self.steps):
             if step or not clean:
                 walk.look(self.beta)
