@@ -34,6 +34,6 @@ def check_parameters(attack: Any) -> None:
             if not least <= value < math.inf:
                 raise AssayError(f"{said}: expected a {kind} of at least {least}")
         if field.name == "start" and value not in STARTS:
-            raise AssayError(f"{said}: expected one of {', '.join(STARTS)}{nearest(value, STARTS)}")
+            raise AssayError(f"{said}: no such start{nearest(str(value), STARTS)}")
         if field.name == "loss" and value is not None:
             losses.find(value)
