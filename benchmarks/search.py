@@ -31,7 +31,8 @@ import assay as ay
 from assay import losses
 from assay.attacks.fronts import fronts
 from assay.attacks.riesz import reference_points
-from assay.problem import Problem, Referee
+from assay.problem import Problem
+from assay.referee import Referee
 from assay.streams import Stream, keys
 
 

@@ -10,7 +10,8 @@ from tests.search.toy import SCHEMA, Net, rows, valid
 
 import assay as ay
 from assay import losses
-from assay.problem import Problem, Referee
+from assay.problem import Problem
+from assay.referee import Referee
 from assay.streams import Stream
 
 EPS = 0.45

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import ball, compact, single_targets
-from assay.errors import AssayError
 from assay.goals import reached
 from assay.problem import Needs, Problem
 from assay.spaces.lp import LpRegion, level, room_to
@@ -57,10 +56,6 @@ class FAB:
         return Needs(gradient=True, norms=(1.0, 2.0, math.inf))
 
     def __call__(self, problem: Problem) -> None:
-        if self.targets is not None and self.targets < 1:
-            raise AssayError(
-                f"FAB(targets={self.targets}): expected at least 1, or None for all at once"
-            )
         views = [problem] if self.targets is None else (
             problem.aim(targets=mask) for mask in single_targets(problem, self.targets)
         )  # fmt: skip

@@ -1,9 +1,10 @@
 """Square (Andriushchenko et al. 2020): random search that changes a small patch at a time.
 
 A proposal is kept where it raises the margin. The share of features it touches starts at `p` and is
-halved at 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the queries; in L2 and L1 at twice these shares,
-where squares below three pixels do not exist. With 5,000 queries AutoAttack takes the slow schedule
-in Linf too; there the fast one found more (1.0 to 1.5 points on an adversarially trained network).
+halved at 0.1, 0.5, 2, 5, 10, 20, 40, 60 and 80 % of the queries; in L2 and L1 at twice these
+shares, for squares below three pixels do not exist there. With 5,000 queries AutoAttack takes the
+slow schedule in Linf too, where the fast one found more (1.0 to 1.5 points on an adversarially
+trained network).
 
     Linf    a square is set to +eps or -eps (one sign per channel); the start is vertical stripes
     L2, L1  a bump is added to one square, paid for by emptying another; the start is a grid of

@@ -3,8 +3,8 @@
 AutoAttack (Croce & Hein 2020) here takes any class count and input shape:
 APGD-CE, then targeted APGD-DLR over the nine likeliest classes, then targeted FAB, then Square with
 5,000 queries; each only on what is still open. With fewer than four classes DLR does not exist, and
-the margin takes its place. Two things are not as published, both to gain time or strength: FAB gives
-up walks that cannot arrive, and Square's patches shrink earlier in Linf (see there).
+the margin takes its place. Two things are not as published, to gain time and strength: FAB gives up
+walks that cannot arrive, and Square's patches shrink earlier in Linf (see there).
 """
 
 from __future__ import annotations

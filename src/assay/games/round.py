@@ -21,8 +21,9 @@ from assay.attacks.base import Attack, run
 from assay.data import Dataset
 from assay.goals import Goal, gap, reached
 from assay.model import Classifier, wrap
-from assay.problem import Budget, Problem, Referee, Rehearsal
+from assay.problem import Budget, Problem, Rehearsal
 from assay.records import Records
+from assay.referee import Referee
 from assay.spaces.genes import violation
 from assay.spaces.region import Region, Space
 from assay.streams import Stream, derive, keys

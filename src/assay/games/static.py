@@ -21,8 +21,9 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.goals import Goal
 from assay.model import wrap
-from assay.problem import UNLIMITED, Budget, Problem, Referee, check_needs
+from assay.problem import UNLIMITED, Budget, Problem, check_needs
 from assay.records import Records
+from assay.referee import Referee
 from assay.spaces.genes import violation
 from assay.spaces.region import Space
 from assay.streams import Stream, keys

@@ -20,7 +20,8 @@ from assay import losses
 from assay.attacks.base import Attack, run
 from assay.goals import Goal, untargeted
 from assay.model import wrap
-from assay.problem import Problem, Referee
+from assay.problem import Problem
+from assay.referee import Referee
 from assay.spaces.region import Space
 from assay.streams import Stream
 from assay.training.loop import Batch
