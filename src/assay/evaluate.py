@@ -81,10 +81,11 @@ def evaluate(
         *checks.of_model(facts),
         *checks.of_defender(facts),
         *checks.of_run(records, facts),
+        *checks.of_quota(records, spec),
     )
     single = attack.attack if isinstance(attack, Campaign) else attack
     others = {
-        type(g).__name__: evaluate(
+        name: evaluate(
             target,
             whole,
             space=space,
@@ -94,11 +95,21 @@ def evaluate(
             batch=batch,
             budget=budget,
             progress=progress,
-            run=replace(run, out=run.out and Path(run.out) / "also" / type(g).__name__),
+            run=replace(run, out=run.out and Path(run.out) / "also" / name),
         )
-        for g in also
+        for name, g in titled(also).items()
     }
     return Report(spec, records, flags, others, gather(data, records))
+
+
+def titled(goals: Sequence[Any]) -> dict[str, Any]:
+    """Goals by the name of their kind; the second of a kind is `group_2`."""
+    named: dict[str, Any] = {}
+    for goal in goals:
+        kind = type(goal).__name__
+        count = sum(type(other) is type(goal) for other in named.values())
+        named[f"{kind}_{count + 1}" if count else kind] = goal
+    return named
 
 
 def _collect(

@@ -13,7 +13,9 @@ set of `least` managers extends to one of size k (matroid exchange), so a quota 
 when rank(all) >= k and rank(managers) >= least.
 
 What a reader would get wrong: "exact" is about the choice of X among the inputs at hand. The inputs
-are themselves a sample, and the interval (a bootstrap within each source) is about that.
+are themselves a sample, and the interval (a bootstrap within each source) is about that. Where no
+band fills the quota, or every one does, a bootstrap sees no spread at all; then the interval is
+that of as many independent bands as share no input (`disjoint`).
 """
 
 from __future__ import annotations
@@ -82,6 +84,12 @@ def chances(pairs: Pairs, rule: Rule, draws: int = 0, seed: int = 0) -> NDArray[
     grow, filled, start = growth(pairs, rule)
     exact = _exact(choices, grow, filled, start, MOST_STATES)
     return _sampled(choices, grow, filled, start, seed) if exact is None else exact
+
+
+def disjoint(pairs: Pairs, rule: Rule) -> int:
+    """How many bands can be formed that share no input: as many as a source's fewest inputs."""
+    counts = [int((pairs.source == s).sum()) for s in rule["sources"]]
+    return min(c for c in counts if c)
 
 
 def growth(

@@ -79,6 +79,19 @@ def test_worst_guess_needs_every_target():
     assert table["success"][rows].mean() < some[rows].mean() - 0.2
 
 
+def test_worst_guess_pays_and_looks_like_best_guess():
+    """Every run of every target is on the account, and so is every flat gradient seen."""
+    net, data = signs()
+    flat = torch.nn.Sequential(net, torch.nn.Hardtanh(-0.1, 0.1))
+    seen = {}
+    for mode in ("best", "worst"):
+        attack = ay.Guess(ay.PGD(4, loss="md"), mode=mode)
+        report = ay.evaluate(flat, data, space=ay.Linf(0.05), goal=GOAL, attack=attack)
+        flags = [f.text for f in report.flags if f.id == "vanishing-gradients"]
+        seen[mode] = (report.table["forwards"].tolist(), report.table["backwards"].tolist(), flags)
+    assert seen["best"] == seen["worst"] and seen["best"][2]
+
+
 def test_one_step_finds_the_target_that_is_within_reach():
     net, data = signs()
     ranks = {}

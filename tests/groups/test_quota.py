@@ -15,6 +15,8 @@ from assay import quota
 from assay.attacks.campaign import Outcome, bands, prior, replay, scored
 from assay.errors import AssayError, Unsupported
 from assay.quota import Pairs, chances
+from assay.report.groups import robustness
+from assay.report.stats import wilson
 
 
 def matching(hits):
@@ -163,6 +165,38 @@ def test_a_report_survives_saving_with_its_other_goals(tmp_path):
     for name in ("robust", "clean_on_targets", "robust_untargeted", "robust_random_target"):
         assert again.metric(name) == report.metric(name)
     assert str(again) == str(report)
+
+
+def test_two_further_goals_of_a_kind_are_both_kept():
+    net, data = toy()
+    also = (ay.group({"a": ["c"]}), ay.group({"b": ["c"]}))
+    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.APGD(2), also=also)
+    assert list(report.also) == ["group", "group_2"]
+    assert report.metric("robust_group").n == int((data.y == 0).sum())
+    assert report.metric("robust_group_2").n == int((data.y == 1).sum())
+
+
+@pytest.mark.parametrize("hit", [True, False])
+def test_an_interval_is_never_a_point(hit):
+    """All bands fill the quota or none does: a bootstrap sees no spread, five bands say little."""
+    hits = np.full((10, 2), hit)
+    pairs = Pairs(np.arange(10), np.repeat([0, 1], 5), (2, 3), hits, hits * 0.0)
+    rule = {"k": 2, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
+    found = robustness(pairs, rule)
+    assert found.value == 1 - hit and found.n == 10
+    assert (found.low, found.high) == (wilson(5 * (1 - hit), 5).low, wilson(5 * (1 - hit), 5).high)
+    assert found.high - found.low > 0.3
+
+
+def test_sources_without_rows_are_flagged():
+    net, data = toy()
+    data = data.where(y=["a", "c", "d"])
+    vault = ay.Quota(1, sources=("a", "b"), targets=("c", "d"))
+    report = ay.evaluate(net, data, space=ay.Linf(0.1), goal=vault, attack=ay.APGD(2))
+    (flag,) = (f for f in report.flags if f.id == "sources-missing")
+    assert "1 of the quota's 2 sources" in flag.text and "(b)" in flag.text
+    whole = ay.evaluate(*toy(), space=ay.Linf(0.1), goal=vault, attack=ay.APGD(2))
+    assert not any(f.id == "sources-missing" for f in whole.flags)
 
 
 def test_prior_is_the_share_of_validation_inputs():

@@ -7,6 +7,7 @@ import pytest
 
 import assay as ay
 from assay.run.config import parse, read, to_toml
+from assay.run.store import Store, merge, report_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -62,3 +63,50 @@ order = {type = "Product", first = {type = "by_md", steps = 1}, second = {type =
     assert parse(text).attack.order == ay.by_md(1) * ay.by_chance()
     with pytest.raises(ay.AssayError, match="by_md"):
         parse(text.replace('"by_md"', '"by_mdd"'))
+
+
+ALSO = """
+batch = 8
+also = [{type = "untargeted"}, {type = "group", relation = {"s5" = ["s11"]}}]
+[data]
+name = "orl"
+rows = 24
+[model]
+demo = "orl"
+[space]
+type = "Patch"
+[goal]
+type = "group"
+relation = {"s5" = ["s3"], "s13" = ["s3"]}
+[attack]
+type = "PGD"
+steps = 1
+"""
+
+
+def test_further_goals_in_a_file():
+    config = parse(ALSO)
+    assert config.also[0] == ay.untargeted()
+    assert parse(to_toml(config)).also == config.also
+    report = played(config, lambda data: data)
+    assert list(report.also) == ["untargeted", "group"]
+    assert report.metric("robust_untargeted").n == 24
+    with pytest.raises(ay.AssayError, match=r"line 3 .*untargetted.*did you mean 'untargeted'"):
+        parse(ALSO.replace('"untargeted"', '"untargetted"'))
+    with pytest.raises(ay.AssayError, match="list of goals"):
+        parse(ALSO.replace("also = [", "also = 3 #"))
+
+
+def test_further_goals_survive_shards(tmp_path):
+    config = parse(ALSO)
+    model, data = config.load()
+    parts = [tmp_path / "1", tmp_path / "2"]
+    for k, part in enumerate(parts, 1):
+        run = ay.Run(out=part, shard=(k, 2))
+        ay.evaluate(model, data, **config.how(data), run=run).save(part)
+    whole = report_of(parts, merge(parts, tmp_path / "whole"))
+    Store(parts[0]).clear()
+    assert not list(parts[0].rglob("spec.json"))
+    once = ay.evaluate(model, data, **config.how(data))
+    assert set(whole.also) == set(once.also)
+    assert whole.metric("robust_untargeted") == once.metric("robust_untargeted")

@@ -184,8 +184,11 @@ class Guess:
                 problem.absorb(trial)
         if self.mode == "worst":
             always = [t.referee.solved | ~some.any(1) for t, some in trials]
-            first = trials[0][0].referee  # every row has a first target
-            problem.referee.absorb(first, torch.stack(always).all(0) & first.solved)
+            first, *others = (t.referee for t, _ in trials)  # every row has a first target
+            won = torch.stack(always).all(0) & first.solved
+            problem.referee.absorb(first, won)
+            for other in others:  # nothing to keep, but what was seen on the way counts
+                problem.referee.absorb(other, torch.zeros_like(won))
 
 
 def single_targets(

@@ -49,6 +49,7 @@ IDS = (
     "narrow-enough",
     "bounds-wide",
     "run-failed",
+    "sources-missing",
 )
 
 
@@ -131,6 +132,19 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
+
+
+def of_quota(records: Records, spec: Mapping[str, Any]) -> Iterator[Flag]:
+    """A flag where a band is smaller than the quota says: nobody of a source is in the data."""
+    if "quota" not in spec:
+        return
+    sources = spec["quota"]["sources"]
+    missing = [c for c in sources if c not in set(records.columns["y"].tolist())]
+    if missing:
+        names = spec.get("classes") or {}
+        text = f"{len(missing)} of the quota's {len(sources)} sources have no row in the data ("
+        text += ", ".join(str(names[c] if names else c) for c in missing)
+        yield Flag("sources-missing", text + "): bands are without them, so robustness is too high")
 
 
 def of_ladder(robust: Mapping[str, Estimate], strongest: str) -> Iterator[Flag]:

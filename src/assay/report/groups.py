@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.attacks.campaign import bands, replay, scored
-from assay.quota import Pairs, chances
+from assay.quota import Pairs, Rule, chances, disjoint
 from assay.report.stats import Estimate, bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -48,6 +48,18 @@ def figures(report: Report) -> Figures:
     return found
 
 
+def robustness(pairs: Pairs, rule: Rule, seed: int = 0) -> Estimate:
+    """The share of all bands that do not fill the quota; n is the number of inputs."""
+    failure = 1 - chances(pairs, rule, DRAWS, seed)
+    value, n = float(failure[0]), len(pairs.ids)
+    low, high = (float(q) for q in np.quantile(failure[1:], [0.025, 0.975]))
+    if low == high:
+        few = disjoint(pairs, rule)
+        wide = wilson(round(value * few), few)
+        low, high = min(value, wide.low), max(value, wide.high)
+    return Estimate(value, low, high, n)
+
+
 def _share(hits: Any) -> Estimate:
     return wilson(int(hits.sum()), len(hits))
 
@@ -55,15 +67,13 @@ def _share(hits: Any) -> Estimate:
 def _quota(report: Report) -> Figures:
     rule, pairs = report.spec["quota"], Pairs.of(report.records.columns)
     k = rule["k"]
-    success = chances(pairs, rule, DRAWS, int(report.spec.get("seed", 0)))
-    low, high = np.quantile(1 - success[1:], [0.025, 0.975])
     text = f"{k} of {len(rule['targets'])} targets, {'with' if rule['reuse'] else 'no'} reuse"
     if rule["least"]:
         text += f", {rule['least']} of them managers"
     found: Figures = {
         "robust": (
             f"group-based robustness ({text})",
-            Estimate(float(1 - success[0]), float(low), float(high), len(pairs.ids)),
+            robustness(pairs, rule, int(report.spec.get("seed", 0))),
         ),
         "reachable": ("pairs (input, target) within reach", _share(pairs.hits.reshape(-1))),
     }

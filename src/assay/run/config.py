@@ -83,6 +83,7 @@ class Config:
     place: Place = field(default=Place(), compare=False, repr=False)
     noise: Any = None  # instead of a space: nobody attacks
     nature: dict[str, Any] = field(default_factory=dict)  # what `Nature` takes besides the noise
+    also: tuple[Any, ...] = ()  # further goals, shown in the same report
 
     def load(self) -> tuple[Classifier | Game, Dataset]:
         """The model (or the game it plays) and the data, opened."""
@@ -100,7 +101,7 @@ class Config:
 
     def how(self, data: Dataset) -> dict[str, Any]:
         """What `evaluate` takes by name: the nouns, finished with what the data know."""
-        names = ("space", "goal", "attack", "budget", "seed", "batch")
+        names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
         given = {name: getattr(self, name) for name in names}
         for name in ("space", "goal", "attack"):
             if isinstance(given[name], nouns.Later):
@@ -170,6 +171,8 @@ def configured(given: dict[str, Any], place: Place) -> Config:
     for key in ("goal", "attack"):
         if key in given:
             read[key] = nouns.build(f"{key}s", given[key], (key,))
+    if "also" in given:
+        read["also"] = _also(given["also"])
     for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
         if key in given:
             with at((key,)):
@@ -184,11 +187,20 @@ def _one_threat(given: dict[str, Any]) -> None:
     if "space" not in given and "noise" not in given:
         text = "the section [space] is missing; a run needs data, model and space, or noise"
         raise Wrong((), text + " where nobody attacks")
-    for key in ("space", "attack"):
+    for key in ("space", "attack", "also"):
         if "noise" in given and key in given:
             raise Wrong((key,), f"[{key}] and [noise] together: under noise nobody attacks")
     if "nature" in given and "noise" not in given:
         raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
+
+
+def _also(given: Any) -> tuple[Any, ...]:
+    """also: a list of goals."""
+    if not isinstance(given, list):
+        raise Wrong(
+            ("also",), f'expected a list of goals, e.g. [{{type = "untargeted"}}]; got {given!r}'
+        )
+    return tuple(nouns.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
 
 
 def _nature(given: Any) -> dict[str, Any]:
@@ -258,6 +270,8 @@ def to_toml(config: Config) -> str:
         tables["budget"] = nouns.plain(config.budget)
     top = [f"{k} = {_text(getattr(config, k))}" for k in ("seed", "batch", "out")
            if getattr(config, k) is not None]  # fmt: skip
+    if config.also:
+        top.append(f"also = {_text([nouns.table(goal) for goal in config.also])}")
     for name, table in tables.items():
         top += ["", f"[{name}]", *(f"{_key(k)} = {_text(v)}" for k, v in table.items())]
     return "\n".join(top) + "\n"

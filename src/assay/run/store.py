@@ -132,6 +132,8 @@ class Store:
             for path in (*own, *self.folder.glob("index.sqlite*")):
                 path.unlink(missing_ok=True)
             shutil.rmtree(self.folder / "chunks", ignore_errors=True)
+        for folder in self.folder.glob("also/*"):
+            Store(folder).clear()
 
     def report(self) -> Report:
         """The report on everything finished so far."""
@@ -143,7 +145,11 @@ class Store:
             for name, count in noticed.items():
                 facts[name] = facts.get(name, 0) + count
         records = Records.concat(self.read(k) for k in done)
-        return Report(self.spec, records, tuple(checks.of_run(records, facts)))
+        return Report(
+            self.spec,
+            records,
+            (*checks.of_run(records, facts), *checks.of_quota(records, self.spec)),
+        )
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -195,7 +201,12 @@ def report_of(parts: Sequence[Path], whole: Store) -> Report:
     shared = [f for f in known[0].flags if all(f in k.flags for k in known)] if known else []
     flags = tuple(dict.fromkeys((*shared, *report.flags)))
     examples = [(k.records.columns["id"], k.examples) for k in known if k.examples is not None]
-    return replace(report, flags=flags, examples=merged(examples, report.records))
+    also = {}
+    for name in sorted(p.name for p in Path(parts[0]).glob("also/*")):
+        inside = [Path(p) / "also" / name for p in parts]
+        also[name] = report_of(inside, merge(inside, whole.folder / "also" / name))
+    shown = merged(examples, report.records)
+    return replace(report, flags=flags, also=also, examples=shown)
 
 
 def _compare(old: dict[str, Any], new: dict[str, Any], where: Path) -> None:
