@@ -4,6 +4,7 @@
     python studies/caa.py --quick                            # the same on toy sizes
     python studies/caa.py --only clean table3 table4         # some of it
     python studies/caa.py --models moeva_published_models.npz --only published
+    python studies/caa.py --loans FOLDER --only loans        # train on real loans
     python studies/caa.py --show                             # the tables from what is there
 
 Every cell (one attack, one model, one seed) is kept in --out as soon as it is done, so a killed
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,6 +26,7 @@ import torch
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "benchmarks")]
 import caa_budgets  # noqa: E402
+import caa_loans  # noqa: E402
 import caa_tables  # noqa: E402
 from caa_page import Page  # noqa: E402
 from caa_study import QUICK, TINY, Size, Study  # noqa: E402
@@ -39,6 +42,7 @@ TABLES = {
     "table10": caa_budgets.table10,
     "figures": caa_budgets.figures,
     "published": caa_tables.published,
+    "loans": caa_loans.table,
 }
 
 
@@ -49,18 +53,26 @@ def main(argv: list[str] | None = None) -> None:
     options.add_argument("--show", action="store_true", help="compute nothing, show what is there")
     options.add_argument("--only", nargs="+", choices=TABLES)
     options.add_argument("--models", help="moeva_published_models.npz, for LCLD and CTU-13")
+    options.add_argument(
+        "--loans", type=Path, help="folder of the two sets of loans (caa_loans.py)"
+    )
     options.add_argument("--out", type=Path, help="default: runs/caa, or runs/caa-quick")
     given = options.parse_args(argv)
     torch.set_num_threads(1)
     size = TINY if given.tiny else QUICK if given.quick else Size()
     out = given.out or Path("runs/caa-quick" if given.quick else "runs/caa")
-    study = Study(out, size, given.models, given.show)
+    study = Study(out, size, given.models, given.show, given.loans)
+    lacking = {"published": not given.models, "loans": not given.loans}
+    for name in given.only or ():
+        if lacking.get(name):
+            raise SystemExit(f"{name} needs --{'models' if name == 'published' else 'loans'}")
     about = f"assay {version('assay')}, torch {torch.__version__}, {size!r}"
     page = Page(out, about)
-    for name in given.only or [n for n in TABLES if n != "published" or given.models]:
+    for name in given.only or [n for n in TABLES if not lacking.get(n)]:
         TABLES[name](study, page)
         page.write()
-    print(f"{out / 'caa.md'} and {out / 'caa.html'}")
+    spent = time.process_time() / 60
+    print(f"{out / 'caa.md'} and {out / 'caa.html'}, {spent:.1f} CPU minutes this time")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,34 +47,44 @@ class Zoo:
 
     def get(self, name: str, seed: int = 0, madry: bool = False) -> Any:
         """The model, trained if it is not there yet."""
-        file = self.file(name, seed, madry)
-        if file.exists():
-            return pickle.loads(file.read_bytes()) if name in TREES else TableNet.load(file)
-        began = time.process_time()
-        self.folder.mkdir(parents=True, exist_ok=True)
         splits = ay.datasets.url()
         train = splits.train if self.rows is None else splits.train.sample(self.rows)
-        if name in TREES:
-            model = _trees(name, seed).fit(train.x.numpy(), train.y.numpy())
-            file.write_bytes(pickle.dumps(model))
-        else:
-            model = NETS[name](
-                train.schema, seed=seed, **(SMALL.get(name, {}) if self.small else {})
-            )
-            if madry:
-                inside = ay.CAPGD(5, clean=False)
-                recipe = Adversarial(craft_by(inside, train.schema.space(eps=0.5)), 0.5, "balanced")
-                model.fit(
-                    train.x, train.y, recipe=recipe, validation=None, epochs=self.madry_epochs,
-                    batch=512, rate=max(3e-3, model.training_.rate),
-                )  # fmt: skip
-            else:
-                model.fit(
-                    train.x, train.y, validation=(splits.val.x, splits.val.y), epochs=self.epochs
-                )
-            model.save(file)
-        print(f"trained {file.stem}: {time.process_time() - began:.0f} CPU-s", flush=True)
-        return model
+
+        def make() -> Any:
+            if name in TREES:
+                return _trees(name, seed).fit(train.x.numpy(), train.y.numpy())
+            net = NETS[name](train.schema, seed=seed, **self.shape(name))
+            if not madry:
+                held = splits.val.x, splits.val.y
+                return net.fit(train.x, train.y, validation=held, epochs=self.epochs)
+            inside = ay.CAPGD(5, clean=False)
+            recipe = Adversarial(craft_by(inside, train.schema.space(eps=0.5)), 0.5, "balanced")
+            return net.fit(
+                train.x, train.y, recipe=recipe, validation=None, epochs=self.madry_epochs,
+                batch=512, rate=max(3e-3, net.training_.rate),
+            )  # fmt: skip
+
+        return kept(self.file(name, seed, madry), make)
+
+    def shape(self, name: str) -> dict[str, Any]:
+        """Sizes other than the architecture's own, for the quick study."""
+        return SMALL.get(name, {}) if self.small else {}
+
+
+def kept(file: Path, make: Callable[[], Any]) -> Any:
+    """The model in the file; made and kept if there is none."""
+    if file.exists():
+        trees = file.name.startswith(TREES)
+        return pickle.loads(file.read_bytes()) if trees else TableNet.load(file)
+    began = time.process_time()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    model = make()
+    if isinstance(model, TableNet):
+        model.save(file)
+    else:
+        file.write_bytes(pickle.dumps(model))
+    print(f"trained {file.stem}: {time.process_time() - began:.0f} CPU-s", flush=True)
+    return model
 
 
 def _trees(name: str, seed: int) -> Any:

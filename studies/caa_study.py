@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from caa_cells import Cell, Outcome, Store
+from caa_loans import FILES, Lender
+from caa_loans import critical as charged_off
 from caa_models import Zoo
 
 import assay as ay
@@ -60,11 +62,16 @@ class Study:
     size: Size
     models: str | None = None
     show: bool = False
+    loans: Path | None = None
 
     @cached_property
     def zoo(self) -> Zoo:
         s = self.size
         return Zoo(self.out / "models", s.epochs, s.madry_epochs, s.train, s.small)
+
+    @cached_property
+    def lender(self) -> Lender:
+        return Lender(self.zoo, self.loans)
 
     @cached_property
     def store(self) -> Store:
@@ -74,17 +81,31 @@ class Study:
     def caa(self) -> ay.CAA:
         return ay.CAA(search=self.moeva)
 
+    @property
+    def ours(self) -> ay.CAA:
+        """Our own search in MOEVA's place."""
+        return ay.CAA(search=self.graft)
+
     @cached_property
     def moeva(self) -> ay.MOEVA:
         return ay.MOEVA(self.size.generations)
 
+    @property
+    def graft(self) -> ay.Graft:
+        return ay.Graft(30 * self.size.generations)
+
     def rows(self, cell: Cell) -> tuple[ay.Dataset, Any]:
-        data, meant = critical(cell.data, cell.relations)
+        if cell.data in FILES:
+            data, meant = charged_off(self.loans, cell.data)
+        else:
+            data, meant = critical(cell.data, cell.relations)
         return data.sample(min(cell.rows, len(data)), seed=42), meant
 
     def model(self, cell: Cell) -> Any:
         if cell.data == "url":
             return self.zoo.get(cell.model, cell.seed_of_model, cell.madry)
+        if cell.data in FILES:
+            return self.lender.get(cell.data, cell.model, cell.seed_of_model)
         import pairs
 
         if self.models is None:

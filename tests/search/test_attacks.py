@@ -147,6 +147,11 @@ def test_caa_by_default_is_the_published_one() -> None:
     assert ay.CAA() == ay.CAA(ay.CAPGD(steps=10), ay.MOEVA(100, 206, 100))
 
 
+def test_the_standard_attack_of_a_table_is_the_strongest_one_measured() -> None:
+    assert ay.standard(SPACE) == ay.CAA(search=ay.Graft())
+    assert ay.standard(SPACE, gradients=False) == ay.Graft()
+
+
 def test_refusals_name_the_value_and_what_would_work() -> None:
     for attack in (ay.MOEVA(generations=0), ay.Graft(offspring=0), ay.BFS(bins=0)):
         with pytest.raises(ay.AssayError, match="expected at least"):
