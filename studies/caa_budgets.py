@@ -21,7 +21,7 @@ def _budget(
     """A table and a figure (the paper's figures 3 and 5-7) of CAA against a budget."""
     series, rows = {}, []
     for k, model in enumerate(FIVE):
-        found = {b: rate([study.run(model, a, **more)]) for b, (a, more) in cells.items()}
+        found = {b: rate(study.seeds(model, a, **more)) for b, (a, more) in cells.items()}
         rows.append((
             model,
             *(percent(e, known.get(f"{b:g}", (None,) * 5)[k]) for b, e in found.items()),
@@ -29,7 +29,11 @@ def _budget(
         points = [(float(np.log10(b)), e) for b, e in found.items() if e is not None]
         if points:
             series[model] = points
-    words = "Robust accuracy in % [95 %] under CAA (paper), published relations, one seed."
+    count = max(more["rows"] for _, more in cells.values())
+    words = (
+        "Robust accuracy in % [95 %] under CAA (paper), published relations, "
+        f"{count} rows, {study.size.seeds} seeds."
+    )
     page.table(Table(title, words, ("model", *(f"{b:g}" for b in cells)), tuple(rows)))
     if series:
         page.figure(name, f"{title}: curves", svg.curves(series, title, f"log10 of {axis}"))
