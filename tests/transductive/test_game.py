@@ -59,6 +59,28 @@ def test_replaying_a_saved_game_gives_the_same_records(tmp_path):
     assert not np.array_equal(other.records.columns["margin"], first.records.columns["margin"])
 
 
+class Counted(Drift):
+    calls = 0
+
+    def adapt(self, state, x, seed):
+        type(self).calls += 1
+        return super().adapt(state, x, seed)
+
+
+def test_the_game_nobody_attacks_is_played_once_for_all_attacks():
+    game, attack = ay.Transductive(Counted(), batch=8, probe=False), ay.Transfer(INNER)
+    how = {"space": SPACE, "attack": attack, "progress": False}
+    first, before = ay.evaluate(game, plane(), **how), Counted.calls
+    again = ay.evaluate(game, plane(), **how)
+    assert before == 9  # three rounds: the attacker's belief, the truth, the calm game
+    assert Counted.calls - before == 6
+    same(first, again)
+    for change in ({"seed": 1}, {"data": plane(seed=1)}):
+        data = change.pop("data", plane())
+        known = ay.evaluate(game, data, **how, **change)
+        same(known, play(Counted(), attack, data, batch=8, probe=False, **change))
+
+
 def test_a_defender_that_does_not_move_is_as_robust_as_its_model():
     data = plane(40, gap=0.1)
     static = ay.evaluate(Fixed().model, data, space=ay.Linf(0.15), attack=ay.PGD(20))

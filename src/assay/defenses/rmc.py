@@ -114,7 +114,7 @@ class RMC:
     def _revive(self, weights: Weights, moments: Any) -> tuple[nn.Module, torch.optim.Adam]:
         net = copy.deepcopy(self.model).requires_grad_(True)
         net.load_state_dict(weights)
-        steps = torch.optim.Adam(net.parameters(), lr=self.rate)
+        steps = torch.optim.Adam(net.parameters(), lr=self.rate, fused=True)
         if moments is not None:
             steps.load_state_dict(copy.deepcopy(moments))
         return net, steps

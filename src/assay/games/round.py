@@ -129,22 +129,26 @@ class Round:
         seconds = (time.perf_counter() - began) / len(x)
         return Move(referee.best, targets, referee, estimate, calls[0], seconds)
 
+    def untouched(self, calm: Any, dice: int) -> tuple[Tensor, Any]:
+        """Logits on the clean batch in a game nobody attacks, and the state after it."""
+        model, calm = self.adapt(calm, self.x.clone(), dice)
+        with model.ready(), torch.no_grad():
+            return model.logits(self.x, torch.arange(len(self.index))), calm
+
     def judge(
-        self, move: Move, truth: Any, calm: Any, dice: int, run: int
-    ) -> tuple[Records, Any, Any]:
-        """The defender moves; its answers as records. Also its states with and without attack."""
+        self, move: Move, truth: Any, clean: Tensor | None, dice: int, run: int
+    ) -> tuple[Records, Any, Tensor]:
+        """The defender moves; its answers as records, its state after it, and the clean answers.
+
+        `clean`: what `untouched` gave; None: this is that game.
+        """
         x, y, rows = self.x, self.y, torch.arange(len(self.index))
         model, truth = self.adapt(truth, move.x.clone(), dice)
         with model.ready(), torch.no_grad():
             logits = model.logits(move.x, rows)
             doubt, answer = _rejection(model, logits)
             clean_doubt, _ = _rejection(model, model.logits(x, rows))
-        if self.attacker is None:
-            clean, calm = logits, truth
-        else:
-            model, calm = self.adapt(calm, x.clone(), dice)
-            with model.ready(), torch.no_grad():
-                clean = model.logits(x, rows)
+        clean = logits if clean is None else clean
         some, sane, valid, distance, violation = self._space_facts(move)
         success = reached(logits, move.targets, model.slack) & valid & sane & some
         missed = reached(clean, move.targets, model.slack)
@@ -181,7 +185,7 @@ class Round:
             clean_doubt=clean_doubt.cpu().numpy(),
             skipped=skipped,
         )
-        return record, truth, calm
+        return record, truth, clean
 
     def _space_facts(self, move: Move) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Has a target, clean row valid, handed-in row valid, distance, violation."""

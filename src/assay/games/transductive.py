@@ -13,7 +13,8 @@ alone: what the attacker consumed cannot change them.
 
 What a reader would get wrong: `clean` in the records is the answer of the defender adapted to the
 *clean* batch, in a game of its own in which nobody attacks; the static model's answers are another
-evaluation (`ay.evaluate(model, ...)`, the first rung of `ay.ladder`). And several runs with leaked
+evaluation (`ay.evaluate(model, ...)`, the first rung of `ay.ladder`). That game is the same for
+every attack, so a game object plays it once and remembers the answers. And several runs with leaked
 states are several games: the attacker plays each of them anew.
 """
 
@@ -84,6 +85,7 @@ class Transductive:
     runs: int = 1
     probe: bool = True
     _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
+    _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
 
     @property
     def described(self) -> dict[str, Any]:
@@ -202,7 +204,11 @@ class Transductive:
         (begin,) = self._started or (self.defender.start(),)
         mind = begin  # where the attacker believes the defender to be
         truth, calm = [begin] * self.runs, [begin] * self.runs
-        for number, index in enumerate(self._rounds(data)):
+        rounds = self._rounds(data)
+        key = (id(self.defender), data.hash, seed, self.runs, self.batch, _bytes(rounds))
+        _, quiet = self._quiet.get(key, (None, {}))
+        answers: dict[tuple[int, int], Tensor] = {}
+        for number, index in enumerate(rounds):
             turn = Round(
                 self.defender,
                 begin,
@@ -227,8 +233,18 @@ class Transductive:
                     private = derive(seed, "simulation", r, number)
                     shown = dice if self.information == "seed" else None
                     move = turn.attack(truth[r], private, shown)
-                record, truth[r], calm[r] = turn.judge(move, truth[r], calm[r], dice, r)
+                clean = quiet.get((r, number))
+                if clean is None and attack is not None:
+                    clean, calm[r] = turn.untouched(calm[r], dice)
+                record, truth[r], answers[r, number] = turn.judge(move, truth[r], clean, dice, r)
                 parts.append(record)
             if self.defender.stateful and self.information == "start":
                 _, mind = self._adapt(mind, move.x, derive(seed, "attacker", number))
             yield Records.concat(parts)
+        self._quiet[key] = (self.defender, answers)  # whole games only; the id stays in use
+
+
+def _bytes(rounds: list[Tensor]) -> bytes:
+    """The order of the rows, as part of a key."""
+    order: bytes = torch.cat(rounds).numpy().tobytes()
+    return order
