@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -47,12 +48,15 @@ class Bank:
     features: Tensor
     clean: int
 
+    @cached_property
+    def _norms(self) -> Tensor:
+        return self.features.square().sum(1)
+
     def nearest(self, queries: Tensor, k: int) -> Tensor:
         """(n, k): places of the k nearest points of each query, the nearest first."""
         k = min(k, len(self.x))
-        norms = self.features.square().sum(1)
         found = [
-            (norms - 2 * part @ self.features.T).topk(k, largest=False, sorted=True).indices
+            (self._norms - 2 * part @ self.features.T).topk(k, largest=False, sorted=True).indices
             for part in torch.split(queries, 256)
         ]
         return torch.cat(found)

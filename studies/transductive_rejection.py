@@ -1,0 +1,147 @@
+"""URejectron on GTSRB: figure 1 of Chen et al. 2022, as lines of the transductive study.
+
+The batch is half clean (z) and half attacked. Against PGD the discriminator rejects what was
+attacked; CW's small changes get through; and if z is merely brighter than the training data it is
+rejected as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transductive_games import Lines, trained
+
+import assay as ay
+from assay import architectures, defenses
+from assay.report import svg
+from assay.report.rounds import curve
+from assay.report.stats import Estimate
+
+SHARES = 41  # points of a curve
+PANELS = {
+    "PGD": "PGD: attacked images are rejected first",
+    "CW": "CW: attacked images get through",
+    "PGD, z brightened": "PGD, and z a little brighter: z is rejected, too",
+}
+
+
+def urejectron(seed: int, quick: bool) -> Lines:
+    """Half of the batch is clean (z), half is PGD or CW; or z is a little brighter."""
+    parts = ay.datasets.gtsrb()
+    # As in the paper, frames of the same signs are on both sides: z must be like the training data.
+    pool = both(parts.train, parts.val)
+    test = pool.sample(24 if quick else 600, seed)
+    train = pool.take(~np.isin(pool.ids, test.ids))
+    train = train.sample(100, seed) if quick else train
+    brighter = brightened(test.x)
+
+    @cache
+    def net() -> nn.Module:
+        build = lambda: architectures.SmallCNN(43, width=16)  # noqa: E731
+        return trained(build, train, seed, epochs=1 if quick else 15, rate=2e-3)
+
+    def attacked(space: Any, attack: Any) -> ay.Report:
+        return ay.evaluate(net(), test, space=space, attack=attack, seed=seed, progress=False)
+
+    @cache
+    def pgd() -> ay.Report:
+        return attacked(ay.Linf(8 / 255), ay.PGD(4 if quick else 40, step=1 / 8))
+
+    @cache
+    def cw() -> ay.Report:
+        return attacked(ay.L2(3.0), ay.CW(steps=5) if quick else ay.CW())
+
+    def mixed(calm: Tensor, bad: Callable[[], ay.Report]) -> ay.Report:
+        data = ay.Dataset(
+            torch.cat([calm, torch.as_tensor(bad().adversarial)]),
+            test.y.repeat(2),
+            ids=np.concatenate([test.ids, np.char.add(test.ids.astype(str), "*")]),
+        )
+        controlled = np.arange(len(data)) >= len(test)
+        build = lambda: architectures.SmallCNN(2, width=16)  # noqa: E731
+        defender = defenses.URejectron(net(), build, train, epochs=1 if quick else 6)
+        game = ay.Transductive(defender, batch=len(data), controlled=controlled, probe=False)
+        goal = ay.untargeted(reject=43)
+        return ay.evaluate(game, data, attack=None, goal=goal, seed=seed, progress=False)
+
+    return {
+        "classifier alone, PGD": pgd,
+        "classifier alone, CW": cw,
+        "PGD": lambda: mixed(test.x, pgd),
+        "CW": lambda: mixed(test.x, cw),
+        "PGD, z brightened": lambda: mixed(brighter, pgd),
+    }
+
+
+def both(one: ay.Dataset, two: ay.Dataset) -> ay.Dataset:
+    return ay.Dataset(
+        torch.cat([one.x, two.x]),
+        torch.cat([one.y, two.y]),
+        ids=np.concatenate([one.ids, two.ids]),
+    )
+
+
+def brightened(x: Tensor) -> Tensor:
+    """HSV value + 0.05, then bytes and back: scaling a colour scales its value alone."""
+    value = x.amax(1, keepdim=True)
+    scaled = torch.where(
+        value > 0, x * (value + 0.05).clamp_max(1) / value.clamp_min(1e-6), x + 0.05
+    )
+    return (scaled.clamp(0, 1) * 255).round() / 255
+
+
+def rejection(report: ay.Report) -> dict[str, Any]:
+    """The curve, and the discriminator's mean scores; nothing where nobody rejects."""
+    if report.table["doubt"].isna().all():
+        return {}
+    score = 1 / (1 + np.exp(-report.table["doubt"].to_numpy()))
+    bad = report.table["controlled"].to_numpy()
+    wrong = (report.table["answer"] != report.table["y"]).to_numpy()
+    return {
+        "curve": curve(report, SHARES).drop(columns="threshold").round(4).to_dict("list"),
+        "scores": {"clean": float(score[~bad].mean()), "attacked": float(score[bad].mean())},
+        "wrong": {"clean": float(wrong[~bad].mean()), "attacked": float(wrong[bad].mean())},
+    }
+
+
+def panels(cells: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
+    """One drawing per panel of figure 1 (mean over seeds, band from least to most)."""
+    drawn = []
+    for name, title in PANELS.items():
+        seeds = [cell["rejection"]["curve"] for cell in cells.get(name, ())]
+        if not seeds:
+            continue
+        series = {
+            label: [
+                (x, Estimate(float(np.mean(ys)), min(ys), max(ys), len(ys)))
+                for x, *ys in zip(
+                    np.linspace(0, 1, SHARES).tolist(), *(s[key] for s in seeds), strict=True
+                )
+            ]
+            for key, label in (
+                ("error_accepted", "error, accepted"),
+                ("error", "error, over all"),
+                ("rejected_clean", "z rejected"),
+            )
+        }
+        drawn.append((name, title, svg.curves(series, title, "share of the batch rejected")))
+    for name, _, drawing in drawn:
+        slug = name.lower().replace(", z ", "-")
+        (folder / f"urejectron-{slug}.svg").write_text(alone(drawing), encoding="utf-8")
+
+
+def alone(drawing: Any) -> str:
+    """A chart of the report as a file of its own."""
+    whole = str(drawing)
+    chart = whole[whole.index("<svg ") : whole.rindex("</svg>") + 6]
+    opening, rest = chart.split(">", 1)
+    opening = opening.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="800" ', 1)
+    css = (files("assay.report") / "templates" / "report.css").read_text(encoding="utf-8")
+    return f"{opening}><style>{css} text {{ font-family: sans-serif }}</style>{rest}"
