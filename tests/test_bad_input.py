@@ -248,6 +248,10 @@ def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
         ay.Nature(lambda x: x, noise)
 
 
+def test_grey_levels_where_shares_were_meant():
+    refuses("eps=8 is more than the whole box, 1 wide", lambda: evaluate(space=ay.Linf(8)))
+
+
 @pytest.mark.parametrize("eps", [-0.1, 0.0, float("nan"), "8/255"])
 def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
     with pytest.raises(ay.AssayError, match="expected a positive number"):

@@ -68,6 +68,12 @@ class Lp:
         low, high = self._box(x)
         if not bool((low <= high).all()):  # NaN included
             raise AssayError(f"box: low={self.low} lies above high={self.high}, or is no number")
+        width = float((high - low).max()) if low.numel() else math.inf
+        if self.p == math.inf and self.eps > width * (1 + 1e-6):
+            raise AssayError(
+                f"eps={self.eps:g} is more than the whole box, {width:g} wide: nothing would be "
+                f"forbidden; for grey levels in [0, 1] write Linf({self.eps:g} / 255)"
+            )
         flat = x.reshape(len(x), -1)
         for values, wrong in (
             (flat.amin(1), (flat < low).any(1)),
