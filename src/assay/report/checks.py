@@ -101,7 +101,8 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     invalid = int((c["skipped"] == "invalid").sum())
     if invalid:
         text = f"{invalid} of {len(records)} rows break their own space before any attack"
-        yield Flag("invalid-clean", text + "; they were left out")
+        text += "; they were left out: schema.validate(x) names the rules they break"
+        yield Flag("invalid-clean", text)
     classes, accuracy = facts.get("classes", 0), float((c["clean"] == c["y"]).mean())
     rejects = bool(np.isfinite(c["doubt"]).any())  # not answering is no wrong order of classes
     if classes and len(records) >= 30 and accuracy < 0.8 / classes and not rejects:
