@@ -46,6 +46,7 @@ RECIPES = [
     DOATraining(0.4, ay.DOA(2, step=0.2, stride=2, candidates=2)),
     Group(GOAL, ay.Linf(0.1), replays=2),
     Group(GOAL, ay.Patch("eyeglasses"), replays=2, step=0.2),
+    Group(GOAL, ay.Patch("eyeglasses"), attack=ay.APGD(3)),
 ]
 
 
@@ -134,6 +135,22 @@ def test_the_group_defence_keeps_attackers_off_the_targets():
     ]
     assert rob[1] > rob[0] + 0.2
     assert accuracy(guarded, data) > 0.9
+
+
+def test_a_whole_attack_guards_a_patch_where_single_steps_do_not():
+    """Any colour in a patch is far from the clean image: a few small steps never get there."""
+    data, goal = images(90), ay.group({"a": ["b"]})
+    space = ay.Patch(torch.arange(8).lt(4)[:, None].expand(8, 8))
+    rob = {}
+    for name, recipe in (
+        ("steps", Group(goal, space, replays=2, step=0.05, kappa=2.0)),
+        ("attack", Group(goal, space, kappa=2.0, attack=ay.PGD(10, loss="odds"))),
+    ):
+        net = fresh(make, 0)
+        fit(net, data, recipe, epochs=15, batch=30, rate=0.01)
+        report = ay.evaluate(net, data, space=space, goal=goal, attack=ay.PGD(20))
+        rob[name] = report.metric("robust").value
+    assert rob["attack"] > rob["steps"] + 0.2
 
 
 def test_kappa_is_the_best_that_keeps_the_floor():

@@ -6,7 +6,11 @@ MDMUL), and the network learns not to land there, wherever else it lands:
 
     MDTRAIN = kappa * sum_{t in T} relu(z_t - max_{i not in T} z_i)
 
-As published the perturbation takes one step per weight update, `replays` of them on each batch.
+On signs the published perturbation takes one step per weight update, `replays` of them on each
+batch. That is enough in a small ball, not for a patch of any colour: there, as published for faces,
+a whole `attack` is run on every batch before its one weight update. Start from a network that is
+robust already (DOA training), at a low rate: the first part is clean, and learning from it alone
+undoes that robustness.
 
 What a reader would get wrong: here MDTRAIN is a *mean* over the second part, in the paper a sum;
 their kappa of 0.05 with 128 rows is 6.4 here, and does not depend on the batch size.
@@ -16,15 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from assay import losses
+from assay.attacks.base import Attack
 from assay.errors import AssayError
-from assay.goals import Goal
+from assay.goals import Goal, Names
 from assay.spaces.region import Space
+from assay.training.adversarial import craft_by
 from assay.training.loop import Batch
 
 
@@ -41,7 +48,10 @@ class Group:
     `share` is the second part's size relative to the first (None: the share of source rows in the
     data, as published). The first replay of a batch sees the clean second part, as published.
     `weight` is that of the targeted classes in the cross entropy (1 as published): more of it keeps
-    the accuracy on T from paying for the robustness.
+    the accuracy on T from paying for the robustness. With an `attack` that attack, steered by its
+    own loss or by MDMUL, perturbs the second part; `replays`, `step` and `loss` then say nothing.
+
+    >>> Group(goal, Patch("eyeglasses"), kappa=2.0, attack=APGD(20))       # doctest: +SKIP
     """
 
     goal: Goal
@@ -52,27 +62,40 @@ class Group:
     share: float | None = None
     weight: float = 1.0
     loss: str = "mdmul"
+    attack: Attack | None = None
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
-        x, targets = self._second(batch)
+        rows, targets = self._second(batch)
+        x = batch.data.x[rows]
+        if self.attack is not None:
+            craft = craft_by(self.attack, self.space, _Wanted(targets))
+            draw = int(torch.randint(2**62, (1,), generator=batch.generator))
+            attacked = craft(net, x, batch.data.y[rows], draw)
+            net.train()
+            yield self._loss(net, batch, attacked, targets)
+            return
         region = self.space.around(x)
         z = region.origin.clone()
-        wanted = batch.memory["targets"].any(0)[batch.y]
-        weight = torch.where(wanted, self.weight, 1.0)
         length = torch.full((len(z),), self.step * region.eps, dtype=z.dtype)
         for k in range(self.replays):
-            attacked = region.decode(z).detach()
-            outputs = net(torch.cat([batch.x, attacked]))  # one pass: one set of batch statistics
-            first, second = outputs[: len(batch.x)], outputs[len(batch.x) :]
-            wrong = cross_entropy(first, batch.y, reduction="none")
-            loss = (weight * wrong).sum() / weight.sum()
-            yield loss + self.kappa * mdtrain(second, targets).mean()
+            yield self._loss(net, batch, region.decode(z).detach(), targets)
             if k + 1 < self.replays:
                 grad = self._gradient(net, region.decode, z, targets)
                 z = region.project(region.ascend(z, grad, length))
 
+    def _loss(
+        self, net: torch.nn.Module, batch: Batch, attacked: Tensor, targets: Tensor
+    ) -> Tensor:
+        wanted = batch.memory["targets"].any(0)[batch.y]
+        weight = torch.where(wanted, self.weight, 1.0)
+        outputs = net(torch.cat([batch.x, attacked]))  # one pass: one set of batch statistics
+        first, second = outputs[: len(batch.x)], outputs[len(batch.x) :]
+        wrong = cross_entropy(first, batch.y, reduction="none")
+        clean = (weight * wrong).sum() / weight.sum()
+        return clean + self.kappa * mdtrain(second, targets).mean()
+
     def _second(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Rows of source classes, drawn from the whole training set."""
+        """Rows of source classes, drawn from the whole training set, and their targets."""
         memory = batch.memory
         if "sources" not in memory:
             blank = torch.zeros(len(batch.data), _classes(batch))
@@ -86,7 +109,7 @@ class Group:
         share = len(sources) / len(batch.data) if self.share is None else self.share
         size = max(2, round(share * len(batch.x)))
         rows = sources[torch.randint(len(sources), (size,), generator=batch.generator)]
-        return batch.data.x[rows], memory["targets"][rows]
+        return rows, memory["targets"][rows]
 
     def _gradient(
         self, net: torch.nn.Module, decode: Callable[[Tensor], Tensor], z: Tensor, targets: Tensor
@@ -98,6 +121,17 @@ class Group:
         (grad,) = torch.autograd.grad(value, z)
         net.train()
         return grad.nan_to_num(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """The goal of rows whose targets are known: a mask (n, C)."""
+
+    loss: ClassVar[str] = "mdmul"
+    mask: Tensor
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        return self.mask
 
 
 def _classes(batch: Batch) -> int:
