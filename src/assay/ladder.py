@@ -36,12 +36,14 @@ class Ladder:
     flags: tuple[Flag, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{'rung':<22}{'accuracy':>9}  {'95 % interval':<16}{'rows':>6}{'seconds':>9}"]
+        head = ("accuracy", "95 % interval", "rows", "attacking", "adapting")
+        lines = ["{:<22}{:>9}  {:<16}{:>6}{:>11}{:>10}".format("rung", *head)]
         for name, report in self.reports.items():
             e = report.metric("robust")
-            seconds = float(report.table["seconds"].sum())
+            attacking, adapting = rungs.cost(report)
             span = f"{e.low:.3f} - {e.high:.3f}"
-            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{seconds:>9.1f}")
+            cost = f"{attacking:>9.1f} s{adapting:>8.1f} s"
+            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{cost}")
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def save(self, folder: str | Path) -> Path:

@@ -37,6 +37,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "controlled": ("bool", True),  # the attacker may change this row
     "simulated": ("float64", np.nan),  # the attacker's own estimate of its success
     "adaptations": ("int64", 0),  # times the attacker ran the defender on this row's batch
+    "adapting": ("float64", np.nan),  # seconds the defender took to move, per row of the batch
     "answer": ("int64", -1),  # class behind `final`: what is answered if rejecting is not allowed
     "doubt": ("float64", np.nan),  # reject logit minus the best other: > 0 is a rejection
     "clean_doubt": ("float64", np.nan),  # the same, of the clean input under the same model

@@ -1,6 +1,7 @@
 """Reports: figures are views of the rows, and what was saved is what is loaded."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats as sps
@@ -90,6 +91,15 @@ def test_what_is_saved_is_what_is_loaded(ids, tmp_path):
     assert {k: v for k, v in loaded.spec.items() if k != "flags"} == report.spec
     assert str(loaded) == str(report)
     assert loaded.compare(report).p_value == 1.0
+
+
+def test_a_run_from_before_a_field_was_added_is_loaded(tmp_path):
+    report = evaluate()
+    file = report.save(tmp_path / "run") / "records.parquet"
+    pd.read_parquet(file).drop(columns="adapting").to_parquet(file)
+    loaded = Report.load(tmp_path / "run")
+    assert loaded.metric("robust") == report.metric("robust")
+    assert loaded.table["adapting"].isna().all()
 
 
 def test_loading_what_is_no_report(tmp_path):

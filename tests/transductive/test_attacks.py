@@ -230,6 +230,11 @@ def test_the_ladder_shows_every_rung():
     ]
     assert steps.reports["adapted, clean"].metric("robust").value == 1.0
     assert "GMSA-AVG" in str(steps)
+    assert "adapting" in str(steps)
+    for name, report in steps.reports.items():
+        moves = name != "static"
+        assert ("adapting" in report.shown) == moves
+        assert not moves or report.metric("adapting").value > 0
 
 
 def test_a_ladder_says_when_transfer_is_the_stronger_attack():

@@ -143,7 +143,9 @@ class Round:
         `clean`: what `untouched` gave; None: this is that game.
         """
         x, y, rows = self.x, self.y, torch.arange(len(self.index))
+        began = time.perf_counter()
         model, truth = self.adapt(truth, move.x.clone(), dice)
+        adapting = (time.perf_counter() - began) / len(x)
         with model.ready(), torch.no_grad():
             logits = model.logits(move.x, rows)
             doubt, answer = _rejection(model, logits)
@@ -180,6 +182,7 @@ class Round:
             controlled=self.mask("controlled").numpy(),
             simulated=move.estimate.numpy(),
             adaptations=move.adaptations,
+            adapting=adapting,
             answer=answer.cpu().numpy(),
             doubt=doubt.cpu().numpy(),
             clean_doubt=clean_doubt.cpu().numpy(),

@@ -196,13 +196,14 @@ class Report:
         table = pd.read_parquet(folder / "records.parquet")
         if spec.get("id_type", "int") == "int":
             table["id"] = table["id"].astype("int64")
-        columns = {k: table[k].to_numpy().astype(FIELDS[k][0]) for k in FIELDS}
+        columns = {k: table[k].to_numpy() for k in FIELDS if k in table}  # older runs have fewer
         inputs = folder / "adversarial.npz"
         adversarial = np.load(inputs)["x"] if inputs.exists() else None
         also = {p.name: cls.load(p) for p in sorted((folder / "also").glob("*"))}
         shown = folder / "examples.npz"
         examples = Examples.load(shown) if shown.exists() else None
-        return cls(spec, Records(columns, adversarial), flags, also, examples)
+        records = Records.of(len(table), adversarial, **columns)
+        return cls(spec, records, flags, also, examples)
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,9 @@ def figures(report: Report) -> Figures:
             _share(attacked, attacked["success"]),
         ),
     }
+    if table["adapting"].notna().any():
+        title = "seconds the defender took to adapt, per row"
+        found["adapting"] = (title, bootstrap(table["adapting"].to_numpy()))
     known = played.dropna(subset=["simulated"])
     if len(known):
         title = "robust accuracy as the attacker rehearsed it"

@@ -30,6 +30,12 @@ def folder(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower()
 
 
+def cost(report: Report) -> tuple[float, float]:
+    """Seconds the attacker took, its rehearsals included, and the defender to adapt."""
+    seconds, adapting = (float(report.table[c].sum()) for c in ("seconds", "adapting"))
+    return seconds, adapting
+
+
 def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
     """All rungs on one page, with links to their own."""
     by_rung = {name: report.metric("robust") for name, report in reports.items()}
@@ -47,11 +53,11 @@ def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
             _MEANING.get(name, "an attack that rehearses the defence"),
             Markup("{:.3f} [{:.3f}, {:.3f}]").format(e.value, e.low, e.high),
             e.n,
-            float(reports[name].table["seconds"].sum()),
+            *cost(reports[name]),
         )
         for name, e in by_rung.items()
     ]
-    head = ("rung", "what it is", "accuracy", "rows", "seconds")
+    head = ("rung", "what it is", "accuracy", "rows", "attacking, s", "adapting, s")
     chart = svg.intervals(by_rung, "Accuracy on each rung of the ladder")
     text = "What a defence is advertised with is static → transfer; what it is worth, static → "
     first = reports["static"].spec

@@ -121,9 +121,9 @@ class Store:
     def read(self, k: int) -> Records:
         """The records of a finished chunk."""
         with np.load(self.folder / "chunks" / f"{k}.npz") as file:
-            columns = {name: file[name].astype(dtype) for name, (dtype, _) in FIELDS.items()}
+            columns = {name: file[name] for name in FIELDS if name in file.files}  # older: fewer
             inputs = file["adversarial"] if "adversarial" in file.files else None
-            return Records(columns, inputs)
+            return Records.of(len(file["id"]), inputs, **columns)
 
     def clear(self) -> None:
         """Remove the run that is kept here, and nothing else."""

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from assay.report.checks import Flag
     from assay.report.report import Report
 
-_AMOUNTS = ("forwards", "backwards", "seconds", "distance", "adaptations", "width", "attempts")
+_AMOUNTS = (
+    "forwards",
+    "backwards",
+    "seconds",
+    "distance",
+    "adaptations",
+    "adapting",
+    "width",
+    "attempts",
+)
 
 
 def flags(report: Report) -> Section | None:
