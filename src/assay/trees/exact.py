@@ -108,7 +108,7 @@ def inside(
             noise,
             x,
             tolerance=tolerance,
-            most=2 ** int(np.clip(np.log2(max(budget, 1e-3)) + 13, 9, 17)),
+            budget=budget,
             seed=seed,
             workers=workers,
         )

@@ -1,8 +1,8 @@
 """The trees as one record's samples see them: only what its noise can reach.
 
-Most thresholds lie outside a record's noise. For models with one score the trees are cut down as in
+Most thresholds lie outside a record's noise. For models of two classes the trees are cut down as in
 local.py (`LOST` mass per tail, said), which makes each sample cheaper and settles records that no
-reading can move. Models with a score per class are sampled as they are.
+reading can move. Models of more classes are sampled as they are.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ class View:
     used: Ints
     lost: float
     settled: int | None  # the only class there is
+    small: bool  # one score, and only what the noise reaches
 
 
 def view(
@@ -57,8 +58,9 @@ def view(
         used,
         0.0,
         None,
+        False,
     )
-    if ensemble.outputs > 1:
+    if ensemble.outputs > 2:
         return whole
     below = special.ndtr(levels)
     first = grid.start[:-1]
@@ -67,7 +69,7 @@ def view(
     local = localise(ensemble, grid, masses, nan, 1, LOST, Rounding.of(ensemble))
     lost = 1 - local.kept
     if local.status in (YES, NO):
-        return View((), used, lost, int(local.status == YES))
+        return View((), used, lost, int(local.status == YES), True)
     if not len(local.original):
         return whole
     here = np.full(ensemble.n_features, -1, dtype=np.int64)
@@ -76,6 +78,8 @@ def view(
     edges[local.start[1:] - 1] = np.inf
     still = local.nf[local.roots] < 0
     base = local.base + local.gain[local.roots[still]].sum(axis=0)
+    if ensemble.outputs == 2:  # equal scores mean the first class
+        base = base - slack
     arrays = (
         local.nf,
         local.nc,
@@ -92,4 +96,4 @@ def view(
         np.zeros(len(local.original), dtype=np.bool_),
         here[used],
     )
-    return View(arrays, here[used], lost, None)
+    return View(arrays, here[used], lost, None, True)
