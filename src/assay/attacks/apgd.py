@@ -80,34 +80,9 @@ class APGD:
         for k in range(self.steps):
             alive = problem.alive(rows)
             if not bool(alive.all()):
-                (
-                    rows,
-                    z,
-                    value,
-                    grad,
-                    before,
-                    best,
-                    best_grad,
-                    best_value,
-                    eta,
-                    gains,
-                    halved,
-                    last_best,
-                ) = compact(
-                    alive,
-                    rows,
-                    z,
-                    value,
-                    grad,
-                    before,
-                    best,
-                    best_grad,
-                    best_value,
-                    eta,
-                    gains,
-                    halved,
-                    last_best,
-                )
+                state = [z, value, grad, before, best, best_grad, best_value, eta, gains, halved]
+                rows, last_best, *state = compact(alive, rows, last_best, *state)
+                z, value, grad, before, best, best_grad, best_value, eta, gains, halved = state
                 region = problem.region(rows)
             if not len(rows):
                 return
