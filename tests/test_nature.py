@@ -76,6 +76,18 @@ def test_any_classifier_by_sampling() -> None:
     )
 
 
+def test_importance_sampling_of_any_classifier() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Linear(4, 3).double()
+    noise = ay.Normal(sd=0.3)
+    plain = ay.Nature(net, noise, method="monte carlo", draws=50_000, tolerance=1e-4)
+    clever = ay.Nature(net, noise, method="importance", draws=20_000)
+    a, b = (ay.evaluate(game, DATA).table.set_index("id") for game in (plain, clever))
+    assert set(b["winner"]) == {"importance"}
+    assert (a["probability_low"] <= b["probability_high"]).all()
+    assert (b["probability_low"] <= a["probability_high"]).all()
+
+
 def test_goals(forest: RandomForestClassifier) -> None:
     noise = ay.Normal(sd=0.4)
     low, high = ay.Nature(forest, noise).distribution(DATA)

@@ -10,8 +10,8 @@ the goal's classes.
 
 What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the
 paper; `expected_accuracy` is the probability of the true one. And `winner` says what kind of
-promise an interval is ("exact", "certified", "numerical", "estimate", "sampled"), because they are
-not the same."""
+promise an interval is ("exact", "certified", "numerical", "estimate", "sampled", "importance"),
+because they are not the same."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.goals import untargeted
 from assay.model import Classifier, wrap
+from assay.noise.importance import importance as sampled_where_labels_change
 from assay.noise.joint import Noise
 from assay.noise.mixing import silenced
 from assay.noise.sampling import generator, monte_carlo
@@ -41,7 +42,7 @@ from assay.trial import settle
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-METHODS = ("auto", "estimate", "combined", "monte carlo")
+METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
 
 
 class Expected(NamedTuple):
@@ -60,7 +61,7 @@ class Nature:
     `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as
     work, so that results do not depend on the machine. `method`: "auto"; "estimate" (trees by
     quasi-Monte-Carlo along one feature); "combined" (certified bounds, then sampling of what they
-    leave open); "monte carlo" (any model).
+    leave open); "monte carlo" (any model); "importance" (the same for rare changes).
     """
 
     model: Any
@@ -170,6 +171,18 @@ class Nature:
         ids = list(range(len(x)) if ids is None else ids)
         ready = self._ready()
         ensemble = ready._ensemble
+        if self.method == "importance":
+            low, high = sampled_where_labels_change(
+                ready.predict,
+                self.noise,
+                x,
+                allowed,
+                ids,
+                seed=seed,
+                draws=self.draws,
+                confidence=self.confidence,
+            )
+            return exact.Probability(low, high, "importance")
         if ensemble is None or self.method == "monte carlo":
             counts = monte_carlo(
                 ready.predict,

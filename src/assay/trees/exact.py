@@ -35,7 +35,7 @@ class Probability:
 
     low: Floats
     high: Floats
-    kind: str  # "exact", "certified", "numerical", "estimate", "sampled", "certified+sampled"
+    kind: str  # "exact", "certified", "numerical", "estimate", "sampled", "certified+sampled", ...
 
     @property
     def width(self) -> Floats:
