@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
+from assay.games.features import gains, rows_of
 from assay.goals import untargeted
 from assay.model import Classifier, wrap
 from assay.noise.importance import importance as sampled_where_labels_change
 from assay.noise.joint import Noise
-from assay.noise.mixing import silenced
 from assay.noise.sampling import generator, monte_carlo
 from assay.records import Records
 from assay.trees import exact
@@ -43,15 +43,6 @@ from assay.trial import settle
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
-
-
-class Expected(NamedTuple):
-    """A mean over records with the mean of its bounds."""
-
-    value: float
-    low: float
-    high: float
-    n: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +98,7 @@ class Nature:
                 "Nature has no adversary: it takes a noise, not a space or an attack; use "
                 "Static for those"
             )
-        x = _rows(data)
+        x = rows_of(data)
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])
         ready = self._ready()
@@ -141,7 +132,7 @@ class Nature:
 
     def _play(self, data: Dataset, index: torch.Tensor, goal: Any, seed: int) -> Records:
         began = time.perf_counter()
-        x, y = _rows(data)[index.numpy()], data.y[index]
+        x, y = rows_of(data)[index.numpy()], data.y[index]
         clean = self.predict(x)
         classes = self._classes(x)
         if isinstance(goal, untargeted):
@@ -214,7 +205,7 @@ class Nature:
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""
-        x = _rows(data)
+        x = rows_of(data)
         ready = self._ready()
         classes = ready._classes(x)
         if ready._ensemble is not None and self.method in ("auto", "estimate"):
@@ -238,7 +229,7 @@ class Nature:
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
         """Bounds of the mean probability of the true class, over these records."""
-        x = _rows(data)
+        x = rows_of(data)
         classes = self._ready()._classes(x)
         found = self._ready().probability(
             x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed
@@ -251,21 +242,7 @@ class Nature:
         A DataFrame (records x features), named by the data's schema or columns; a table's
         `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
         """
-        import pandas as pd
-
-        x = _rows(data)
-        ready = self._ready()
-        stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
-        before = ready.probability(x, stays, seed=seed).middle
-        gained = {
-            name: replace(ready, noise=silenced(self.noise, f, x.shape[1]))
-            .probability(x, stays, seed=seed)
-            .middle
-            - before
-            for f, name in enumerate(_names(data, x.shape[1]))
-        }
-        rows = data.ids if isinstance(data, Dataset) else getattr(data, "index", None)
-        return pd.DataFrame(gained, index=rows)
+        return gains(self, data, rows_of(data), seed)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""
@@ -305,17 +282,3 @@ def _source(model: Any) -> Any:
         if isinstance(model, Classifier) and reader(model.source) is not None
         else model
     )
-
-
-def _rows(data: Any) -> Floats:
-    x = data.x if isinstance(data, Dataset) else data
-    x = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
-    return np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
-
-
-def _names(data: Any, features: int) -> list[Any]:
-    if hasattr(data, "columns"):
-        units = getattr(data, "attrs", {}).get("units", {})
-        return [f"{name} [{units[name]}]" if name in units else name for name in data.columns]
-    names = getattr(getattr(data, "schema", None), "names", None)
-    return list(names) if names is not None and len(names) == features else list(range(features))
