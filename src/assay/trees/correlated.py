@@ -32,7 +32,7 @@ from assay.trees.walk import sweep
 
 SCRAMBLES = 16
 CONFIDENCE = 0.99
-WALK = 8000.0  # nanoseconds a point takes where every tree is walked, roughly
+WALK = 80.0  # nanoseconds a walk through one tree takes, roughly
 FIRST, CHUNK = 256, 4096  # points of a scrambling before the first look, and at a time
 Draws = list[Any]  # per scrambling: points (dimensions, n), the open feature's conditional means
 Mean = Callable[[Draws], Floats]  # -> (scramblings, classes)
@@ -69,7 +69,7 @@ def estimate(
     total = np.zeros((len(x), SCRAMBLES, ensemble.n_classes))
     points = np.zeros(len(x), dtype=np.int64)
     means: dict[int, Mean] = {}
-    cost = np.full(len(x), WALK)
+    cost = np.full(len(x), 300 + WALK * ensemble.n_trees)
     for row, seen_by in enumerate(views):
         if seen_by.settled is not None:  # no reading that the noise makes has another label
             total[row, :, seen_by.settled], points[row], half[row] = 1.0, 1, seen_by.lost
