@@ -157,6 +157,27 @@ def test_only_controlled_rows_change_and_only_scored_rows_count():
     assert report.table["controlled"].tolist() == controlled.tolist()
 
 
+class Shove:
+    """Pushes the rows it controls as far up as they may go."""
+
+    needs = Needs()
+
+    def __call__(self, problem):
+        rows = problem.open
+        region = problem.region(rows)
+        problem.submit(rows, region.project(region.origin + 1))
+
+
+def test_rows_that_others_poisoned_are_told_from_rows_that_were_attacked():
+    data = plane(24)
+    controlled = np.arange(24) < 16
+    report = play(Median(), Shove(), data, space=ay.Linf(0.5), batch=24, probe=False,
+                  controlled=controlled, scored=~controlled)  # fmt: skip
+    fallen = report.table[~controlled & report.table["success"]]
+    assert len(fallen) and set(fallen["winner"]) == {"other rows"}
+    assert f"broken by: other rows {len(fallen)}" in str(report)
+
+
 def test_answers_that_depend_on_company_are_flagged():
     data = plane(12)
     data = data.take(data.y.argsort(stable=True))

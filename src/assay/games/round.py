@@ -158,7 +158,7 @@ class Round:
         skipped[~self.mask("scored").numpy()] = "not scored"
         skipped[~sane.numpy()] = "invalid"
         winner = [
-            "clean" if s and m else w
+            "clean" if s and m else w or ("other rows" if s else "")  # not its own: poisoned
             for s, m, w in zip(success.tolist(), missed.tolist(), move.referee.winner, strict=True)
         ]
         record = Records.of(

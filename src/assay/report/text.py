@@ -40,7 +40,7 @@ def title(report: Report) -> str:
 def notes(report: Report) -> list[str]:
     """What stands under the table: which attack won what, what was left out, and the flags."""
     t, lines = report.table, []
-    won = t.loc[t["success"], "winner"].value_counts()
+    won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
     if report.spec.get("game") == "Nature":
         kinds = t["winner"].value_counts()
         lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()))

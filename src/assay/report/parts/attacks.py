@@ -20,7 +20,7 @@ _POINTS = 24  # of a curve over the budget
 def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
     t = report.table
-    won = t.loc[t["success"], "winner"].value_counts()
+    won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
     if not len(won) or report.spec.get("game") == "Nature":
         return None
     counts = {str(k): int(v) for k, v in won.items()}
