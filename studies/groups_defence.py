@@ -32,7 +32,7 @@ def c4(signs, given):
     train = signs.train.sample(min(given.train, len(signs.train)))
     # fmt: off
     print(f"\n== C4: traffic signs, {given.seeds} seeds, {len(train)} images, free {given.epochs} "
-          f"epochs, then {given.more} more of each; kappa {given.kappa}, weight {given.weight}")
+          f"epochs, then {given.more} more (5e-4); kappa {given.kappa}, weight {given.weight}")
     # fmt: on
     goal = signs.slow_down_goal()
     speed = signs.test.where(y=list(goal.relation))
@@ -46,7 +46,8 @@ def c4(signs, given):
         for name, more in ways.items():
             model = copy.deepcopy(net)
             if more is not None:
-                fit(model, train, more[0], epochs=given.more, batch=more[1], seed=100 + seed)
+                recipe, size = more
+                fit(model, train, recipe, epochs=given.more, batch=size, rate=5e-4, seed=100 + seed)
             attack = ay.Escalation(given.steps)
             report = ay.evaluate(model, speed, space=LINF, goal=goal, attack=attack)
             right = _right(model, signs.test)
@@ -100,7 +101,7 @@ def faces(_, given):
     # fmt: off
     print(f"\n== faces: ORL, eyeglasses, 5 burglars, 5 staff, {given.seeds} seeds, {given.choices} "
           f"choices of people each; standard training for {given.face_epochs} epochs, DOA "
-          f"{given.doa_epochs}, then {given.more} of each at rate 1e-4; kappa {given.face_kappa}")
+          f"{given.doa_epochs}, then {given.face_more} more (1e-4); kappa {given.face_kappa}")
     # fmt: on
     doa = DOATraining(attack=ay.DOA(10, step=0.1, stride=8, candidates=6))
     found = {"DOA": [], "DOA + DOA": [], "DOA + group": []}
@@ -141,7 +142,7 @@ def faces(_, given):
 
 def further(net, train, recipe, given, seed):
     model = copy.deepcopy(net)
-    fit(model, train, recipe, epochs=given.more, batch=32, rate=1e-4, seed=100 + seed)
+    fit(model, train, recipe, epochs=given.face_more, batch=32, rate=1e-4, seed=100 + seed)
     return model
 
 

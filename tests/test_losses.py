@@ -25,6 +25,8 @@ def by_hand(name, row, mask):
         return -np.log(sum(outside_of(p, mask)))
     if name == "odds":
         return np.log(np.exp(ins).sum()) - np.log(np.exp(out).sum())
+    if name == "lse":
+        return np.log(np.exp(ins).sum()) - max(out)
     if name == "margin":
         return max(ins) - max(out)
     if name == "dlr":
@@ -49,7 +51,7 @@ def rows_and_masks(draw, single=False):
     return np.array(row), np.isin(np.arange(classes), chosen)
 
 
-@pytest.mark.parametrize("name", ["ce", "odds", "margin", "dlr", "mdmax", "mdmul"])
+@pytest.mark.parametrize("name", ["ce", "odds", "lse", "margin", "dlr", "mdmax", "mdmul"])
 @given(problem=rows_and_masks())
 def test_loss_is_its_formula(name, problem):
     row, mask = problem
@@ -83,7 +85,7 @@ def test_untargeted_ce_and_dlr_are_the_published_ones():
     assert torch.allclose(losses.dlr(logits, mask), -(z[:, -1] - z[:, -2]) / (z[:, -1] - z[:, -3]))
 
 
-@pytest.mark.parametrize("name", ["ce", "odds", "margin", "dlr", "mdmax", "mdmul"])
+@pytest.mark.parametrize("name", ["ce", "odds", "lse", "margin", "dlr", "mdmax", "mdmul"])
 def test_gradients_are_finite_and_do_not_vanish_where_the_model_is_sure(name):
     """p = 1 in float32: -log(1 - p) and the usual cross entropy have nothing left to give there."""
     logits = torch.tensor([[60.0, 0.0, -5.0, 3.0, 1.0]], requires_grad=True)

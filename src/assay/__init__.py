@@ -140,7 +140,7 @@ _HOME = {
     "assay.games.transductive": ("Transductive",),
     "assay.ladder": ("ladder",),
     "assay.goals": ("Quota", "group", "least_likely", "random_target", "targeted", "untargeted"),
-    "assay.losses": ("ce", "dlr", "margin", "md", "mdmax", "mdmul", "odds"),
+    "assay.losses": ("ce", "dlr", "lse", "margin", "md", "mdmax", "mdmul", "odds"),
     "assay.model": ("wrap",),
     "assay.noise.copula": ("Copula",),
     "assay.noise.independent": ("Independent",),

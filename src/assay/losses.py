@@ -9,6 +9,7 @@ with t inside the mask T and i outside,
     md      -sum_j relu(z_j - z_t)              Lin et al.; one target
     mdmax   -sum_i relu(z_i - max_t z_t)
     mdmul   -sum_t log sum_i relu(z_i - z_t)
+    lse     log sum_t exp z_t - max_i z_i
     odds    log P(T) - log P(outside)
     confidence  max_t P(t)                      to choose among candidates; a poor guide for steps
 
@@ -83,6 +84,12 @@ def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
     return -(short.clamp_min(1e-12).log() * targets).sum(1)
 
 
+def lse(logits: Tensor, targets: Tensor) -> Tensor:
+    """The margin with every target in play: a soft maximum inside, the best class outside."""
+    inside = logits.masked_fill(~targets, -torch.inf).logsumexp(1)
+    return inside - logits.masked_fill(targets, torch.finfo(logits.dtype).min).amax(1)
+
+
 def confidence(logits: Tensor, targets: Tensor) -> Tensor:
     """How sure the model is of its likeliest target: what survives a model that moves."""
     return logits.softmax(1).masked_fill(~targets, 0.0).amax(1)
@@ -95,6 +102,7 @@ LOSSES: dict[str, Loss] = {
     "md": md,
     "mdmax": mdmax,
     "mdmul": mdmul,
+    "lse": lse,
     "odds": odds,
     "confidence": confidence,
 }

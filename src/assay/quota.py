@@ -83,7 +83,9 @@ def chances(pairs: Pairs, rule: Rule, draws: int = 0, seed: int = 0) -> NDArray[
     choices = _choices(pairs, rule, draws, seed)
     grow, filled, start = growth(pairs, rule)
     exact = _exact(choices, grow, filled, start, MOST_STATES)
-    return _sampled(choices, grow, filled, start, seed) if exact is None else exact
+    if exact is None:
+        return _sampled(choices, grow, filled, start, seed)
+    return exact.clip(0.0, 1.0)  # sums of many chances end up at 1 + 1e-16
 
 
 def disjoint(pairs: Pairs, rule: Rule) -> int:

@@ -92,6 +92,27 @@ def test_worst_guess_pays_and_looks_like_best_guess():
     assert seen["best"] == seen["worst"] and seen["best"][2]
 
 
+def test_average_guess_draws_anew_on_a_sample():
+    """A sample of the same seed must not decide which target is drawn."""
+    net, data = signs()
+    part = data.where(y=list(range(5))).sample(60)
+    attack = ay.Guess(ay.PGD(1, loss="md"), mode="average")
+    few, many = (
+        ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=attack, seed=seed).table
+        for seed in (0, 9)
+    )
+    assert abs(few["success"].mean() - many["success"].mean()) < 0.2
+    net, data = signs()
+    chance = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.by_chance())
+    both = [
+        ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=a).table["success"].mean()
+        for a in (ay.Guess(ay.APGD(10, loss="md"), mode="average"), chance)
+    ]
+    nearest = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.by_md(0))
+    top = ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=nearest)
+    assert max(both) < top.table["success"].mean() - 0.1
+
+
 def test_one_step_finds_the_target_that_is_within_reach():
     net, data = signs()
     ranks = {}

@@ -61,7 +61,8 @@ class by_chance(Order):
 
     def scores(self, problem: Problem) -> Tensor:
         rows = torch.arange(len(problem.y), device=problem.y.device)
-        return problem.random.uniform(rows, problem.clean.shape[1])
+        # Not the first number of the draw: `Dataset.sample` of the same seed chose rows by it.
+        return problem.random.uniform(rows, problem.clean.shape[1] + 1)[:, 1:]
 
 
 @dataclass(frozen=True)
