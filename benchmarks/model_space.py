@@ -103,7 +103,7 @@ def robust(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 def loop(count: int, smoke: bool) -> None:
     parts = ay.datasets.mnist()
-    data = parts.test.sample(8 if smoke else 64)
+    data = parts.test.sample(8 if smoke else 64 if count == 5 else 32)
     train = parts.train.sample(200 if smoke else 2000)
     width, steps = (2, 4) if smoke else (8, 10)
     nets = []

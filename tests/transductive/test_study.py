@@ -23,10 +23,10 @@ def test_tables_and_figures_from_files_that_are_kept(study, tmp_path):
     text = (tmp_path / "transductive.md").read_text()
     for word in ("| GMSA-AVG | ", "| public randomness | ", "error among accepted", "| 0.77 |"):
         assert word in text
-    for name in ("pgd", "cw", "pgd-brightened"):
+    for name in ("pgd", "cw", "pgd-brightened", "pgd-brightened-equalised"):
         assert (tmp_path / f"urejectron-{name}.svg").read_text().startswith("<svg xmlns")
     files = {f: f.stat().st_mtime_ns for f in tmp_path.glob("*.json")}
-    assert len(files) == 6 + 5
+    assert len(files) == 6 + 6
     lost, other = tmp_path / "tadv-0-fpa.json", tmp_path / "urejectron-0-cw.json"
     lost.unlink()
     other.write_text(json.dumps(json.loads(other.read_text()) | {"settings": "of another day"}))
