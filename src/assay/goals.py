@@ -178,7 +178,7 @@ class group:
     >>> slow = group({"120": ["stop", "20"], "20": ["stop"]})
     """
 
-    loss: ClassVar[str] = "lse"  # chosen by paired comparison: benchmarks/groups.py
+    loss: ClassVar[str] = "lse"  # odds is behind it, mdmul undecided: docs/groups.md
     relation: Mapping[Any, Sequence[Any]]
 
     @property
