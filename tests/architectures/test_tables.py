@@ -268,3 +268,19 @@ def test_constrained_adversarial_training_in_a_table():
         report = ay.evaluate(net, data, space=space, attack=ay.CAPGD(10), progress=False)
         robust.append(report.metric("robust").value)
     assert robust[1] > robust[0] + 0.1
+
+
+def test_a_file_of_another_kind_is_not_loaded(tmp_path):
+    torch.save({"weights": {}}, tmp_path / "other.pt")
+    (tmp_path / "text.pt").write_text("no network")
+    for name in ("other.pt", "text.pt"):
+        with pytest.raises(ay.AssayError, match=r"is no file that net\.save wrote"):
+            TableNet.load(tmp_path / name)
+
+
+def test_a_small_table_is_learnt_with_the_defaults():
+    schema = ay.Schema([ay.Feature("a", "real", 0, 1), ay.Feature("b", "real", 0, 1)])
+    x = torch.rand(300, 2, generator=torch.Generator().manual_seed(0)).double()
+    y = ((x[:, 0] > 0.5) ^ (x[:, 1] > 0.5)).long()
+    net = MLP(schema, seed=0).fit(x, y)
+    assert float((net.predict(x) == y.numpy()).mean()) > 0.9

@@ -137,3 +137,10 @@ def test_trades_and_madry_are_more_robust_than_standard():
         apart.append(report.metric("clean").value - report.metric("robust").value)
     assert apart[1] < apart[0] + 0.02
     assert apart[2] < apart[0]
+
+
+def test_crafting_in_a_box_the_rows_lie_outside_of_is_refused():
+    rows = 20_000 * torch.ones(4, 3)
+    craft = craft_by(ay.PGD(2), ay.Linf(0.1))
+    with pytest.raises(ay.AssayError, match="outside the box"):
+        craft(torch.nn.Linear(3, 2), rows, torch.zeros(4, dtype=torch.int64), 0)

@@ -13,6 +13,7 @@ sees test rows.
 from __future__ import annotations
 
 import inspect
+import pickle
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,9 @@ class Training:
     rate: float = 1e-3
     decay: float = 1e-4
     patience: int = 20
+
+
+_UPDATES, _FEWEST = 8, 32  # a small table still gets so many updates an epoch, of so many rows
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class TableNet(nn.Module):
         elif validation is not None:
             data, held = holdout(data, validation, self.seed)
         options: dict[str, Any] = {
-            "batch": batch or how.batch,
+            "batch": batch or max(_FEWEST, min(how.batch, len(data) // _UPDATES)),
             "rate": rate or how.rate,
             "optimiser": partial(torch.optim.AdamW, weight_decay=how.decay),
             "seed": self.seed,
@@ -183,7 +187,11 @@ class TableNet(nn.Module):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """A saved network; `TableNet.load` takes any architecture, a subclass only its own."""
-        state = torch.load(path, weights_only=True)
+        try:
+            state = torch.load(path, weights_only=True)
+            state["architecture"], state["schema"]
+        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, EOFError) as error:
+            raise AssayError(f"'{path}' is no file that net.save wrote ({error})") from None
         kinds = {c.__name__: c for c in (cls, *cls.__subclasses__())}
         kind = kinds.get(state["architecture"])
         if kind is None:

@@ -39,6 +39,7 @@ class craft_by:
     goal: Goal = field(default=untargeted())
 
     def __call__(self, net: torch.nn.Module, x: Tensor, y: Tensor, draw: int) -> Tensor:
+        self.space.check(x)  # a row outside its own box has no valid change: it would stay clean
         model = wrap(net)
         rows = torch.arange(len(x))
         with model.ready():

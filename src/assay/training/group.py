@@ -74,6 +74,7 @@ class Group:
             net.train()
             yield self._loss(net, batch, attacked, targets)
             return
+        self.space.check(x)
         region = self.space.around(x)
         z = region.origin.clone()
         length = torch.full((len(z),), self.step * region.eps, dtype=z.dtype)
