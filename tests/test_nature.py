@@ -200,6 +200,18 @@ def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> Non
         regions(forest, ay.Normal(sd=0.3), X[70], features=(1, 9))
 
 
+@pytest.mark.filterwarnings("ignore:2 sin")
+def test_correlations_that_had_to_be_moved_are_flagged(forest: RandomForestClassifier) -> None:
+    parts = (ay.normal(0, 0.1),) * 4
+    rows = DATA.take(torch.arange(3))
+    for rho, moved in ((-0.9, True), (0.4, False)):
+        noise = ay.Copula(parts, rho + (1 - rho) * np.eye(4))
+        report = ay.evaluate(ay.Nature(forest, noise, tolerance=0.01), rows, progress=False)
+        texts = [f.text for f in report.flags if f.id == "noise-moved"]
+        assert len(texts) == moved
+        assert not moved or f"{noise.moved:.2g}" in texts[0]
+
+
 TOML = """
 [data]
 name = "pima"

@@ -109,7 +109,11 @@ class Nature:
             raise AssayError(
                 f"y holds class {int(data.y.max())}, but the model has classes 0..{classes - 1}"
             )
-        return ready, {"classes": classes, "tolerance": self.tolerance}
+        return ready, {
+            "classes": classes,
+            "tolerance": self.tolerance,
+            "moved": getattr(self.noise, "moved", 0.0),
+        }
 
     def play(
         self,

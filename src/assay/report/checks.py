@@ -29,6 +29,7 @@ class Flag:
 
 
 SEARCHES = ("Square", "MOEVA", "BFS", "Graft")  # attacks that see no gradient
+MOVED = 1e-6  # a change of a correlation that is more than rounding
 IDS = (
     "vanishing-gradients",
     "probabilities",
@@ -48,6 +49,7 @@ IDS = (
     "rests-on-randomness",
     "narrow-enough",
     "bounds-wide",
+    "noise-moved",
     "run-failed",
     "sources-missing",
 )
@@ -118,6 +120,11 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             )
             text += f"{c['success'][known].mean():.3f}: it chose a candidate that was lucky once; "
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
+    moved = facts.get("moved", 0.0)
+    if moved > MOVED:
+        text = "no noise has the rank correlations that were given: the nearest possible ones took "
+        text += f"their place, which moved an entry of the correlation matrix by {moved:.2g}"
+        yield Flag("noise-moved", text + "; the figures are about that other noise")
     if "tolerance" in facts:
         width = c["probability_high"] - c["probability_low"]
         wide = int((width > 1.01 * facts["tolerance"]).sum())
