@@ -69,11 +69,25 @@ def test_any_classifier_by_sampling() -> None:
     net = torch.nn.Linear(4, 3).double()
     report = ay.evaluate(ay.Nature(net, ay.Normal(sd=0.3), tolerance=0.02, draws=20_000), DATA)
     assert set(report.table["winner"]) == {"sampled"}
-    flags = [f.id for f in report.flags]
-    assert (
-        "bounds-wide" in flags
-        or (report.table["probability_high"] - report.table["probability_low"]).max() <= 0.0202
-    )
+    assert "at most 20,000 draws a record, 0.99 confidence" in str(report)
+
+
+def _wide(game: ay.Nature) -> list[str]:
+    report = ay.evaluate(game, DATA.take(torch.arange(9, 14)), progress=False)
+    return [f.text for f in report.flags if f.id == "bounds-wide"]
+
+
+def test_wide_intervals_are_told_what_narrows_them(forest: RandomForestClassifier) -> None:
+    torch.manual_seed(0)
+    net, noise = torch.nn.Linear(4, 3).double(), ay.Normal(sd=0.5)
+    for method in ("auto", "importance"):
+        assert _wide(ay.Nature(net, noise, method=method, draws=2000)) == []
+        (text,) = _wide(ay.Nature(net, noise, method=method, draws=2000, tolerance=1e-5))
+        assert text.endswith("give Nature more draws=")
+    (text,) = _wide(ay.Nature(forest, noise, budget=1e-9))
+    assert "certified" in text and "budget= or use method='combined'" in text
+    (text,) = _wide(ay.Nature(forest, noise, budget=1e-3, method="estimate"))
+    assert "estimate" in text and text.endswith("more budget=")
 
 
 def test_importance_sampling_of_any_classifier() -> None:

@@ -42,7 +42,9 @@ from assay.trial import settle
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+TOLERANCE = 1e-6
 METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
+ASKED = ("method", "tolerance", "budget", "draws", "confidence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +54,16 @@ class Nature:
     `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as
     work, so that results do not depend on the machine. `method`: "auto"; "estimate" (trees by
     quasi-Monte-Carlo along one feature); "combined" (certified bounds, then sampling of what they
-    leave open); "monte carlo" (any model); "importance" (the same for rare changes).
+    leave open); "monte carlo" (any model); "importance" (the same for rare changes). Where
+    draws are made, `draws` is the most per record and `confidence` that of their interval.
     """
 
     model: Any
     noise: Noise
-    tolerance: float = 1e-6
+    tolerance: float = TOLERANCE
     budget: float = 1.0
     method: str = "auto"
-    draws: int = 100_000  # most draws per record where sampling is used
+    draws: int = 100_000
     confidence: float = 0.99
     _ensemble: Ensemble | None = field(default=None, repr=False)
 
@@ -87,6 +90,7 @@ class Nature:
             "model": model.kind,
             "model_hash": model.hash,
             "noise": repr(self.noise),
+            "nature": {name: getattr(self, name) for name in ASKED},
         }
 
     def prepare(
@@ -112,6 +116,7 @@ class Nature:
         return ready, {
             "classes": classes,
             "tolerance": self.tolerance,
+            "tolerance_given": self.tolerance != TOLERANCE,
             "moved": getattr(self.noise, "moved", 0.0),
         }
 

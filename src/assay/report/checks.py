@@ -30,6 +30,13 @@ class Flag:
 
 SEARCHES = ("Square", "MOEVA", "BFS", "Graft")  # attacks that see no gradient
 MOVED = 1e-6  # a change of a correlation that is more than rounding
+DRAWN = ("sampled", "importance")  # intervals of plain draws: no budget, only their number
+NARROWER = {  # what makes an interval of this kind narrower
+    "certified": "give Nature more budget= or use method='combined'",
+    "certified+sampled": "give Nature more draws= or more budget=",
+    "numerical": "give Nature a larger tolerance=, for several trees also more budget=",
+    **dict.fromkeys(DRAWN, "give Nature more draws="),
+}
 IDS = (
     "vanishing-gradients",
     "probabilities",
@@ -120,26 +127,34 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             )
             text += f"{c['success'][known].mean():.3f}: it chose a candidate that was lucky once; "
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
-    moved = facts.get("moved", 0.0)
-    if moved > MOVED:
-        text = "no noise has the rank correlations that were given: the nearest possible ones took "
-        text += f"their place, which moved an entry of the correlation matrix by {moved:.2g}"
-        yield Flag("noise-moved", text + "; the figures are about that other noise")
-    if "tolerance" in facts:
-        width = c["probability_high"] - c["probability_low"]
-        wide = int((width > 1.01 * facts["tolerance"]).sum())
-        if wide:
-            text = f"{wide} of {len(records)} records: bounds wider than {facts['tolerance']:g} "
-            text += (
-                f"(widest {np.nanmax(width):.2g}) when the budget ended; give Nature more budget="
-            )
-            yield Flag("bounds-wide", text + " or use method='combined'", "note")
+    yield from _of_noise(records, facts)
     if facts.get("narrow"):
         text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
         yield Flag("narrow-enough", text + " interval was as narrow as asked for", "note")
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
+
+
+def _of_noise(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
+    """Flags of a game without an adversary."""
+    moved = facts.get("moved", 0.0)
+    if moved > MOVED:
+        text = "no noise has the rank correlations that were given: the nearest possible ones took "
+        text += f"their place, which moved an entry of the correlation matrix by {moved:.2g}"
+        yield Flag("noise-moved", text + "; the figures are about that other noise")
+    if "tolerance" not in facts:
+        return
+    c = records.columns
+    width = c["probability_high"] - c["probability_low"]
+    wide = width > 1.01 * facts["tolerance"]
+    for kind in sorted(set(c["winner"][wide])):
+        if kind in DRAWN and not facts.get("tolerance_given"):
+            continue  # nobody asked draws for the width that is usual for bounds
+        mine = wide & (c["winner"] == kind)
+        text = f"{int(mine.sum())} of {len(records)} records: {kind} intervals wider than "
+        text += f"{facts['tolerance']:g} (widest {np.nanmax(width[mine]):.2g}); "
+        yield Flag("bounds-wide", text + NARROWER.get(kind, "give Nature more budget="), "note")
 
 
 def of_quota(records: Records, spec: Mapping[str, Any]) -> Iterator[Flag]:

@@ -37,13 +37,21 @@ def title(report: Report) -> str:
     )
 
 
+def drawn(report: Report) -> str:
+    """How many draws a record's interval rests on, and its confidence, where draws were made."""
+    asked, kinds = report.spec.get("nature"), set(report.table["winner"])
+    if not asked or not any("sampled" in kind or kind == "importance" for kind in kinds):
+        return ""
+    return f" (at most {asked['draws']:,} draws a record, {asked['confidence']:.4g} confidence)"
+
+
 def notes(report: Report) -> list[str]:
     """What stands under the table: which attack won what, what was left out, and the flags."""
     t, lines = report.table, []
     won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
     if report.spec.get("game") == "Nature":
         kinds = t["winner"].value_counts()
-        lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()))
+        lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()) + drawn(report))
         lines.append(f"noise: {report.spec.get('noise', '')}; seed {report.spec.get('seed', '')}")
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if len(won):
