@@ -103,6 +103,24 @@ def test_labels_in_another_order():
     assert "below-chance" in flags(model, data)
 
 
+def test_below_chance_is_more_than_bad_luck():
+    """20 % of 40 rows with 4 classes happens to a guesser, 20 % of 1,000 does not."""
+    x = torch.zeros(1000, 4)
+    x[:, 0] = 1.0
+    y = torch.where(torch.arange(1000) % 5 == 0, 0, 1 + torch.arange(1000) % 3)
+    for n, raised in ((40, False), (1000, True)):
+        found = flags(nn.Identity().eval(), ay.Dataset(x[:n], y[:n]), ay.FGSM())
+        assert ("below-chance" in found) == raised
+
+
+def test_pairs_of_a_quota_are_one_row_each_for_below_chance():
+    x = torch.eye(5)[[1] * 10]
+    data = ay.Dataset(x, torch.zeros(10, dtype=torch.long), ids=[f"face {i}" for i in range(10)])
+    goal = ay.Quota(1, sources=(0,), targets=(1, 2, 3, 4))
+    found = flags(nn.Identity().eval(), data, ay.FGSM(), goal=goal)
+    assert "below-chance" not in found  # none of 10 right: 11 % for a guesser, of 40 it is 0.01 %
+
+
 def test_models_that_do_not_answer_twice_the_same():
     class Noisy(nn.Module):
         def forward(self, x):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as sps
 
-from assay.report.stats import bootstrap, mcnemar, paired_difference, wilcoxon, wilson
+from assay.report.stats import at_most, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -18,6 +18,14 @@ def test_wilson_is_scipys(case):
     mine = wilson(k, n)
     assert (mine.low, mine.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
     assert (mine.value, mine.n) == (k / n, n)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "p"), [(0, 9, 0.5), (3, 70, 0.1), (70, 70, 0.1), (400, 1000, 0.5)]
+)
+def test_binomial_tail_is_scipys(k, n, p):
+    assert at_most(k, n, p) == pytest.approx(sps.binom.cdf(k, n, p), rel=1e-9)
+    assert at_most(0, 0, p) == 1.0
 
 
 def test_of_nothing_nothing_is_known():

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.goals import AS
 from assay.records import Records
-from assay.report.stats import Estimate
+from assay.report.stats import Estimate, at_most
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -29,6 +30,7 @@ class Flag:
 
 
 SEARCHES = ("Square", "MOEVA", "BFS", "Graft")  # attacks that see no gradient
+CHANCE = 1e-3  # guessing gets as few right with less than this probability
 MOVED = 1e-6  # a change of a correlation that is more than rounding
 DRAWN = ("sampled", "importance")  # intervals of plain draws: no budget, only their number
 NARROWER = {  # what makes an interval of this kind narrower
@@ -59,6 +61,7 @@ IDS = (
     "noise-moved",
     "run-failed",
     "sources-missing",
+    "no-attack",
 )
 
 
@@ -80,7 +83,10 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
 
 
 def of_defender(facts: dict[str, Any]) -> Iterator[Flag]:
-    """Flags from trying a test-time defence on one batch in three ways."""
+    """Flags from what a test-time defence is up against, and from one batch in three ways."""
+    if facts.get("unattacked"):
+        text = "nobody attacked: the figures are the defender's on the rows as they were given"
+        yield Flag("no-attack", text + ", not its robustness", "note")
     turned = facts.get("order_difference", 0.0)
     if turned > 0:
         text = f"{turned:.0%} of the answers on a batch change when the same rows come in another"
@@ -112,11 +118,9 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         text = f"{invalid} of {len(records)} rows break their own space before any attack"
         text += "; they were left out: schema.validate(x) names the rules they break"
         yield Flag("invalid-clean", text)
-    classes, accuracy = facts.get("classes", 0), float((c["clean"] == c["y"]).mean())
     rejects = bool(np.isfinite(c["doubt"]).any())  # not answering is no wrong order of classes
-    if classes and len(records) >= 30 and accuracy < 0.8 / classes and not rejects:
-        text = f"clean accuracy {accuracy:.3f} is below chance for {classes} classes"
-        yield Flag("below-chance", text + ": are the labels in the model's order?")
+    if facts.get("classes") and not rejects:
+        yield from _of_chance(c, facts["classes"])
     known = np.isfinite(c["simulated"]) & (c["skipped"] == "")
     if known.any():
         gain = c["simulated"][known] - c["success"][known]
@@ -134,6 +138,17 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
+
+
+def _of_chance(c: Mapping[str, Any], classes: int) -> Iterator[Flag]:
+    """A flag where guessing would hardly ever be as wrong: each input counts once, in pairs too."""
+    pairs = zip(c["id"], c["target"], strict=True)
+    names = [str(i).rpartition(AS)[0] or str(i) if t >= 0 else str(i) for i, t in pairs]
+    once = np.unique(names, return_index=True)[1]
+    n, hits = len(once), int((c["clean"][once] == c["y"][once]).sum())
+    if at_most(hits, n, 1 / classes) < CHANCE:
+        text = f"clean accuracy {hits / n:.3f} of {n} rows is below chance for {classes} classes"
+        yield Flag("below-chance", text + ": are the labels in the model's order?")
 
 
 def _of_noise(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:

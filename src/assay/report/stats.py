@@ -96,6 +96,17 @@ def _crossed(
     return Estimate(float(values.mean()), float(low), float(high), len(values))
 
 
+def at_most(hits: int, n: int, chance: float) -> float:
+    """The probability of `hits` or fewer of n, each a hit with probability `chance`.
+
+    >>> at_most(0, 10, 0.5) == 2**-10
+    True
+    """
+    from scipy.special import bdtr
+
+    return float(bdtr(hits, n, chance)) if n else 1.0
+
+
 def mcnemar(only_first: int, only_second: int) -> float:
     """Exact two-sided p-value that two paired rates are equal, from the discordant pairs."""
     from scipy.stats import binomtest
