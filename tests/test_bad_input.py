@@ -248,6 +248,12 @@ def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
         ay.Nature(lambda x: x, noise)
 
 
+@pytest.mark.parametrize("attack", [None, ay.FGSM()])
+def test_a_noise_in_the_place_of_a_space(attack: object) -> None:
+    with pytest.raises(ay.AssayError, match=r"ay\.Nature\(model, noise\)"):
+        ay.evaluate(Net(), ay.Dataset(X, Y), space=ay.Normal(sd=0.1), attack=attack)
+
+
 def test_grey_levels_where_shares_were_meant():
     refuses("eps=8 is more than the whole box, 1 wide", lambda: evaluate(space=ay.Linf(8)))
 

@@ -17,6 +17,7 @@ import torch
 from assay import losses
 from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
+from assay.attacks.standard import refuse_noise
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.goals import Goal
@@ -173,6 +174,7 @@ class Static:
 
 def _check_kinds(space: Any, goal: Any, attack: Any) -> None:
     """Each part in its own place, and made: `PGD()`, not `PGD`."""
+    refuse_noise(space)
     for name, value, fits, example in (
         ("space", space, isinstance(space, Space), "ay.Linf(8/255)"),
         ("goal", goal, isinstance(goal, Goal), "ay.untargeted()"),
