@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import assay as ay
 from assay.errors import AssayError, Unsupported
+from assay.report.text import notes, title
 from assay.run.config import parse, to_toml
 from assay.run.config import read as read_config
 from assay.trees import correlated, distribution, probability, read
@@ -212,6 +213,29 @@ def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> Non
     assert shown <= {"0", "1", "2"} and len(shown) > 1
     with pytest.raises(AssayError, match="two of"):
         regions(forest, ay.Normal(sd=0.3), X[70], features=(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        (ay.Normal(sd=0.2), "normal noise of sd 0.2"),
+        (ay.Normal(sd=[0.1, 0.2, 0, 0.3]), "normal noise of sd 0 to 0.3"),
+        (ay.Normal(cov=0.04 * np.eye(4) + 0.01 / 3), "correlated normal noise of sd 0.208"),
+        (
+            ay.Independent((ay.normal(0, 1 / 3), ay.still(), ay.normal(0, 1), ay.exponential(1))),
+            "independent noise (norm 2, still 1, expon 1)",
+        ),
+        (ay.Copula((ay.normal(0, 1),) * 4, np.eye(4)), "correlated noise (norm 4)"),
+    ],
+)
+def test_the_head_of_a_report_names_the_noise(
+    noise: ay.noise.Noise, words: str, forest: RandomForestClassifier
+) -> None:
+    report = ay.evaluate(ay.Nature(forest, noise, tolerance=0.1), DATA.take(torch.arange(2)))
+    assert title(report) == f"sklearn RandomForestClassifier on data under {words}"
+    line = next(line for line in notes(report) if line.startswith("noise: "))
+    assert len(line) < 190 and "0.33333" not in line
+    assert words in report.html()
 
 
 @pytest.mark.filterwarnings("ignore:2 sin")

@@ -83,6 +83,9 @@ class untargeted:
     loss: ClassVar[str] = "ce"
     reject: int | str | None = None
 
+    def __repr__(self) -> str:
+        return "untargeted()" if self.reject is None else f"untargeted(reject={self.reject!r})"
+
     @property
     def in_words(self) -> str:
         """What the attacker wants, as a sentence."""

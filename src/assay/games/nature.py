@@ -90,6 +90,7 @@ class Nature:
             "model": model.kind,
             "model_hash": model.hash,
             "noise": repr(self.noise),
+            "under": getattr(self.noise, "in_words", type(self.noise).__name__),
             "nature": {name: getattr(self, name) for name in ASKED},
         }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from assay.errors import AssayError, Unsupported
-from assay.noise.joint import Joint, Part, widths
+from assay.noise.joint import Joint, Part, counted, widths
 from assay.noise.marginal import Confusion, Floats
 
 
@@ -63,6 +63,10 @@ class Copula(Joint):
                 f"(largest change {self.moved:.2g})",
                 stacklevel=3,
             )
+
+    @property
+    def in_words(self) -> str:
+        return f"correlated noise ({counted(self.parts)})"
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         return widths(self.parts, features)

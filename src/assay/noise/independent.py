@@ -4,7 +4,7 @@ included."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.noise.joint import Joint, Part, widths
+from assay.noise.joint import Joint, Part, counted, widths
 from assay.noise.marginal import Floats
 
 
@@ -22,6 +22,10 @@ class Independent(Joint):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
+
+    @property
+    def in_words(self) -> str:
+        return f"independent noise ({counted(self.parts)})"
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         return widths(self.parts, features)

@@ -8,6 +8,7 @@ What a reader would get wrong: NaN in a record stays NaN (a missing value has no
 error), and the mass of a correlated box is an *estimate* of Genz's method; only independent masses
 are exact."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -38,6 +39,11 @@ class Noise(Protocol):
 
 class Joint:
     """Base of the noises: they say marginals and correlation, this does the rest."""
+
+    @property
+    def in_words(self) -> str:
+        """What it is, in a few words."""
+        return f"{type(self).__name__} noise"
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         raise TypeError("abstract")
@@ -126,3 +132,15 @@ def widths(given: Sequence[Part], features: int) -> tuple[Part, ...]:
             f"per feature"
         )
     return tuple(given)
+
+
+def counted(parts: Sequence[Part]) -> str:
+    """How many features have which kind of noise.
+
+    >>> counted((Marginal("norm", (0, 2)), Marginal("none", ()), Marginal("norm", (0, 1))))
+    'norm 2, still 1'
+    """
+    kinds = [
+        "confusion" if isinstance(p, Confusion) else "still" if p.still else p.name for p in parts
+    ]
+    return ", ".join(f"{kind} {n}" for kind, n in Counter(kinds).most_common())

@@ -69,6 +69,12 @@ class Normal(Joint):
         ]
         return f"Normal({', '.join(changed)})"
 
+    @property
+    def in_words(self) -> str:
+        low, high = (f"{end:.3g}" for end in (self._sd().min(), self._sd().max()))
+        sd = low if low == high else f"{low} to {high}"
+        return f"{'normal' if self.cov is None else 'correlated normal'} noise of sd {sd}"
+
     def marginals(self, features: int) -> tuple[Part, ...]:
         sd = self._sd()
         sd = np.full(features, sd) if sd.ndim == 0 else sd

@@ -31,10 +31,16 @@ def rich_table(report: Report) -> Any:
 def title(report: Report) -> str:
     """Who was attacked, on what, how."""
     s = {"model": "model", "data": "data", "space": "", "goal": "", **report.spec}
-    space = re.sub(r"\d\.\d{5,}", lambda m: f"{float(m[0]):.4g}", str(s["space"]))
-    return (
-        f"{s['model']} on {s['data']}: {space}, {shorten(str(s['goal']), 60, placeholder=' ...')}"
-    )
+    goal = shorten(str(s["goal"]), 60, placeholder=" ...")
+    if s.get("game") == "Nature":
+        other = "" if goal.startswith("untargeted") else f", {goal}"
+        return f"{s['model']} on {s['data']} under {s.get('under', 'noise')}{other}"
+    return f"{s['model']} on {s['data']}: {_rounded(str(s['space']))}, {goal}"
+
+
+def _rounded(text: str) -> str:
+    """The text with numbers of at most four digits."""
+    return re.sub(r"\d+\.\d{5,}", lambda m: f"{float(m[0]):.4g}", text)
 
 
 def drawn(report: Report) -> str:
@@ -52,7 +58,8 @@ def notes(report: Report) -> list[str]:
     if report.spec.get("game") == "Nature":
         kinds = t["winner"].value_counts()
         lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()) + drawn(report))
-        lines.append(f"noise: {report.spec.get('noise', '')}; seed {report.spec.get('seed', '')}")
+        noise = shorten(_rounded(str(report.spec.get("noise", ""))), 160, placeholder=" ...")
+        lines.append(f"noise: {noise}; seed {report.spec.get('seed', '')}")
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))

@@ -58,7 +58,7 @@ def threat(report: Report) -> str:
     """What the attacker could do, in words, as far as the spec tells."""
     spec = report.spec
     if spec.get("game") == "Nature":
-        parts = [f"Nobody attacks: measurements are off by {spec.get('noise') or 'noise'}."]
+        parts = [f"Nobody attacks: measurements are off by {spec.get('under') or 'noise'}."]
     else:
         said = spec.get("threat") or ""
         parts = [said if "may change" in said else f"The attacker moves in {spec.get('space')}."]
