@@ -16,6 +16,7 @@ from assay.attacks.standard import standard
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.game import Game
+from assay.games.transductive import Transductive
 from assay.goals import Quota, group, targeted, untargeted
 from assay.model import wrap
 from assay.problem import Budget
@@ -26,6 +27,7 @@ from assay.report.report import Report
 from assay.run.job import COUNTED, Job
 from assay.run.progress import Progress
 from assay.run.run import Run
+from assay.spaces.table import TableSpace
 from assay.streams import Stream, keys
 
 
@@ -35,7 +37,7 @@ def evaluate(
     *,
     space: Any = None,
     goal: Any = None,
-    attack: Any = None,
+    attack: Any = "standard",
     seed: int = 0,
     batch: int = 256,
     budget: Budget | None = None,
@@ -46,7 +48,8 @@ def evaluate(
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
     `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
-    `attack` is the standard ensemble for the space unless given. The records depend on the seed and
+    `attack` is the standard ensemble for the space unless given; a defender that adapts has none,
+    and attack=None says that nobody attacks it. The records depend on the seed and
     on the examples' ids, not on `batch`. Ctrl-C ends the run and reports the finished batches.
     `also` names further goals, each attacked in the same way and shown in the same report. `run`
     says how it is carried out: kept in a folder and resumed, in worker processes, on Ray.
@@ -64,8 +67,7 @@ def evaluate(
     asked, whole = goal, data
     if isinstance(goal, Quota):
         data, goal = goal.pairs(data)
-    if attack is None and not isinstance(target, Game) and space is not None:
-        attack = standard(space, gradients=wrap(target).differentiable)
+    attack = _attacker(target, space, attack)
     if run.until is not None:
         order = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
         data = data.take(order)
@@ -100,6 +102,21 @@ def evaluate(
         for name, g in titled(also).items()
     }
     return Report(spec, records, flags, others, gather(data, records))
+
+
+def _attacker(target: Any, space: Any, attack: Any) -> Any:
+    """The attack to play: what was given, or the standard one of a fixed model."""
+    if attack is not None and not (isinstance(attack, str) and attack == "standard"):
+        return attack
+    if attack is not None and isinstance(target, Transductive):
+        inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"
+        raise AssayError(
+            "there is no standard attack on a defender that adapts: give one that rehearses it, "
+            f'attack=ay.GMSA(ay.{inner}, "avg"); attack=None if nobody is to attack'
+        )
+    if isinstance(target, Game) or space is None:
+        return None
+    return standard(space, gradients=wrap(target).differentiable)
 
 
 def titled(goals: Sequence[Any]) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def ladder(
     if control is not None:
         other = replace(game, defender=control, probe=False)
         reports["control"] = play(other, tried[strongest])
-    flags = [*reports["adapted, clean"].flags, *reports[strongest].flags]
+    flags = [f for f in reports["adapted, clean"].flags if f.id != "no-attack"]  # meant there
+    flags += reports[strongest].flags
     flags += checks.of_ladder(
         {name: report.metric("robust") for name, report in reports.items()}, strongest
     )

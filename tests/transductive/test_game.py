@@ -183,7 +183,7 @@ def test_answers_that_depend_on_company_are_flagged():
     data = data.take(data.y.argsort(stable=True))
     flags = {f.id for f in play(Median(), None, data, batch=12).flags}
     assert "company-dependent" in flags and "order-dependent" not in flags
-    assert not play(Fixed(), None).flags
+    assert not play(Fixed(), ay.Transfer(INNER)).flags
 
 
 def test_a_classifier_bound_to_its_batch_is_asked_by_row():
@@ -243,6 +243,25 @@ def test_refusals():
         play(Fixed(), INNER, space=None)
     with pytest.raises(ay.Unsupported, match="moves after the attacker"):
         ay.evaluate(Fixed().model, plane(), space=SPACE, attack=ay.GMSA(INNER))
+
+
+def test_a_defender_has_no_standard_attack():
+    for space in (SPACE, None):
+        with pytest.raises(ay.AssayError, match=r"attack=ay.GMSA\(ay.PGD.*attack=None"):
+            ay.evaluate(ay.Transductive(Fixed()), plane(), space=space)
+
+
+def test_where_nobody_attacks_no_robust_accuracy_is_printed():
+    report = play(Fixed(), None)
+    assert [(f.id, f.level) for f in report.flags] == [("no-attack", "note")]
+    for text in (str(report), report.html()):
+        assert "robust accuracy" not in text and "attack success" not in text
+        assert "nobody attack" in text
+    assert report.metric("robust").value == report.metric("clean").value
+    attacked = play(Fixed(), ay.Transfer(INNER))
+    assert "robust accuracy" in str(attacked) and not attacked.flags
+    steps = ay.ladder(ay.Transductive(Fixed()), plane(), space=SPACE, attacks=[ay.GMSA(INNER)])
+    assert "no-attack" not in {f.id for f in steps.flags}
 
 
 def test_rows_that_break_their_own_space_stay_in_the_batch_but_not_in_the_figures():

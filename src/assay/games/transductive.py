@@ -125,6 +125,7 @@ class Transductive:
                 f"goal {goal!r} counts a rejected input as a success; the reject class is "
                 f"{base.reject}: use ay.untargeted(reject={base.reject})"
             )
+        facts["unattacked"] = attack is None
         if self.probe:
             facts |= self._probe(state, data)
         return replace(self, _started=(state,)), facts

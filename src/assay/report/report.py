@@ -145,7 +145,7 @@ class Report:
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
-        if self.spec.get("game") == "Nature":  # nobody attacks there
+        if self.spec.get("attack") == "":  # nobody attacks
             shown = {"clean": shown["clean"]}
         return further | {k: v for k, v in shown.items() if k not in further}
 

@@ -43,6 +43,9 @@ def figures(report: Report) -> Figures:
             _share(attacked, attacked["success"]),
         ),
     }
+    if report.spec.get("attack") == "":
+        found["robust"] = ("goal not reached, nobody attacking", found["robust"][1])
+        del found["success"]
     if table["adapting"].notna().any():
         title = "seconds the defender took to adapt, per row"
         found["adapting"] = (title, bootstrap(table["adapting"].to_numpy()))

@@ -66,7 +66,8 @@ def notes(report: Report) -> list[str]:
     left = t.loc[t["skipped"] != "", "skipped"].value_counts()
     if len(left):
         lines.append("left out: " + ", ".join(f"{k} {v}" for k, v in left.items()))
-    lines.append(f"attack: {report.spec.get('attack', '')}; seed {report.spec.get('seed', '')}")
+    attack, seed = report.spec.get("attack") or "none", report.spec.get("seed", "")
+    lines.append(f"attack: {attack}; seed {seed}")
     lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     return lines
 

@@ -40,6 +40,10 @@ def verdict(report: Report) -> str:
             f"{who} withstands {of_hundred(robust)} bands of attackers that want "
             f"{spec['quota']['k']} false identities."
         )
+    if game.startswith("Transductive") and spec.get("attack") == "":
+        return (
+            f"{who} answers {of_hundred(clean)} inputs correctly after adapting; nobody attacked."
+        )
     if game.startswith("Transductive"):
         return (
             f"{who} answers {of_hundred(clean)} inputs correctly after adapting to a clean batch, "
@@ -59,6 +63,8 @@ def threat(report: Report) -> str:
     spec = report.spec
     if spec.get("game") == "Nature":
         parts = [f"Nobody attacks: measurements are off by {spec.get('under') or 'noise'}."]
+    elif spec.get("attack") == "":
+        parts = ["Nobody attacks: the rows are played as they were given."]
     else:
         said = spec.get("threat") or ""
         parts = [said if "may change" in said else f"The attacker moves in {spec.get('space')}."]
