@@ -17,6 +17,7 @@ from assay.training import (
     fit,
     fresh,
     holdout,
+    recall,
 )
 
 
@@ -144,3 +145,15 @@ def test_crafting_in_a_box_the_rows_lie_outside_of_is_refused():
     craft = craft_by(ay.PGD(2), ay.Linf(0.1))
     with pytest.raises(ay.AssayError, match="outside the box"):
         craft(torch.nn.Linear(3, 2), rows, torch.zeros(4, dtype=torch.int64), 0)
+
+
+def test_recall_counts_a_rare_class_as_much_as_any():
+    x = torch.tensor([[1.0, 0.0]] * 9 + [[0.0, 1.0]])
+    data = ay.Dataset(x, torch.tensor([0] * 9 + [1]))
+    assert recall(torch.nn.Identity(), data) == accuracy(torch.nn.Identity(), data) == 1.0
+    always = torch.nn.Linear(2, 2)
+    with torch.no_grad():
+        always.weight.zero_()
+        always.bias.copy_(torch.tensor([1.0, 0.0]))
+    assert accuracy(always, data) == pytest.approx(0.9)
+    assert recall(always, data) == 0.5

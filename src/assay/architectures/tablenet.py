@@ -33,7 +33,7 @@ from assay.errors import AssayError, nearest
 from assay.spaces import schemafile
 from assay.spaces.schema import Schema
 from assay.training.holdout import holdout
-from assay.training.loop import Batch, Epoch, Recipe, accuracy
+from assay.training.loop import Batch, Epoch, Recipe, recall
 from assay.training.loop import fit as train
 from assay.training.standard import Standard
 
@@ -146,7 +146,7 @@ class TableNet(nn.Module):
             data,
             Own(recipe or Standard("balanced")),
             epochs=epochs or how.epochs,
-            select=None if held is None else partial(accuracy, data=held),
+            select=None if held is None else partial(recall, data=held),
             patience=None if held is None else patience or how.patience,
             checkpoint=kept,
             **options,

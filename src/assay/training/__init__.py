@@ -10,7 +10,7 @@ from assay.training.doa import DOATraining
 from assay.training.free import Free
 from assay.training.group import Group, search_kappa
 from assay.training.holdout import holdout
-from assay.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh
+from assay.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh, recall
 from assay.training.standard import Standard
 from assay.training.trades import TRADES
 from assay.training.weights import balanced
@@ -31,5 +31,6 @@ __all__ = [
     "fit",
     "fresh",
     "holdout",
+    "recall",
     "search_kappa",
 ]

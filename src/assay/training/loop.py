@@ -71,13 +71,23 @@ def fresh(make: Callable[[], torch.nn.Module], seed: int = 0) -> torch.nn.Module
 
 def accuracy(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
     """Share of rows classified correctly, in eval mode."""
-    was, hits = net.training, 0
+    return float(_right(net, data, batch).double().mean())
+
+
+def recall(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
+    """The same within each class, averaged over classes: a rare one counts as much as any."""
+    right = _right(net, data, batch).double()
+    return float(torch.stack([right[data.y == c].mean() for c in data.y.unique()]).mean())
+
+
+def _right(net: torch.nn.Module, data: Dataset, batch: int) -> Tensor:
+    was = net.training
     net.eval()
     with torch.no_grad():
-        for x, y in zip(data.x.split(batch), data.y.split(batch), strict=True):
-            hits += int((net(x).argmax(1) == y).sum())
+        answers = torch.cat([net(x).argmax(1) for x in data.x.split(batch)])
     net.train(was)
-    return hits / len(data)
+    right: Tensor = answers == data.y
+    return right
 
 
 def fit(
