@@ -1,5 +1,6 @@
 """The game without an adversary: what a user sees."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
+from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -101,6 +103,22 @@ def test_importance_sampling_of_any_classifier() -> None:
     assert set(b["winner"]) == {"importance"}
     assert (a["probability_low"] <= b["probability_high"]).all()
     assert (b["probability_low"] <= a["probability_high"]).all()
+
+
+def test_rare_changes_can_be_read_off_the_report() -> None:
+    def line(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([0 * x[:, 0], x[:, 0]], 1)
+
+    data = ay.Dataset(np.array([[-4.0], [4.0]]), [0, 1])
+    game = ay.Nature(line, ay.Normal(sd=1.0), method="importance", draws=20_000)
+    report = ay.evaluate(game, data, progress=False)
+    least, most = (report.metric(f"changes_{end}") for end in ("least", "most"))
+    assert 1e-5 < least.value < norm.sf(4) < most.value < 1e-3
+    for text in (str(report), report.html()):
+        assert "probability that the answer changes, at least" in text
+        assert f"{least.value:.1e}" in text and f"{most.value:.1e}" in text
+    often = ay.evaluate(replace(game, noise=ay.Normal(sd=4.0)), data, progress=False)
+    assert "answer changes" not in str(often)
 
 
 def test_goals(forest: RandomForestClassifier) -> None:

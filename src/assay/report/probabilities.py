@@ -1,7 +1,9 @@
 """Figures of the game without an adversary: probabilities per record, not successes.
 
 The mean over records is reported with two different widths in mind: the interval printed is over
-the *records* (bootstrap); how far the per-record bounds are apart is a figure of its own."""
+the *records* (bootstrap); how far the per-record bounds are apart is a figure of its own. Where
+changes are rare, the mean of either end of the bounds is a figure, too: the middle between 1e-6 and
+1e-4 would tell of the method, not of the model."""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from assay.report.report import Report
 
 SURE = 0.99
+RARE = 0.999  # above, three digits say nothing: how rarely the answer changes is said as well
 
 
 def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
@@ -26,8 +29,13 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
         return {}
     ids = c["id"][known]
     middle = (low[known] + high[known]) / 2
-    return {
-        "robust": ("probability that the answer stays", bootstrap(middle, ids)),
+    robust = bootstrap(middle, ids)
+    found = {"robust": ("probability that the answer stays", robust)}
+    if robust.value > RARE:
+        for name, end, bound in (("least", high, "at least"), ("most", low, "at most")):
+            title = f"probability that the answer changes, {bound}"
+            found[f"changes_{name}"] = (title, bootstrap(1 - end[known], ids))
+    return found | {
         "sure": (
             f"records that stay with probability {SURE}",
             wilson(int((low[known] >= SURE).sum()), int(known.sum())),

@@ -23,7 +23,17 @@ class Estimate:
     def __str__(self) -> str:
         if self.n == 0:
             return "- (n = 0)"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}] (n = {self.n})"
+        value, low, high = self.written(".3f")
+        return f"{value} [{low}, {high}] (n = {self.n})"
+
+    def written(self, usual: str) -> tuple[str, str, str]:
+        """Value, low and high in the format `usual`, or with exponents where that shows no digits.
+
+        >>> Estimate(2.5e-6, 1e-7, 1e-5, 9).written(".3f")
+        ('2.5e-06', '1.0e-07', '1.0e-05')
+        """
+        form = ".1e" if 0 < self.value < 2e-3 else usual
+        return f"{self.value:{form}}", f"{self.low:{form}}", f"{self.high:{form}}"
 
 
 def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Estimate:

@@ -22,9 +22,8 @@ def rich_table(report: Report) -> Any:
     table.add_column("rows", justify="right")
     for _, (text, e) in report.shown.items():
         if e.n:
-            places = 3 if e.high <= 1 else 1
-            interval = f"{e.low:.{places}f} - {e.high:.{places}f}"
-            table.add_row(text, f"{e.value:.{places}f}", interval, str(e.n))
+            value, low, high = e.written(".3f" if e.high <= 1 else ".1f")
+            table.add_row(text, value, f"{low} - {high}", str(e.n))
     return table
 
 

@@ -21,6 +21,7 @@ _AMOUNTS = (
     "adaptations",
     "adapting",
     "width",
+    "changes",
     "attempts",
 )
 
@@ -51,14 +52,10 @@ def figures(report: Report) -> Section:
         "<tr><td>{}</td><td class=n>{}</td><td class=n>{} – {}</td><td class=n>{}</td></tr>"
     )
     rows = joined(
-        line.format(title, _number(e.value), _number(e.low), _number(e.high), f"{e.n:,}")
+        line.format(title, *e.written(".3f" if e.high <= 1 else ",.1f"), f"{e.n:,}")
         for title, e in known.items()
     )
     head = Markup("<tr><th>figure<th class=n>value<th class=n>95 % interval<th class=n>rows</tr>")
     table = Markup("<div class=scroll><table><thead>{}</thead><tbody>{}</tbody></table></div>")
     chart = svg.intervals(rates, "Rates with their 95 % intervals")
     return Section("figures", "Figures", chart + table.format(head, rows))
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if abs(value) <= 1 else f"{value:,.1f}"
