@@ -35,12 +35,13 @@ class Needs:
 
     gradient: bool = False
     norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space
+    alone: bool = False  # one model at a time: no `Victims` of several
 
     def __or__(self, other: Needs) -> Needs:
         norms = self.norms if other.norms is None else other.norms
         if self.norms is not None and other.norms is not None:
             norms = tuple(p for p in self.norms if p in other.norms)
-        return Needs(self.gradient or other.gradient, norms)
+        return Needs(self.gradient or other.gradient, norms, self.alone or other.alone)
 
 
 @dataclass(frozen=True)

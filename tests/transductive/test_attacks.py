@@ -249,3 +249,20 @@ def test_a_ladder_says_when_transfer_is_the_stronger_attack():
         "public randomness": wilson(5, 100),
     }
     assert [f.id for f in of_ladder(secret, "FPA")] == ["rests-on-randomness"]
+
+
+def test_settings_that_mean_nothing_are_refused_when_they_are_written():
+    for wrong in ({"combine": "mean"}, {"select": "luck"}, {"fallback": "none"}, {"first": "last"}):
+        with pytest.raises(ay.AssayError, match=f"{next(iter(wrong))}="):
+            ay.GMSA(ay.PGD(5), **wrong)
+
+
+def test_fab_takes_one_model_and_says_so():
+    for inner in (ay.FAB(3), ay.Then(ay.PGD(3), ay.FAB(3)), ay.standard(SPACE)):
+        with pytest.raises(ay.Unsupported, match="one model at a time"):
+            ay.GMSA(inner, "avg", 2)
+        with pytest.raises(ay.Unsupported, match="one model at a time"):
+            ay.FPA(inner, 2, simulations=3)
+    for attack in (ay.Transfer(ay.FAB(3)), ay.FPA(ay.FAB(3), 1)):
+        game = ay.Transductive(Fixed(), batch=12)
+        assert len(ay.evaluate(game, plane(), space=SPACE, attack=attack).table) == 24

@@ -53,7 +53,7 @@ class FAB:
 
     @property
     def needs(self) -> Needs:
-        return Needs(gradient=True, norms=(1.0, 2.0, math.inf))
+        return Needs(gradient=True, norms=(1.0, 2.0, math.inf), alone=True)
 
     def __call__(self, problem: Problem) -> None:
         views = [problem] if self.targets is None else (

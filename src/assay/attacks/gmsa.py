@@ -73,7 +73,7 @@ class GMSA:
             return "Transfer"
         return _NAMES.get(self.combine, self.combine)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse settings that mean nothing."""
         for name, allowed in (
             ("combine", tuple(_COMBINE)),
@@ -90,9 +90,14 @@ class GMSA:
                 f"GMSA(iterations={self.iterations}, simulations={self.simulations}): expected at "
                 "least 0 iterations (0 is a transfer attack) and 1 simulation"
             )
+        several = self.combine != "last" or self.simulations > 1
+        if several and self.iterations > 0 and self.inner.needs.alone:
+            raise Unsupported(
+                f"{self.inner!r} attacks one model at a time (FAB does), and {self.name} several: "
+                "use PGD or APGD inside, or Transfer or FPA around it"
+            )
 
     def __call__(self, problem: Problem) -> None:
-        self.check()
         if problem.rehearsal is None:
             raise Unsupported(
                 f"{self.name} attacks a model that moves after the attacker; this one is fixed: "
