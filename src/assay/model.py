@@ -161,6 +161,11 @@ def wrap(model: Any, outputs: str | None = None) -> Classifier:
         return _booster_lightgbm(model)
     if root == "catboost" and hasattr(model, "predict") and not hasattr(model, "predict_proba"):
         raise Unsupported("a CatBoost model without classes: wrap a CatBoostClassifier")
+    if all(hasattr(model, name) for name in ("start", "base", "adapt")):
+        raise AssayError(
+            f"{type(model).__name__} is a defender, not a model: play it as a game, "
+            f"ay.Transductive({type(model).__name__}(...), batch=128)"
+        )
     if hasattr(model, "predict"):
         return _estimator(model)
     if callable(model):

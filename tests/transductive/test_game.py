@@ -248,6 +248,16 @@ def test_refusals():
 def test_a_defender_has_no_standard_attack():
     for space in (SPACE, None):
         with pytest.raises(ay.AssayError, match=r"attack=ay.GMSA\(ay.PGD.*attack=None"):
+def test_a_defender_is_no_model():
+    class Predicting(Fixed):
+        predict = "pre"  # as TENT has it
+
+    for defender in (Fixed(), Predicting()):
+        for how in ({}, {"attack": INNER}):
+            with pytest.raises(ay.AssayError, match=r"is a defender.*ay.Transductive\("):
+                ay.evaluate(defender, plane(), space=SPACE, **how)
+
+
             ay.evaluate(ay.Transductive(Fixed()), plane(), space=space)
 
 
