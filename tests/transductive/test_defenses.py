@@ -286,4 +286,4 @@ def test_adapting_gives_the_modules_own_answers():
     with pytest.raises(ay.AssayError, match="no network 'net'"):
         Adapting(module, network="net").adapt(module, x, 0)
     with pytest.raises(ay.AssayError, match="reset='never'"):
-        Adapting(module, reset="never").start()
+        Adapting(module, reset="never")

@@ -235,6 +235,9 @@ def test_refusals():
         play(linear([1.0, 1.0]), None)
     with pytest.raises(ay.AssayError, match="information='all'"):
         play(Fixed(), None, information="all")
+    for wrong in ({"information": "seeds"}, {"order": "label"}, {"runs": 0}):
+        with pytest.raises(ay.AssayError, match=f"{next(iter(wrong))}="):
+            ay.Transductive(Fixed(), **wrong)
     with pytest.raises(ay.AssayError, match=r"controlled has shape \(3,\)"):
         play(Fixed(), None, controlled=[True] * 3)
     with pytest.raises(ay.AssayError, match="batch=0"):
@@ -245,9 +248,6 @@ def test_refusals():
         ay.evaluate(Fixed().model, plane(), space=SPACE, attack=ay.GMSA(INNER))
 
 
-def test_a_defender_has_no_standard_attack():
-    for space in (SPACE, None):
-        with pytest.raises(ay.AssayError, match=r"attack=ay.GMSA\(ay.PGD.*attack=None"):
 def test_a_defender_is_no_model():
     class Predicting(Fixed):
         predict = "pre"  # as TENT has it
@@ -258,6 +258,9 @@ def test_a_defender_is_no_model():
                 ay.evaluate(defender, plane(), space=SPACE, **how)
 
 
+def test_a_defender_has_no_standard_attack():
+    for space in (SPACE, None):
+        with pytest.raises(ay.AssayError, match=r"attack=ay.GMSA\(ay.PGD.*attack=None"):
             ay.evaluate(ay.Transductive(Fixed()), plane(), space=space)
 
 

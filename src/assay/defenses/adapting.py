@@ -41,13 +41,15 @@ class Adapting:
     network: str | Callable[[nn.Module], nn.Module] = "model"
     reset: str = "continual"
 
+    def __post_init__(self) -> None:
+        if self.reset not in ("episodic", "continual"):
+            raise AssayError(f"Adapting(reset={self.reset!r}): expected 'episodic' or 'continual'")
+
     @property
     def stateful(self) -> bool:
         return self.reset == "continual"
 
     def start(self) -> nn.Module:
-        if self.reset not in ("episodic", "continual"):
-            raise AssayError(f"Adapting(reset={self.reset!r}): expected 'episodic' or 'continual'")
         return copy.deepcopy(self.module)
 
     def base(self, state: nn.Module) -> Classifier:

@@ -87,6 +87,16 @@ class Transductive:
     _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
     _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
 
+    def __post_init__(self) -> None:
+        if self.information not in ("start", "state", "seed"):
+            raise AssayError(
+                f"information={self.information!r}: expected 'start', 'state' or 'seed'"
+            )
+        if not callable(self.order) and self.order not in ("natural", "sorted"):
+            raise AssayError(f"order={self.order!r}: expected 'natural', 'sorted' or a callable")
+        if self.batch < 1 or self.runs < 1:
+            raise AssayError(f"batch={self.batch}, runs={self.runs}: expected at least 1")
+
     @property
     def described(self) -> dict[str, Any]:
         kind = type(self.defender).__name__
@@ -136,12 +146,6 @@ class Transductive:
                 f"Transductive got a {type(self.defender).__name__}; expected a defender with "
                 "stateful, start(), base(state) and adapt(state, x, seed); see ay.defenses"
             )
-        if self.information not in ("start", "state", "seed"):
-            raise AssayError(
-                f"information={self.information!r}: expected 'start', 'state' or 'seed'"
-            )
-        if self.batch < 1 or self.runs < 1:
-            raise AssayError(f"batch={self.batch}, runs={self.runs}: expected at least 1")
         for name in ("controlled", "scored"):
             mask = getattr(self, name)
             if mask is not None and np.asarray(mask).shape != (len(data),):
@@ -185,8 +189,6 @@ class Transductive:
         elif self.order == "sorted":
             parts = torch.split(places, self.window or 2 * self.batch)
             places = torch.cat([part[data.y[part].argsort(stable=True)] for part in parts])
-        elif self.order != "natural":
-            raise AssayError(f"order={self.order!r}: expected 'natural', 'sorted' or a callable")
         return list(torch.split(places, self.batch))
 
     def play(
