@@ -1,4 +1,4 @@
-"""Forests and boosted trees on phishing addresses and loans, for the trees_*.toml beside this file.
+"""Forests and boosted trees for the trees_*.toml (addresses, loans) and noise.toml beside it.
 
 `assay run` calls the function that the file names; nothing else has to be run. The bundled loans
 are few and all of them test rows, so those models have seen what they are attacked on: their clean
@@ -25,6 +25,12 @@ def lcld_forest():
 
 def lcld_xgboost():
     return _boosted(ay.datasets.lcld().test)
+
+
+def pima_forest():
+    data = ay.datasets.pima().train
+    forest = RandomForestClassifier(20, max_depth=6, random_state=0)
+    return forest.fit(data.x.numpy(), data.y.numpy())
 
 
 def _forest(data):

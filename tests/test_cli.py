@@ -103,6 +103,12 @@ def test_list(kind):
         assert name in out
 
 
+def test_list_of_noises_has_what_their_parts_are_made_of():
+    out = call("list", "noises").output
+    for name in ("Normal", "Copula", "lognormal", "still", "Confusion"):
+        assert name in out
+
+
 def test_list_shows_parameters_with_defaults():
     out = call("list", "attacks").output
     assert "queries=5000" in out and "attacks=[...]" in out

@@ -12,8 +12,10 @@ from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
 
 import assay as ay
+from assay.cli import app
 from assay.errors import AssayError, Unsupported
 from assay.report.text import notes, title
 from assay.run.config import parse, to_toml
@@ -305,6 +307,15 @@ def test_noise_in_a_file(tmp_path: Path) -> None:
     ):
         with pytest.raises(AssayError, match=text):
             parse(wrong, file)
+
+
+def test_the_shipped_file_runs(tmp_path: Path) -> None:
+    file = Path(__file__).parents[1] / "examples" / "noise.toml"
+    done = CliRunner().invoke(app, ["run", str(file), "--rows", "5", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    table = ay.Report.load(tmp_path).table
+    assert set(table["winner"]) == {"certified"}
+    assert (table["probability_high"] - table["probability_low"] <= 1.01e-3).all()
 
 
 def test_a_model_that_is_no_tree_is_asked_for_what_it_predicts():

@@ -288,7 +288,10 @@ def list_(
 
     table = Table("name", "what it does", "parameters", show_lines=True)
     plain = kind is Kind.losses  # a loss is named, never given parameters
-    for name, noun in names(kind.value).items():
+    found = names(kind.value)
+    if kind is Kind.noises:  # what `parts` of a noise are made of
+        found = found | names("marginals")
+    for name, noun in found.items():
         wanted = "" if plain else ", ".join(str(p) for p in parameters(noun).values())
         table.add_row(name, escape(summary(noun)), escape(wanted))
     console().print(table)

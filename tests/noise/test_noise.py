@@ -42,6 +42,10 @@ def test_the_upper_tail_keeps_its_digits() -> None:
     assert float(nz.normal(0, 1).above(0.0, 12.0)) == pytest.approx(stats.norm.sf(12), rel=1e-9)
 
 
+def test_normal_errors_are_centred_unless_told() -> None:
+    assert nz.normal(sd=3) == nz.normal(0, 3)
+
+
 def test_one_sided_noise_starts_at_the_record() -> None:
     assert float(nz.exponential(3).below(5.0, 4.999)) == 0.0
 
@@ -131,6 +135,7 @@ def test_switching_a_feature_off() -> None:
         (lambda: nz.Copula((nz.normal(0, 1),) * 2, np.eye(3)), "shape"),
         (lambda: nz.Marginal("nrom", (0, 1)), "norm"),
         (lambda: nz.normal(0, -2), "sd >= 0"),
+        (lambda: nz.normal(12), r"sd is missing; write normal\(sd=12\)"),
         (lambda: nz.Normal(sd=[1.0, 2.0]).marginals(3), "features"),
         (lambda: nz.bounded(nz.normal(0, 1), 0, 1).below(100.0, 0.5), "no mass"),
         (lambda: nz.from_data(np.ones((4, 2)), ratio=0), "positive"),

@@ -235,8 +235,10 @@ class Confusion:
         return code
 
 
-def normal(mean: float, sd: float, **options: Any) -> Marginal:
-    """Normal error: `normal(0, 12)` is a meter that is off by 12 (one standard deviation)."""
+def normal(mean: float = 0.0, sd: float | None = None, **options: Any) -> Marginal:
+    """Normal error: `normal(sd=12)` is a meter that is off by 12 (one standard deviation)."""
+    if sd is None:
+        raise AssayError(f"normal({mean:g}): the sd is missing; write normal(sd={mean or 1:g})")
     return Marginal("norm", (mean, sd), **options)
 
 
