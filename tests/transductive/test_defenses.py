@@ -269,7 +269,12 @@ def test_urejectron_rejects_a_batch_unlike_the_training_data():
         rates.append(report.metric("rejected").value)
     assert rates[0] > 0.9 and rates[1] < 0.6
     with pytest.raises(ay.AssayError, match="threshold=1"):
-        URejectron(trained(), make, TRAIN, threshold=1.0).start()
+        URejectron(trained(), make, TRAIN, threshold=1.0)
+    with pytest.raises(ay.AssayError, match="model is a function; expected a trained"):
+        URejectron(make, trained(), TRAIN)
+    with pytest.raises(ay.AssayError, match="build is a .*; expected a function"):
+        URejectron(trained(), trained(), TRAIN)
+    assert "URejectron on torch" in report.spec["model"]
 
 
 def test_adapting_gives_the_modules_own_answers():

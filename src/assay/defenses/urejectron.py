@@ -44,13 +44,26 @@ class URejectron:
     batch: int = 128
     rate: float = 1e-3
 
+    def __post_init__(self) -> None:
+        makes = callable(self.build) and not isinstance(self.build, nn.Module)
+        for name, fits, wanted in (
+            ("model", isinstance(self.model, nn.Module), "a trained torch module"),
+            ("build", makes, "a function that makes the discriminator"),
+            ("data", isinstance(self.data, Dataset), "an ay.Dataset of training inputs"),
+        ):
+            if not fits:
+                got = type(getattr(self, name)).__name__
+                raise AssayError(
+                    f"URejectron(model, build, data): {name} is a {got}; expected {wanted}"
+                )
+        if not 0 < self.threshold < 1:
+            raise AssayError(f"URejectron(threshold={self.threshold}): expected a probability")
+
     @property
     def stateful(self) -> bool:
         return False
 
     def start(self) -> None:
-        if not 0 < self.threshold < 1:
-            raise AssayError(f"URejectron(threshold={self.threshold}): expected a probability")
         return None
 
     def base(self, state: None) -> Classifier:
@@ -86,5 +99,5 @@ class URejectron:
 
         with torch.no_grad():
             classes = model.logits(self.data.x[:1]).shape[1]
-        kind = f"URejectron of {model.kind}"
+        kind = model.kind if judge is None else f"URejectron of {model.kind}"
         return Classifier(call, kind, True, slack=1e-5, reject=classes, source=model.module)
