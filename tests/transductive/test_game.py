@@ -223,6 +223,7 @@ def test_rejecting_is_no_success_and_has_figures_of_its_own():
 
     line = curve(attacked, 11)
     assert line["rejected"].is_monotonic_increasing
+    assert np.isnan(line["error_accepted"].iloc[-1]) and ",nan" not in attacked.html()
     assert line["error"].iloc[-1] == 0.0 and line["rejected"].iloc[0] == 0.0
     with pytest.raises(ay.AssayError, match=r"untargeted\(reject=2\)"):
         play(Picky(), None)

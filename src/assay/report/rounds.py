@@ -89,8 +89,11 @@ def _rejection(rows: pd.DataFrame) -> Figures:
 def curve(report: Report, points: int = 100) -> pd.DataFrame:
     """Rejection at other thresholds: one row per share of inputs rejected, from none to all.
 
-    `rejected` is over all rows; `rejected_clean` over the rows nobody attacked, or, where the
-    attacker controls all, over the clean inputs in their place.
+    An input is rejected where its `doubt` is at least `threshold`: a lower one rejects more, 0 is
+    the defender's own. Doubt is a difference of logits; URejectron's are log odds, so `threshold` t
+    is its probability sigmoid(logit(defender.threshold) + t). Where all is rejected
+    `error_accepted` is NaN. `rejected` is over all rows; `rejected_clean` over the rows nobody
+    attacked, or, where the attacker controls all, over the clean inputs in their place.
     """
     import pandas as pd
 
@@ -112,7 +115,7 @@ def curve(report: Report, points: int = 100) -> pd.DataFrame:
                 "threshold": limit,
                 "rejected": float(1 - kept.mean()),
                 "error": float((wrong & kept).mean()),
-                "error_accepted": float(wrong[kept].mean()) if kept.any() else 0.0,
+                "error_accepted": float(wrong[kept].mean()) if kept.any() else np.nan,
                 "rejected_clean": float((clean >= limit).mean()),
             }
         )

@@ -34,7 +34,7 @@ def rounds(report: Report) -> Section | None:
         points = curve(report, 25)
         lines = {
             title: [(x, Estimate(y, y, y, len(played))) for x, y in
-                    zip(points["rejected"], points[name], strict=True)]
+                    zip(points["rejected"], points[name], strict=True) if y == y]
             for title, name in (("wrong, of all", "error"), ("of accepted", "error_accepted"),
                                 ("clean rejected", "rejected_clean"))
         }  # fmt: skip
