@@ -17,6 +17,7 @@ import logging
 import math
 import os
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -167,7 +168,9 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     home = Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
-    nets = networks(given.cache or home / "lp_strength", given.smoke)
+    with tempfile.TemporaryDirectory() as fresh_folder:  # a smoke run must not depend on old ones
+        kept = given.cache or (Path(fresh_folder) if given.smoke else home / "lp_strength")
+        nets = networks(kept, given.smoke)
     data = ay.datasets.mnist().test.sample(given.rows)
     print(f"MNIST, {len(data)} test images, {given.steps} steps, {given.queries} queries, "
           f"{given.seeds} seed(s), torch {torch.__version__}, one thread, CPU seconds")  # fmt: skip

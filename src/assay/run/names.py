@@ -57,7 +57,7 @@ def names(kind: str) -> dict[str, Callable[..., Any]]:
     """Everything of a kind, by its public name.
 
     >>> sorted(names("losses"))[:3]
-    ['ce', 'dlr', 'margin']
+    ['ce', 'dlr', 'lse']
     """
     if kind not in KINDS:
         raise AssayError(f"nothing is called '{kind}'{nearest(kind, KINDS)}")
