@@ -272,6 +272,14 @@ def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
         (r"PGD\(step=-0.1\).*at least 0", ay.Restarts(ay.PGD(3, step=-0.1))),
         (r"PGD\(start='rendom'\).*did you mean 'random'", ay.PGD(3, start="rendom")),
         (r"no loss 'margni'.*'margin'", ay.Guess(ay.APGD(3, loss="margni"))),
+        (r"PGD\(steps=2.5\).*whole number", ay.PGD(2.5)),
+        (r"PGD\(steps='10'\).*whole number", ay.PGD("10")),
+        (r"PGD\(steps=True\).*whole number", ay.PGD(True)),
+        (r"PGD\(step='a'\).*expected a number", ay.PGD(3, step="a")),
+        (r"Restarts\(attack=PGD\).*PGD\(\)", ay.Restarts(ay.PGD)),
+        (r"Then\(attacks=PGD\).*PGD\(\)", ay.Then(ay.Guess(ay.PGD(3)), ay.PGD)),
+        (r"Guess\(attack=PGD\).*PGD\(\)", ay.Then(ay.Guess(ay.PGD))),
+        (r"Guess\(attack='PGD'\): this is no attack", ay.Guess("PGD")),
     ],
     ids=str,
 )
@@ -286,3 +294,48 @@ def test_budgets(spent):
 
 def test_text_labels():
     refuses("y cannot be read as numbers.*classes=", lambda: ay.Dataset(X, ["good"] * len(X)))
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        ("seed='1'.*whole number", {"seed": "1"}),
+        ("seed=1.5.*whole number", {"seed": 1.5}),
+        (r"budget=5.*ay\.Budget", {"budget": 5}),
+        (r"run='runs/x'.*ay\.Run", {"run": "runs/x"}),
+        (r"also=untargeted\(\).*list of goals", {"also": ay.untargeted()}),
+        (r"evaluate\(ay\.Nature\(model, noise\), data\)", {"noise": ay.Normal(sd=0.1)}),
+    ],
+    ids=str,
+)
+def test_what_else_evaluate_takes(said, how):
+    refuses(said, lambda: evaluate(**how))
+
+
+def adapting(**how):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    return ay.Transductive(ay.defenses.TENT(net.eval()), batch=10, **how)
+
+
+@pytest.mark.parametrize(
+    ("said", "how"),
+    [
+        (r"attack=GMSA: not the class but GMSA\(\)", {"attack": ay.GMSA}),
+        ("space=.*no space", {"space": ay.Linf, "attack": ay.Transfer(ay.PGD(2))}),
+        (r"ay\.Nature\(model, noise\)", {"space": ay.Normal(sd=0.1), "attack": None}),
+        ("goal='untargeted'", {"goal": "untargeted", "attack": None}),
+        ("steps=0", {"attack": ay.Then(ay.Transfer(ay.PGD(2)), ay.PGD(0))}),
+        ("nobody attacks.*nothing to limit", {"attack": None, "budget": ay.Budget(forwards=5)}),
+        ("until=0.2.*build on each other", {"attack": None, "run": ay.Run(until=0.2)}),
+        ("Quota.*stays", {"attack": None, "goal": ay.Quota(1, sources=(0,), targets=(1,))}),
+    ],
+    ids=str,
+)
+def test_parts_of_a_game(said, how):
+    refuses(said, lambda: evaluate(adapting(), **how))
+
+
+def test_a_simulated_attack_that_was_not_made():
+    refuses(r"GMSA\(inner=PGD\).*PGD\(\)", lambda: ay.GMSA(ay.PGD))
+    refuses(r"GMSA\(iterations=-1\).*at least 0", lambda: ay.FPA(ay.PGD(2), -1))

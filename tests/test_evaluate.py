@@ -129,6 +129,13 @@ def test_wrong_from_the_start_is_a_success_of_nobody() -> None:
     assert (report.table.loc[wrong, "forwards"] == 1).all()
 
 
+def test_a_fixed_model_is_the_same_as_a_game_and_by_itself() -> None:
+    net = small_net()
+    data, space = blobs(net, 6), ay.Linf(0.1)
+    specs = [ay.evaluate(t, data, space=space).spec for t in (net, ay.Static(net))]
+    assert specs[0]["attack"] == specs[1]["attack"] == repr(ay.standard(space))
+
+
 def test_a_solved_row_costs_nothing_more() -> None:
     data = blobs(small_net())
     easy = ay.evaluate(small_net(), data, space=ay.Linf(0.9), attack=ay.APGD(100))

@@ -9,13 +9,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from assay.attacks.campaign import Campaign
 from assay.attacks.standard import standard
 from assay.data import Dataset
-from assay.errors import AssayError
+from assay.errors import AssayError, Unsupported
 from assay.games.game import Game
+from assay.games.static import Static
 from assay.games.transductive import Transductive
 from assay.goals import Quota, group, targeted, untargeted
 from assay.model import wrap
@@ -44,6 +46,7 @@ def evaluate(
     progress: bool | None = None,
     also: Sequence[Any] = (),
     run: Run | None = None,
+    noise: None = None,
 ) -> Report:
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
@@ -52,22 +55,24 @@ def evaluate(
     and attack=None says that nobody attacks it. The records depend on the seed and
     on the examples' ids, not on `batch`. Ctrl-C ends the run and reports the finished batches.
     `also` names further goals, each attacked in the same way and shown in the same report. `run`
-    says how it is carried out: kept in a folder and resumed, in worker processes, on Ray.
+    says how it is carried out: kept in a folder and resumed, in worker processes, on Ray. A `noise`
+    is no parameter of an attack: it has a game of its own, `Nature`.
 
     >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
     """
-    if not isinstance(data, Dataset):
-        raise AssayError(f"data is a {type(data).__name__}; expected ay.Dataset(x, y)")
-    if not isinstance(batch, int) or batch < 1:
-        raise AssayError(f"batch={batch!r}: expected a whole number of at least 1")
-    _check_finite(data)
+    if noise is not None:
+        raise AssayError("noise= is no part of an attack: evaluate(ay.Nature(model, noise), data)")
+    _check(data, seed, batch, budget, also, run)
     run = run or Run()
     run.check()
     goal = untargeted() if goal is None else goal
+    _check_game(target, goal, run)
     asked, whole = goal, data
     if isinstance(goal, Quota):
         data, goal = goal.pairs(data)
     attack = _attacker(target, space, attack)
+    if attack is None and budget is not None:
+        raise AssayError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")
     if run.until is not None:
         order = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
         data = data.take(order)
@@ -114,9 +119,10 @@ def _attacker(target: Any, space: Any, attack: Any) -> Any:
             "there is no standard attack on a defender that adapts: give one that rehearses it, "
             f'attack=ay.GMSA(ay.{inner}, "avg"); attack=None if nobody is to attack'
         )
-    if isinstance(target, Game) or space is None:
+    model = target.model if isinstance(target, Static) else target
+    if isinstance(model, Game) or space is None:
         return None
-    return standard(space, gradients=wrap(target).differentiable)
+    return standard(space, gradients=wrap(model).differentiable)
 
 
 def titled(goals: Sequence[Any]) -> dict[str, Any]:
@@ -200,6 +206,42 @@ def aims(goal: Any, data: Dataset, classes: int) -> dict[str, Any]:
         wanted = goal.allowed(classes, names).any(0)
         return {"aims": wanted.nonzero()[:, 0].tolist()}
     return {}
+
+
+def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:
+    """Each of them what it is called."""
+    if not isinstance(data, Dataset):
+        raise AssayError(f"data is a {type(data).__name__}; expected ay.Dataset(x, y)")
+    if not isinstance(seed, int | np.integer):
+        raise AssayError(f"seed={seed!r}: expected a whole number")
+    if not isinstance(batch, int) or batch < 1:
+        raise AssayError(f"batch={batch!r}: expected a whole number of at least 1")
+    for name, value, kind, example in (
+        ("budget", budget, Budget, "ay.Budget(forwards=1000)"),
+        ("run", run, Run, 'ay.Run("runs/night")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise AssayError(f"{name}={value!r}: expected e.g. {example}")
+    if not isinstance(also, list | tuple):
+        raise AssayError(f"also={also!r}: expected a list of goals, e.g. [ay.untargeted()]")
+    _check_finite(data)
+
+
+def _check_game(target: Any, goal: Any, run: Run) -> None:
+    """What only a model that stays can be asked."""
+    if not isinstance(target, Game) or isinstance(target, Static):
+        return
+    kind = type(target).__name__
+    if isinstance(goal, Quota):
+        raise Unsupported(
+            f"a Quota counts on a model that stays, and {kind} is another game: evaluate the model "
+            "itself, or give the game a group(...)"
+        )
+    if run.until is not None and not getattr(target, "divisible", False):
+        raise Unsupported(
+            f"until={run.until}: the rounds of {kind} build on each other, so it is played to the "
+            "end and in the order of the data; play fewer rows instead, data.sample(n)"
+        )
 
 
 def _check_finite(data: Dataset) -> None:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import Attack, run
+from assay.attacks.parameters import check_parameters
 from assay.attacks.pgd import PGD
 from assay.errors import AssayError, Unsupported
 from assay.goals import reached
@@ -75,6 +76,7 @@ class GMSA:
 
     def __post_init__(self) -> None:
         """Refuse settings that mean nothing."""
+        check_parameters(self)
         for name, allowed in (
             ("combine", tuple(_COMBINE)),
             ("select", ("error", "loss")),
@@ -85,11 +87,6 @@ class GMSA:
                 raise AssayError(
                     f"GMSA({name}={getattr(self, name)!r}): expected one of {', '.join(allowed)}"
                 )
-        if self.iterations < 0 or self.simulations < 1:
-            raise AssayError(
-                f"GMSA(iterations={self.iterations}, simulations={self.simulations}): expected at "
-                "least 0 iterations (0 is a transfer attack) and 1 simulation"
-            )
         several = self.combine != "last" or self.simulations > 1
         if several and self.iterations > 0 and self.inner.needs.alone:
             raise Unsupported(

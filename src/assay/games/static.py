@@ -16,10 +16,9 @@ import torch
 
 from assay import losses
 from assay.attacks.base import Attack, run
-from assay.attacks.parameters import check_parameters
-from assay.attacks.standard import refuse_noise
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.games.kinds import check_kinds
 from assay.goals import Goal
 from assay.model import wrap
 from assay.problem import UNLIMITED, Budget, Problem, check_needs
@@ -50,7 +49,7 @@ class Static:
         if space is None:
             example = "data.schema.space(eps=0.5)" if data.schema is not None else "ay.Linf(8/255)"
             raise AssayError(f"evaluate() needs a space: what may change? e.g. space={example}")
-        _check_kinds(space, goal, attack)
+        check_kinds(space, goal, attack)
         head = data.x[:32]
         model = settle(wrap(self.model), head)
         facts = examine(model, head, data.y)
@@ -60,7 +59,6 @@ class Static:
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
         space.check(data.x)
-        check_parameters(attack)
         check_needs(attack, model, space)
         everything = torch.arange(len(data))
         blank = torch.zeros(len(data), classes, dtype=data.x.dtype, device=data.y.device)
@@ -170,17 +168,3 @@ class Static:
             score=referee.score.cpu().numpy(),
             skipped=skipped,
         )
-
-
-def _check_kinds(space: Any, goal: Any, attack: Any) -> None:
-    """Each part in its own place, and made: `PGD()`, not `PGD`."""
-    refuse_noise(space)
-    for name, value, fits, example in (
-        ("space", space, isinstance(space, Space), "ay.Linf(8/255)"),
-        ("goal", goal, isinstance(goal, Goal), "ay.untargeted()"),
-        ("attack", attack, callable(attack) and hasattr(attack, "needs"), "ay.APGD()"),
-    ):
-        if isinstance(value, type):
-            raise AssayError(f"{name}={value.__name__}: not the class but {value.__name__}()")
-        if not fits:
-            raise AssayError(f"{name}={value!r}: this is no {name}; expected e.g. {example}")

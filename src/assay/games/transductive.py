@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import Attack
-from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.games.kinds import check_kinds
 from assay.games.round import Round, class_names
 from assay.goals import Goal
 from assay.model import Classifier, wrap
@@ -112,6 +112,7 @@ class Transductive:
         self._check(data)
         if attack is not None and space is None:
             raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
+        check_kinds(space, goal, attack)
         state = self.defender.start()
         base = wrap(self.defender.base(state))
         with base.ready(), torch.no_grad():
@@ -125,7 +126,6 @@ class Transductive:
         if space is not None:
             space.check(data.x)
         if attack is not None:
-            check_parameters(attack)
             check_needs(attack, base, space)
         targets = goal.targets(data.y, blank, torch.arange(len(data)), class_names(data, base))
         if not bool(targets.any()):
