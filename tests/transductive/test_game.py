@@ -81,6 +81,17 @@ def test_the_game_nobody_attacks_is_played_once_for_all_attacks():
         same(known, play(Counted(), attack, data, batch=8, probe=False, **change))
 
 
+def test_a_model_that_was_trained_on_is_asked_again():
+    defender = Fixed()
+    game = ay.Transductive(defender, batch=8, probe=False)
+    how = {"space": SPACE, "attack": ay.Transfer(INNER), "progress": False}
+    assert ay.evaluate(game, plane(), **how).metric("clean").value == 1.0
+    with torch.no_grad():
+        defender.model.weight.neg_()
+        defender.model.bias.neg_()
+    assert ay.evaluate(game, plane(), **how).metric("clean").value == 0.0
+
+
 def test_a_defender_that_does_not_move_is_as_robust_as_its_model():
     data = plane(40, gap=0.1)
     static = ay.evaluate(Fixed().model, data, space=ay.Linf(0.15), attack=ay.PGD(20))

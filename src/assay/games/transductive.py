@@ -208,7 +208,9 @@ class Transductive:
         mind = begin  # where the attacker believes the defender to be
         truth, calm = [begin] * self.runs, [begin] * self.runs
         rounds = self._rounds(data)
-        key = (id(self.defender), data.hash, seed, self.runs, self.batch, _bytes(rounds))
+        # The weights, too: a model that was trained on between two evaluations is another one.
+        weights = wrap(self.defender.base(begin)).hash
+        key = (id(self.defender), weights, data.hash, seed, self.runs, self.batch, _bytes(rounds))
         _, quiet = self._quiet.get(key, (None, {}))
         answers: dict[tuple[int, int], Tensor] = {}
         for number, index in enumerate(rounds):
