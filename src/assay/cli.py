@@ -201,11 +201,9 @@ def show(
     from rich.table import Table
 
     table = Table(by, "robust accuracy", "95 % interval", "rows")
-    classes = report.spec.get("classes") if by in ("y", "clean", "final") else None
     for value, e in report.metric("robust", by=by).items():
-        name = classes[value] if classes and 0 <= value < len(classes) else value
         if e.n:
-            table.add_row(str(name), f"{e.value:.3f}", f"{e.low:.3f} - {e.high:.3f}", str(e.n))
+            table.add_row(str(value), f"{e.value:.3f}", f"{e.low:.3f} - {e.high:.3f}", str(e.n))
     console().print(table)
 
 

@@ -71,5 +71,10 @@ class Records:
         inputs = [p.adversarial for p in parts if p.adversarial is not None]
         return cls(columns, np.concatenate(inputs) if len(inputs) == len(parts) else None)
 
+    def take(self, rows: np.ndarray) -> Records:
+        """These rows only."""
+        inputs = None if self.adversarial is None else self.adversarial[rows]
+        return Records({k: column[rows] for k, column in self.columns.items()}, inputs)
+
     def __len__(self) -> int:
         return len(self.columns["id"])

@@ -54,15 +54,23 @@ def test_metrics_by_a_column():
     report = evaluate()
     by = report.metric("robust", by="y")
     t = report.table
-    assert set(by) == {0, 1, 2}
+    assert list(by) == ["a", "b", "c"]
     for value, e in by.items():
-        rows = t[t["y"] == value]
+        rows = t[t["y"] == "abc".index(value)]
         assert e == wilson(int((~rows["success"]).sum()), len(rows))
     assert sum(e.n for e in by.values()) == 60
     with pytest.raises(AssayError, match="no metric 'robst'; did you mean 'robust'"):
         report.metric("robst")
     with pytest.raises(AssayError, match="no column 'winer'"):
         report.metric("robust", by="winer")
+
+
+def test_parts_are_named_by_their_class_where_names_are_clear():
+    report = evaluate()
+    for classes in (None, ["a", "a", "c"]):
+        other = Report(report.spec | {"classes": classes}, report.records)
+        assert list(other.metric("robust", by="y")) == [0, 1, 2]
+    assert set(report.metric("robust", by="round")) == {0}
 
 
 IDS = {

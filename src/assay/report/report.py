@@ -70,7 +70,18 @@ METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
     "backwards": ("backward passes per row attacked", lambda t: _mean(_attacked(t), "backwards")),
     "seconds": ("seconds per row attacked", lambda t: _mean(_attacked(t), "seconds")),
 }
+CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
 _SHOWN = ("clean", "robust", "success", "valid", "forwards", "backwards")
+
+
+def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The name of a class by its index; where there is none, the index itself."""
+    names = spec.get("classes") or []
+
+    def name(c: Any) -> Any:
+        return str(names[int(c)]) if 0 <= int(c) < len(names) else int(c)
+
+    return name
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +116,35 @@ class Report:
         return self.records.adversarial
 
     def metric(self, name: str, by: str | None = None) -> Any:
-        """An `Estimate`; with `by`, a dict of them, one per value of that column."""
-        if by is None and name in self._of_groups:
+        """An `Estimate`; with `by`, a dict of them, one per value of that column.
+
+        Columns that hold classes are split by the classes' names, where the data have names.
+        """
+        if by is not None:
+            return self._split(name, by)
+        if name in self._of_groups:
             return self._of_groups[name][1]
         if name not in METRICS:
-            raise AssayError(f"no metric '{name}'{nearest(name, METRICS)}")
-        view = METRICS[name][1]
-        if by is None:
-            return view(self.table)
+            raise AssayError(f"no metric '{name}'{nearest(name, {*METRICS, *self._of_groups})}")
+        return METRICS[name][1](self.table)
+
+    def _split(self, name: str, by: str) -> dict[Any, Estimate]:
+        """Each part is a report of its own, so that a figure means in parts what it means whole."""
         if by not in self.table:
             raise AssayError(f"no column '{by}' in the records{nearest(by, self.table.columns)}")
-        return {value: view(rows) for value, rows in self.table.groupby(by)}
+        if "quota" in self.spec and name in self._of_groups:
+            raise AssayError(
+                f"'{name}' of a quota is about bands of several classes, and cannot be split by "
+                f"'{by}'; report.table has the pairs"
+            )
+        names = self.spec.get("classes") or []
+        clear = by in CLASSES and len(set(names)) == len(names)
+        named = class_name(self.spec) if clear else lambda value: value
+        parts = {
+            value: Report(self.spec, self.records.take(np.asarray(rows)))
+            for value, rows in self.table.groupby(by).indices.items()
+        }
+        return {named(value): part.metric(name) for value, part in parts.items()}
 
     def compare(self, other: Report) -> Comparison:
         """Paired comparison with a report on the same examples."""

@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from assay.report import svg
+from assay.report.report import class_name
 from assay.report.section import Section
 
 if TYPE_CHECKING:
@@ -18,13 +19,18 @@ _MOST = 45  # classes that a chart can hold
 
 
 def namer(report: Report) -> Callable[[Any], str]:
-    """The name of a class by its index."""
-    names = report.spec.get("classes") or []
+    """The name of a class by its index, as text."""
+    named = class_name(report.spec)
 
     def name(c: Any) -> str:
-        return str(names[int(c)]) if 0 <= int(c) < len(names) else f"class {int(c)}"
+        return text_of(named(c))
 
     return name
+
+
+def text_of(name: Any) -> str:
+    """A class by its name, or "class 3"."""
+    return name if isinstance(name, str) else f"class {name}"
 
 
 def classes(report: Report) -> Section | None:
@@ -34,7 +40,7 @@ def classes(report: Report) -> Section | None:
         return None
     found = {c: e for c, e in report.metric("robust", by="y").items() if e.n}
     weakest = sorted(found, key=lambda c: found[c].value)[:_MOST]
-    by_class = {name(c): found[c] for c in sorted(weakest)}
+    by_class = {text_of(c): e for c, e in found.items() if c in weakest}
     text = "" if len(found) <= _MOST else f"The {_MOST} weakest of {len(found)} classes."
     body = svg.intervals(by_class, "Robust accuracy by true class")
     won = t[t["success"] & (t["winner"] != "clean")]
