@@ -139,6 +139,28 @@ def test_goals(forest: RandomForestClassifier) -> None:
     )
 
 
+def test_records_without_a_target_are_no_part_of_the_figures(
+    forest: RandomForestClassifier,
+) -> None:
+    nature, goal = ay.Nature(forest, ay.Normal(sd=0.4)), ay.group({1: [2]})
+    whole = ay.evaluate(nature, DATA, goal=goal)
+    alone = ay.evaluate(nature, DATA.where(y=1), goal=goal)
+    assert whole.metric("robust") == alone.metric("robust")
+    assert whole.metric("sure") == alone.metric("sure")
+    assert (whole.table["skipped"] == "no target").sum() == (DATA.y != 1).sum()
+    assert "probability that the goal is not reached" in str(whole)
+    assert "left out: no target" in str(whole) and "answer stays" not in whole.html()
+    with pytest.raises(ay.AssayError, match="no row of this data has any class"):
+        ay.evaluate(nature, DATA.where(y=0), goal=goal)
+
+
+def test_a_probability_by_class_is_a_probability(forest: RandomForestClassifier) -> None:
+    nature = ay.Nature(forest, ay.Normal(sd=0.4))
+    parts = ay.evaluate(nature, DATA).metric("robust", by="y")
+    for c, part in parts.items():
+        assert part.value == ay.evaluate(nature, DATA.where(y=c)).metric("robust").value
+
+
 def test_expected_accuracy_and_importance(forest: RandomForestClassifier) -> None:
     nature = ay.Nature(forest, ay.Normal(sd=0.3))
     low, high = nature.expected_accuracy(DATA)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.features import gains, rows_of
+from assay.games.kinds import check_kinds
 from assay.goals import untargeted
 from assay.model import Classifier, wrap
 from assay.noise.importance import importance as sampled_where_labels_change
@@ -103,6 +104,7 @@ class Nature:
                 "Nature has no adversary: it takes a noise, not a space or an attack; use "
                 "Static for those"
             )
+        check_kinds(space, goal, attack)
         x = rows_of(data)
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])
@@ -114,6 +116,13 @@ class Nature:
             raise AssayError(
                 f"y holds class {int(data.y.max())}, but the model has classes 0..{classes - 1}"
             )
+        if data.classes is not None and len(data.classes) != classes:
+            raise AssayError(
+                f"the data names {len(data.classes)} classes, but the model has {classes}"
+            )
+        clean = torch.zeros(len(data), classes)
+        if not bool(goal.targets(data.y, clean, torch.arange(len(data)), data.classes).any()):
+            raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
         return ready, {
             "classes": classes,
             "tolerance": self.tolerance,
@@ -150,6 +159,7 @@ class Nature:
         else:
             blank = torch.nn.functional.one_hot(torch.from_numpy(clean), classes).double()
             stays = ~goal.targets(y, blank, index, data.classes).numpy()
+        some = ~stays.all(1)  # the others have nothing to fear: they are no part of any figure
         found = self.probability(x, stays, data.ids[index.numpy()], seed)
         seconds = time.perf_counter() - began
         return Records.of(
@@ -158,11 +168,12 @@ class Nature:
             y=y.numpy(),
             clean=clean,
             final=clean,
-            success=found.middle < 0.5,
-            winner=found.kind,
+            success=(found.middle < 0.5) & some,
+            winner=np.where(some, found.kind, ""),
             seconds=seconds / len(x),
-            probability_low=found.low,
-            probability_high=found.high,
+            probability_low=np.where(some, found.low, np.nan),
+            probability_high=np.where(some, found.high, np.nan),
+            skipped=np.where(some, "", "no target"),
         )
 
     def probability(

@@ -30,15 +30,23 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
     ids = c["id"][known]
     middle = (low[known] + high[known]) / 2
     robust = bootstrap(middle, ids)
-    found = {"robust": ("probability that the answer stays", robust)}
+    stays, changes = said(report)
+    found = {"robust": (f"probability that {stays}", robust)}
     if robust.value > RARE:
         for name, end, bound in (("least", high, "at least"), ("most", low, "at most")):
-            title = f"probability that the answer changes, {bound}"
+            title = f"probability that {changes}, {bound}"
             found[f"changes_{name}"] = (title, bootstrap(1 - end[known], ids))
     return found | {
         "sure": (
-            f"records that stay with probability {SURE}",
+            f"records {'that stay' if 'stays' in stays else 'safe'} with probability {SURE}",
             wilson(int((low[known] >= SURE).sum()), int(known.sum())),
         ),
         "width": ("width of the bounds per record", bootstrap(high[known] - low[known], ids)),
     }
+
+
+def said(report: Report) -> tuple[str, str]:
+    """What the probabilities are of, and its opposite, in words: the goal decides."""
+    if str(report.spec.get("goal", "untargeted")).startswith("untargeted"):
+        return "the answer stays", "the answer changes"
+    return "the goal is not reached", "the goal is reached"

@@ -54,17 +54,18 @@ def notes(report: Report) -> list[str]:
     """What stands under the table: which attack won what, what was left out, and the flags."""
     t, lines = report.table, []
     won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
+    left = t.loc[t["skipped"] != "", "skipped"].value_counts()
+    left_out = "left out: " + ", ".join(f"{k} {v}" for k, v in left.items())
     if report.spec.get("game") == "Nature":
-        kinds = t["winner"].value_counts()
+        kinds = t.loc[t["skipped"] == "", "winner"].value_counts()
         lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()) + drawn(report))
+        lines += [left_out] if len(left) else []
         noise = shorten(_rounded(str(report.spec.get("noise", ""))), 160, placeholder=" ...")
         lines.append(f"noise: {noise}; seed {report.spec.get('seed', '')}")
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
-    left = t.loc[t["skipped"] != "", "skipped"].value_counts()
-    if len(left):
-        lines.append("left out: " + ", ".join(f"{k} {v}" for k, v in left.items()))
+    lines += [left_out] if len(left) else []
     attack, seed = report.spec.get("attack") or "none", report.spec.get("seed", "")
     lines.append(f"attack: {attack}; seed {seed}")
     lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]

@@ -30,10 +30,11 @@ def verdict(report: Report) -> str:
     if not robust.n:
         return f"{who}: no row could be attacked."
     if game == "Nature":
-        sure = report.metric("sure")
+        sure, plain = report.metric("sure"), str(spec.get("goal", "untargeted"))
+        does = "keeps its answer" if plain.startswith("untargeted") else "does no such harm"
         return (
-            f"Under the stated noise {who} keeps its answer with probability {robust.value:.3f} on "
-            f"average; {of_hundred(sure)} records are safe (probability 0.99 or more)."
+            f"Under the stated noise {who} {does} with probability {robust.value:.3f} on average; "
+            f"{of_hundred(sure)} records are safe (probability 0.99 or more)."
         )
     if "quota" in spec:
         return (

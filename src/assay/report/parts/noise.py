@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from assay.report import svg
 from assay.report.parts.classes import namer
-from assay.report.probabilities import SURE
+from assay.report.probabilities import SURE, said
 from assay.report.section import Section, table
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def probabilities(report: Report) -> Section | None:
     middle = (low + high) / 2
     if not np.isfinite(middle).any():
         return None
-    axis = f"probability that the answer stays (line: {SURE})"
+    axis = f"probability that {said(report)[0]} (line: {SURE})"
     body = svg.histogram(middle, "Histogram of probabilities", axis, mark=SURE)
     kinds = {str(k): int(v) for k, v in t["winner"].value_counts().items() if k}
     if kinds:
         body += Markup("<h3>How the bounds were found</h3>")
         body += svg.bars(kinds, "Records by the kind of their bounds", "records")
     name = namer(report)
-    worst = np.argsort(middle, kind="stable")[:_MOST]
+    worst = np.argsort(middle, kind="stable")[: min(_MOST, int(np.isfinite(middle).sum()))]
     rows = [
         (
             str(t["id"].iloc[i]),
@@ -45,5 +45,5 @@ def probabilities(report: Report) -> Section | None:
     ]
     body += Markup("<h3>The least certain records</h3>")
     body += table(("id", "true class", "answer", "at least", "at most"), rows)
-    text = "For each record: how likely the answer stays the same when it is measured again."
+    text = f"For each record: how likely {said(report)[0]} when it is measured again."
     return Section("probability", "Under noise", body, text)
