@@ -8,7 +8,7 @@ from scipy import stats as sps
 
 import assay as ay
 from assay.errors import AssayError
-from assay.report.report import Report
+from assay.report.report import Comparison, Report
 from assay.report.stats import wilson
 
 X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
@@ -143,6 +143,40 @@ def test_comparison_is_by_id_not_by_place():
                         attack=ay.PGD(1))  # fmt: skip
     with pytest.raises(AssayError, match="no example in common"):
         whole.compare(apart)
+
+
+def test_only_rows_that_were_played_are_compared():
+    goal = ay.group({"a": ["b"], "b": ["a", "c"]})
+    weak, strong = (evaluate(goal=goal, attack=a) for a in (ay.PGD(1, step=0.01), ay.APGD(20)))
+    c, n = weak.compare(strong), weak.metric("robust").n
+    assert n < 60 and c.robust.n == n
+    want = weak.metric("robust").value - strong.metric("robust").value
+    assert c.robust.value == pytest.approx(want) and want > 0
+    assert f"{weak.metric('robust').value:.3f} against" in str(c)
+
+
+def test_noises_are_compared_by_their_probabilities():
+    data = ay.Dataset(X, Y)
+    little, much = (
+        ay.evaluate(ay.Nature(Net().eval(), ay.Normal(sd=sd), draws=300), data)
+        for sd in (0.05, 0.2)
+    )
+    c = little.compare(much)
+    want = little.metric("robust").value - much.metric("robust").value
+    assert c.robust.value == pytest.approx(want) and c.robust.low > 0
+    assert "probability it stays" in str(c) and "McNemar" not in str(c)
+
+
+def test_several_runs_of_an_example_are_not_so_many_examples():
+    t = pd.DataFrame({"id": np.repeat(np.arange(40), 5), "run": np.tile(np.arange(5), 40)})
+    t["success"], t["forwards"] = t["id"] % 2 == 0, 1
+    t["probability_low"] = t["probability_high"] = np.nan
+    first = t.set_index(["id", "run"])
+    once, often = (
+        Comparison(f, f.assign(success=False)).robust
+        for f in (first.xs(0, level="run", drop_level=False), first)
+    )
+    assert (often.low, often.high) == pytest.approx((once.low, once.high))
 
 
 def test_text_names_every_figure_with_interval_and_rows():

@@ -35,7 +35,7 @@ def page(first: Report, second: Report, names: tuple[str, str] = ("A", "B")) -> 
     title, difference, p = tests[0][0], tests[0][3], tests[0][4]
     verdict = _verdict(names, title, difference, p)
     n, a, b = len(both.first), len(first.records), len(second.records)
-    threat = f"{n:,} rows are in both runs (of {a:,} and {b:,})."
+    threat = f"{n:,} rows were played in both runs (of {a:,} and {b:,})."
     if first.spec.get("data_hash") != second.spec.get("data_hash"):
         threat += " The data differ: rows are matched by id; make sure that ids mean the same."
     letters = names if max(map(len, names)) <= _LONG else ("A", "B")
@@ -73,20 +73,17 @@ def paired(both: Comparison) -> list[Test]:
         x, y = of(a).to_numpy(bool), of(b).to_numpy(bool)
         p = mcnemar(int((x & ~y).sum()), int((y & ~x).sum()))
         one, other = (wilson(int(v.sum()), len(v)) for v in (x, y))
-        tests.append((title, one, other, paired_difference(x, y), p, "McNemar"))
+        tests.append((title, one, other, paired_difference(x, y, both.ids), p, "McNemar"))
 
     def number(title: str, x: np.ndarray, y: np.ndarray) -> None:
         known = np.isfinite(x) & np.isfinite(y)
         if known.any():
-            x, y = x[known], y[known]
-            p = wilcoxon(x, y)
-            tests.append(
-                (title, bootstrap(x), bootstrap(y), paired_difference(x, y), p, "Wilcoxon")
-            )
+            x, y, ids = x[known], y[known], both.ids[known]
+            difference, p = paired_difference(x, y, ids), wilcoxon(x, y)
+            tests.append((title, bootstrap(x, ids), bootstrap(y, ids), difference, p, "Wilcoxon"))
 
-    middle = [(t["probability_low"] + t["probability_high"]).to_numpy() / 2 for t in (a, b)]
-    if all(np.isfinite(m).any() for m in middle):
-        number("probability that the answer stays", *middle)
+    if both.noisy:
+        number("probability that the answer stays", *both.sides)
     else:
         yes_no("robust accuracy", lambda t: ~t["success"])
     yes_no("clean accuracy", lambda t: t["clean"] == t["y"])
@@ -95,7 +92,7 @@ def paired(both: Comparison) -> list[Test]:
         if x.any() or y.any():
             number(title, x, y)
     fell = (a["success"] & b["success"]).to_numpy(bool)
-    far = (t["distance"].to_numpy(float)[fell] for t in (a, b))
+    far = (np.where(fell, t["distance"].to_numpy(float), np.nan) for t in (a, b))
     number("distance, where both broke the row", *far)
     return tests
 
@@ -139,7 +136,7 @@ def _tests(tests: list[Test], names: tuple[str, str]) -> Section:
         for title, x, y, d, p, test in tests
     ]
     head = ("figure", names[0], names[1], "difference", "p", "rows")
-    text = "On the rows in both runs, each row compared with itself."
+    text = "On the rows played in both runs, each row compared with itself."
     return Section("tests", "Paired tests", table(head, rows), text)
 
 

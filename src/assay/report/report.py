@@ -39,6 +39,11 @@ def _attacked(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["winner"] != "clean"]
 
 
+def middle(rows: pd.DataFrame) -> np.ndarray:
+    """The middle of each record's bounds, NaN where it has none."""
+    return (rows["probability_low"] + rows["probability_high"]).to_numpy(float) / 2
+
+
 def _mean(rows: pd.DataFrame, column: str) -> Estimate:
     values = rows[column].dropna()
     return bootstrap(values.to_numpy(), rows.loc[values.index, "id"].to_numpy())
@@ -147,8 +152,8 @@ class Report:
         return {named(value): part.metric(name) for value, part in parts.items()}
 
     def compare(self, other: Report) -> Comparison:
-        """Paired comparison with a report on the same examples."""
-        mine, theirs = (r.table.set_index(["id", "run"]) for r in (self, other))
+        """Paired comparison with a report on the same examples: on the rows played in both."""
+        mine, theirs = (_played(r.table).set_index(["id", "run"]) for r in (self, other))
         shared = mine.index.intersection(theirs.index)
         if not len(shared):
             raise AssayError("the two reports have no example in common: nothing can be compared")
@@ -237,17 +242,36 @@ class Report:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two reports on the same rows: difference with interval, and the test that pairs them."""
+    """Two reports on the same rows: difference with interval, and the test that pairs them.
+
+    Where nobody attacked, what is compared is the probability that the answer stays.
+    """
 
     first: pd.DataFrame
     second: pd.DataFrame
 
     @property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """What each side gives a row: its probability under noise, else whether it held."""
+        a, b = (middle(t) for t in (self.first, self.second))
+        if np.isfinite(a).all() and np.isfinite(b).all():
+            return a, b
+        return tuple(~t["success"].to_numpy(bool) for t in (self.first, self.second))  # type: ignore[return-value]
+
+    @property
+    def noisy(self) -> bool:
+        """Whether probabilities are compared."""
+        return self.sides[0].dtype != bool
+
+    @property
     def robust(self) -> Estimate:
-        """Robust accuracy of the first minus that of the second."""
-        return paired_difference(
-            ~self.first["success"].to_numpy(), ~self.second["success"].to_numpy()
-        )
+        """Robustness of the first minus that of the second; rows of one example go together."""
+        return paired_difference(*self.sides, self.ids)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Whose row it is."""
+        return self.first.index.get_level_values("id").to_numpy()
 
     @property
     def only_first(self) -> int:
@@ -261,7 +285,9 @@ class Comparison:
 
     @property
     def p_value(self) -> float:
-        """McNemar's exact test of equal robust accuracy."""
+        """McNemar's exact test of equal robust accuracy; Wilcoxon's where probabilities are met."""
+        if self.noisy:
+            return wilcoxon(*self.sides)
         return mcnemar(self.only_first, self.only_second)
 
     @property
@@ -270,14 +296,19 @@ class Comparison:
         return wilcoxon(self.first["forwards"].to_numpy(), self.second["forwards"].to_numpy())
 
     def __str__(self) -> str:
-        r = self.robust
-        return (
-            f"rows compared            {len(self.first)}\n"
-            f"robust accuracy          {(~self.first['success']).mean():.3f} against "
-            f"{(~self.second['success']).mean():.3f}\n"
-            f"difference               {r.value:+.3f} [{r.low:+.3f}, {r.high:+.3f}]\n"
+        r, (a, b) = self.robust, self.sides
+        name = "probability it stays " if self.noisy else "robust accuracy      "
+        lines = [
+            f"rows compared            {len(self.first)}",
+            f"{name}    {a.mean():.3f} against {b.mean():.3f}",
+            f"difference               {r.value:+.3f} [{r.low:+.3f}, {r.high:+.3f}]",
+        ]
+        if self.noisy:
+            return "\n".join([*lines, f"Wilcoxon                 p = {self.p_value:.3g}"])
+        lines += [
             f"broken by one only       {self.only_first} against {self.only_second} "
-            f"(McNemar p = {self.p_value:.3g})\n"
+            f"(McNemar p = {self.p_value:.3g})",
             f"forward passes per row   {self.first['forwards'].mean():.1f} against "
-            f"{self.second['forwards'].mean():.1f} (Wilcoxon p = {self.queries_p_value:.3g})"
-        )
+            f"{self.second['forwards'].mean():.1f} (Wilcoxon p = {self.queries_p_value:.3g})",
+        ]
+        return "\n".join(lines)

@@ -134,6 +134,8 @@ def wilcoxon(first: np.ndarray, second: np.ndarray) -> float:
     return float(test(difference).pvalue) if len(difference) else 1.0
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
-    """Mean of first - second over pairs, bootstrapped."""
-    return bootstrap(np.asarray(first, float) - np.asarray(second, float))
+def paired_difference(
+    first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None = None
+) -> Estimate:
+    """Mean of first - second over pairs, bootstrapped; by whole clusters (ids) where given."""
+    return bootstrap(np.asarray(first, float) - np.asarray(second, float), clusters)
