@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -84,29 +85,35 @@ def evaluate(
     if run.shard is not None:
         spec["shard"] = list(run.shard)
     records = _collect(job, run, spec, facts, progress)
-    flags = (
-        *checks.of_model(facts),
-        *checks.of_defender(facts),
-        *checks.of_run(records, facts),
-        *checks.of_quota(records, spec),
-    )
-    single = attack.attack if isinstance(attack, Campaign) else attack
-    others = {
-        name: evaluate(
-            target,
-            whole,
-            space=space,
-            goal=g,
-            attack=single,
-            seed=seed,
-            batch=batch,
-            budget=budget,
-            progress=progress,
-            run=replace(run, out=run.out and Path(run.out) / "also" / name),
-        )
-        for name, g in titled(also).items()
-    }
-    return Report(spec, records, flags, others, gather(data, records))
+    flags = checks.of_report(records, facts, spec)
+    report = Report(spec, records, flags, examples=gather(data, records))
+    if "interrupted" in facts or not also:
+        return report
+    how = {"space": space, "seed": seed, "batch": batch, "budget": budget, "progress": progress}
+    how["attack"] = attack.attack if isinstance(attack, Campaign) else attack
+    return _further(report, titled(also), run, partial(evaluate, target, whole, **how))
+
+
+def _further(
+    report: Report, goals: dict[str, Any], run: Run, play: Callable[..., Report]
+) -> Report:
+    """The report with those of further goals; what is done survives whatever ends them."""
+    done: dict[str, Report] = {}
+    for name, goal in goals.items():
+        out = run.out and Path(run.out) / "also" / name
+        try:
+            done[name] = play(goal=goal, run=replace(run, out=out))
+            stopped = any(f.id == "interrupted" for f in done[name].flags)
+        except KeyboardInterrupt:
+            stopped = True
+        except Exception as error:
+            error.partial = replace(report, also=done)  # type: ignore[attr-defined]
+            error.add_note(f"this was the further goal {name}; the first is finished: see .partial")
+            raise
+        if stopped:
+            flag = checks.Flag("interrupted", f"stopped by hand at the further goal {name}")
+            return replace(report, also=done, flags=(*report.flags, flag))
+    return replace(report, also=done)
 
 
 def _attacker(target: Any, space: Any, attack: Any) -> Any:

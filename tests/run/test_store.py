@@ -16,7 +16,7 @@ import assay as ay
 from assay.records import FIELDS, Records
 from assay.run.executors import Here, Processes
 from assay.run.job import Part
-from assay.run.store import Store, merge
+from assay.run.store import Store, merge, report_of
 
 TESTS = Path(__file__).parent
 
@@ -243,3 +243,75 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "whole" / "records.parquet").unlink()  # as if it had not come to its end
     assert "not finished: 120 of 120 rows so far" in assay("show", str(tmp_path / "whole"))
     assert "expected i/n" in assay("run", str(file), "--shard", "x", code=2)
+
+
+class Soft(torch.nn.Module):
+    """Answers with probabilities, which is flagged before the first chunk."""
+
+    def __init__(self, net: torch.nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x).softmax(1)
+
+
+def test_flags_of_the_model_are_kept_with_an_unfinished_run(tmp_path: Path) -> None:
+    net, data, how = small()
+    net, folders = Soft(net).eval(), [tmp_path / f"part{i}" for i in (1, 2)]
+    for i, folder in enumerate(folders, 1):
+        ay.evaluate(net, data, **how, run=ay.Run(folder, shard=(i, 2)))
+    whole = ay.evaluate(net, data, **how)
+    assert "probabilities" in {f.id for f in whole.flags}
+    assert "probabilities" in {f.id for f in Store(folders[0]).report().flags}
+    assert report_of(folders, merge(folders, tmp_path / "whole")).flags == whole.flags
+
+
+def test_a_replaced_run_leaves_no_records_behind(tmp_path: Path) -> None:
+    net, data, how = small()
+    further = (ay.untargeted(), ay.targeted(0))
+    first = ay.evaluate(net, data, **how, also=further, run=ay.Run(tmp_path))
+    first.save(tmp_path)
+    assert list(ay.Report.load(tmp_path).also) == ["untargeted", "targeted"]
+    (tmp_path / "mine.txt").write_text("not the run's")
+    Store(tmp_path).clear()
+    left = sorted(p.name for p in tmp_path.rglob("*") if p.is_file())
+    assert left == ["lock", "lock", "lock", "mine.txt"]
+    again = ay.evaluate(net, data, **how, also=further[:1], run=ay.Run(tmp_path))
+    again.save(tmp_path)
+    assert list(ay.Report.load(tmp_path).also) == ["untargeted"]
+
+
+def test_a_report_saved_over_another_has_only_its_own_goals(tmp_path: Path) -> None:
+    net, data, how = small()
+    ay.evaluate(net, data, **how, also=(ay.targeted(0),)).save(tmp_path)
+    ay.evaluate(net, data, **how).save(tmp_path)
+    assert not ay.Report.load(tmp_path).also
+
+
+def test_more_shards_than_chunks(tmp_path: Path) -> None:
+    net, data, how = small()
+    with pytest.raises(ay.AssayError, match=r"shard=12/12.*10 chunks"):
+        ay.evaluate(net, data, **how, run=ay.Run(tmp_path, shard=(12, 12)))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("broke down")], ids=repr)
+def test_what_is_done_survives_a_further_goal(error: BaseException) -> None:
+    net, data, how = small()
+
+    class Second(ay.APGD):
+        def __call__(self, problem: object) -> None:
+            if problem.targets.sum(1).max() == 1:  # type: ignore[attr-defined]
+                raise error
+            super().__call__(problem)  # type: ignore[arg-type]
+
+    how |= {"attack": Second(2), "also": (ay.targeted(0), ay.untargeted())}
+    if isinstance(error, KeyboardInterrupt):
+        report = ay.evaluate(net, data, **how)
+        assert report.flags[-1].id == "interrupted"
+    else:
+        with pytest.raises(RuntimeError) as caught:
+            ay.evaluate(net, data, **how)
+        report = caught.value.partial  # type: ignore[attr-defined]
+    assert report.spec["goal"] == "untargeted()" and len(report.records) == len(data)
+    assert not report.also

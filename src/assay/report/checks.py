@@ -65,6 +65,16 @@ IDS = (
 )
 
 
+def of_report(records: Records, facts: dict[str, Any], spec: Mapping[str, Any]) -> tuple[Flag, ...]:
+    """All flags of an evaluation: from what was seen before it, and from what happened."""
+    return (
+        *of_model(facts),
+        *of_defender(facts),
+        *of_run(records, facts),
+        *of_quota(records, spec),
+    )
+
+
 def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
     """Flags from a look at the model on a few rows."""
     if facts.get("training"):

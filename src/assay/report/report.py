@@ -76,6 +76,7 @@ METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
     "seconds": ("seconds per row attacked", lambda t: _mean(_attacked(t), "seconds")),
 }
 CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
+FILES = ("report.html", "records.parquet", "adversarial.npz", "examples.npz")  # besides the spec
 _SHOWN = ("clean", "robust", "success", "valid", "forwards", "backwards")
 
 
@@ -194,7 +195,7 @@ class Report:
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            spec = {**self.spec, "flags": [vars(f) for f in self.flags]}
+            spec = {**self.spec, "flags": [vars(f) for f in self.flags], "also": list(self.also)}
             (folder / "spec.json").write_text(json.dumps(spec, indent=2, default=str))
             table = self.table.astype({"id": str})
             table.attrs.clear()
@@ -227,13 +228,16 @@ class Report:
             raise AssayError(f"the run in '{folder}' is not finished; assay run --resume goes on")
         spec = json.loads((folder / "spec.json").read_text())
         flags = tuple(Flag(**f) for f in spec.pop("flags", []))
+        other = spec.pop("also", None)
+        if other is None:  # a run of an older version
+            other = sorted(p.parent.name for p in folder.glob("also/*/spec.json"))
         table = pd.read_parquet(folder / "records.parquet")
         if spec.get("id_type", "int") == "int":
             table["id"] = table["id"].astype("int64")
         columns = {k: table[k].to_numpy() for k in FIELDS if k in table}  # older runs have fewer
         inputs = folder / "adversarial.npz"
         adversarial = np.load(inputs)["x"] if inputs.exists() else None
-        also = {p.name: cls.load(p) for p in sorted((folder / "also").glob("*"))}
+        also = {name: cls.load(folder / "also" / name) for name in other}
         shown = folder / "examples.npz"
         examples = Examples.load(shown) if shown.exists() else None
         records = Records.of(len(table), adversarial, **columns)

@@ -41,6 +41,7 @@ class Job:
     batch: int
     budget: Budget
     game: Any = field(default=None, repr=False)  # prepared; made anew in each process
+    facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"game": None}
@@ -48,9 +49,8 @@ class Job:
     def prepare(self) -> dict[str, Any]:
         """Check everything and settle the game; facts about the model."""
         game = self.target if isinstance(self.target, Game) else Static(self.target)
-        facts: dict[str, Any]
-        self.game, facts = game.prepare(self.data, self.space, self.goal, self.attack)
-        return facts
+        self.game, self.facts = game.prepare(self.data, self.space, self.goal, self.attack)
+        return dict(self.facts)
 
     @property
     def count(self) -> int:

@@ -61,11 +61,17 @@ class Run:
         share = range(job.count)
         if self.shard is not None:
             share = range(self.shard[0] - 1, job.count, self.shard[1])
+            if not share:
+                raise AssayError(
+                    f"shard={self.shard[0]}/{self.shard[1]}: there are only {job.count} chunks of "
+                    f"{job.batch} rows; make fewer shards, or give a smaller batch="
+                )
         store = Store(Path(self.out)) if self.out is not None else None
         if store is None:
             yield from self.executor.map(job, share)
             return
         with store.held(spec, self.resume), logged(store.folder, spec):
+            store.note(job.facts)
             stored = store.done()
             left = [k for k in share if k not in stored]
             LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)

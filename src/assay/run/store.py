@@ -3,6 +3,7 @@
     spec.json      what was asked, with hashes of data and model
     chunks/K.npz   records and handed-in inputs of a finished chunk
     index.sqlite   which chunks are finished (WAL)
+    facts.json     what was seen of the model before the first chunk: flags are made from it
     lock           held by the process that writes here
     log.txt        what happened when
 
@@ -32,11 +33,12 @@ from assay.errors import AssayError
 from assay.records import FIELDS, Records
 from assay.report import checks
 from assay.report.examples import merged
-from assay.report.report import Report
+from assay.report.report import FILES, Report
 from assay.run.job import Part
 
 # Fields that do not change what the records will be.
-_FREE = ("versions", "shard", "flags", "finished", "threat")
+_FREE = ("versions", "shard", "flags", "also", "finished", "threat")
+OWN = ("spec.json", "log.txt", "facts.json", "config.toml")
 _TEXT = [name for name, (dtype, _) in FIELDS.items() if dtype == "object"]
 
 
@@ -118,6 +120,15 @@ class Store:
                     (k, len(part.records), json.dumps(part.facts)),
                 )
 
+    def note(self, facts: dict[str, Any]) -> None:
+        """Keep what was seen of the model, for the flags of a report made from the folder."""
+        with _in_a_sentence(self.folder):
+            _write(self._facts, json.dumps(facts, default=str).encode())
+
+    @property
+    def _facts(self) -> Path:
+        return self.folder / "facts.json"
+
     def read(self, k: int) -> Records:
         """The records of a finished chunk."""
         with np.load(self.folder / "chunks" / f"{k}.npz") as file:
@@ -126,9 +137,9 @@ class Store:
             return Records.of(len(file["id"]), inputs, **columns)
 
     def clear(self) -> None:
-        """Remove the run that is kept here, and nothing else."""
+        """Remove the run that is kept here with its report, and nothing else."""
         with _in_a_sentence(self.folder):
-            own = (self.folder / "spec.json", self.folder / "log.txt")
+            own = (self.folder / name for name in (*OWN, *FILES))
             for path in (*own, *self.folder.glob("index.sqlite*")):
                 path.unlink(missing_ok=True)
             shutil.rmtree(self.folder / "chunks", ignore_errors=True)
@@ -141,15 +152,13 @@ class Store:
         if not done:
             raise AssayError(f"'{self.folder}': no chunk is finished yet, there is nothing to show")
         facts: dict[str, Any] = {}
+        if self._facts.exists():  # older runs have none
+            facts = json.loads(self._facts.read_text())
         for noticed in done.values():
             for name, count in noticed.items():
                 facts[name] = facts.get(name, 0) + count
         records = Records.concat(self.read(k) for k in done)
-        return Report(
-            self.spec,
-            records,
-            (*checks.of_run(records, facts), *checks.of_quota(records, self.spec)),
-        )
+        return Report(self.spec, records, checks.of_report(records, facts, self.spec))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -179,10 +188,12 @@ def merge(parts: Sequence[Path], out: Path) -> Store:
             f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
             f"first is chunk {missing[0]}; finish that shard with --resume"
         )
-    for name in ("flags", "shard"):
+    for name in ("flags", "also", "shard"):
         whole.pop(name, None)
     store = Store(Path(out))
     with store.held(whole, resume=False):
+        if shards[0]._facts.exists():
+            shutil.copyfile(shards[0]._facts, store._facts)
         facts = {k: shard.done()[k] for k, shard in owner.items()}
         for k, shard in sorted(owner.items()):
             name = f"chunks/{k}.npz"
@@ -197,16 +208,13 @@ def report_of(parts: Sequence[Path], whole: Store) -> Report:
     """The report on a merged run, with what the shards' own reports know besides the records."""
     report = whole.report()
     known = [Report.load(p) for p in parts if (Path(p) / "records.parquet").exists()]
-    # What is said of the model is the same in all of them; what is said of rows is not.
-    shared = [f for f in known[0].flags if all(f in k.flags for k in known)] if known else []
-    flags = tuple(dict.fromkeys((*shared, *report.flags)))
     examples = [(k.records.columns["id"], k.examples) for k in known if k.examples is not None]
     also = {}
-    for name in sorted(p.name for p in Path(parts[0]).glob("also/*")):
+    for name in sorted(p.parent.name for p in Path(parts[0]).glob("also/*/spec.json")):
         inside = [Path(p) / "also" / name for p in parts]
         also[name] = report_of(inside, merge(inside, whole.folder / "also" / name))
     shown = merged(examples, report.records)
-    return replace(report, flags=flags, also=also, examples=shown)
+    return replace(report, also=also, examples=shown)
 
 
 def _compare(old: dict[str, Any], new: dict[str, Any], where: Path) -> None:
