@@ -243,28 +243,47 @@ class Quota:
             f"{len(self.targets)} targets; an attacker {again}."
         )
 
+    def __post_init__(self) -> None:
+        for field in ("sources", "targets", "managers"):
+            if isinstance(getattr(self, field), int | str):
+                raise AssayError(f"Quota({field}={getattr(self, field)!r}): expected a list")
+        for field in ("k", "least"):
+            count = getattr(self, field)
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise AssayError(f"Quota({field}={count!r}): expected a whole number from 1 on")
+        self._check(self.sources, self.targets, self.managers)
+
+    def _check(
+        self, sources: Sequence[Any], targets: Sequence[Any], managers: Sequence[Any]
+    ) -> None:
+        """Refuse a quota nobody can fill or that contradicts itself."""
+        both = set(sources) & set(targets)
+        for wrong, text in (
+            (not sources or not targets, "name at least one source and target"),
+            (both, f"class {sorted(both, key=str)} is both a source and a target"),
+            (self.k > len(set(targets)), f"k={self.k}: expected 1..the targets"),
+            (not self.reuse and self.k > len(set(sources)), f"k={self.k} > the sources"),
+            (not set(managers) <= set(targets), "a manager must be a target"),
+            (
+                managers and self.least > min(self.k, len(set(managers))),
+                f"least={self.least}: too many",
+            ),
+        ):
+            if wrong:
+                raise AssayError(f"Quota: {text}; got {self!r}")
+
     def rule(self, count: int, names: Names = None) -> dict[str, Any]:
         """The quota in class indices, as plain values, checked."""
         number = {
             field: [_class(c, count, names) for c in getattr(self, field)]
             for field in ("sources", "targets", "managers")
         }
-        both = set(number["sources"]) & set(number["targets"])
-        least = self.least if self.managers else 0
-        for wrong, text in (
-            (not number["sources"] or not number["targets"], "name at least one source and target"),
-            (both, f"class {sorted(both)} is both a source and a target"),
-            (
-                not 1 <= self.k <= len(set(number["targets"])),
-                f"k={self.k}: expected 1..the targets",
-            ),
-            (not self.reuse and self.k > len(set(number["sources"])), f"k={self.k} > the sources"),
-            (not set(number["managers"]) <= set(number["targets"]), "a manager must be a target"),
-            (least > min(self.k, max(1, len(self.managers))), f"least={least}: too many"),
-        ):
-            if wrong:
-                raise AssayError(f"Quota: {text}; got {self!r}")
-        return {"k": self.k, "reuse": self.reuse, "least": least} | number
+        self._check(**number)  # once more: a class may be given by its name and by its number
+        return {
+            "k": self.k,
+            "reuse": self.reuse,
+            "least": self.least if self.managers else 0,
+        } | number
 
     def pairs(self, data: Dataset) -> tuple[Dataset, targeted]:
         """Every row of a source once per target, then the other rows once, without a target."""

@@ -210,17 +210,27 @@ def test_prior_is_the_share_of_validation_inputs():
 @pytest.mark.parametrize(
     ("quota", "word"),
     [
-        (ay.Quota(2, (0,), (1, 2), reuse=False), "sources"),
-        (ay.Quota(3, (0,), (1, 2)), "k=3"),
-        (ay.Quota(1, (0, 1), (1, 2)), "both"),
-        (ay.Quota(1, (0,), (1,), managers=(2,)), "manager"),
-        (ay.Quota(1), "at least one"),
+        ({"k": 2, "sources": (0,), "targets": (1, 2), "reuse": False}, "sources"),
+        ({"k": 3, "sources": (0,), "targets": (1, 2)}, "k=3"),
+        ({"k": 0, "sources": (0,), "targets": (1, 2)}, "k=0"),
+        ({"k": "1", "sources": (0,), "targets": (1, 2)}, "k='1'"),
+        ({"sources": "burglar", "targets": (1, 2)}, "sources='burglar'.*list"),
+        ({"sources": (0, 1), "targets": (1, 2)}, "both"),
+        ({"sources": (0,), "targets": (1,), "managers": (2,)}, "manager"),
+        ({"sources": (0,), "targets": (1, 2), "managers": (1,), "least": 2}, "least=2"),
+        ({}, "at least one"),
     ],
 )
-def test_a_quota_that_cannot_be_is_refused(quota, word):
-    net, data = toy()
+def test_a_quota_that_cannot_be_is_refused_where_it_is_made(quota, word):
     with pytest.raises(AssayError, match=word):
-        ay.evaluate(net, data, space=ay.Linf(0.1), goal=quota, attack=ay.APGD(2))
+        ay.Quota(**quota)
+
+
+def test_a_class_by_name_and_by_number_is_one_class():
+    net, data = toy()
+    vault = ay.Quota(1, sources=("a",), targets=("c", 0))
+    with pytest.raises(AssayError, match="both a source and a target"):
+        ay.evaluate(net, data, space=ay.Linf(0.1), goal=vault, attack=ay.APGD(2))
 
 
 def test_a_campaign_needs_a_quota():

@@ -65,6 +65,37 @@ order = {type = "Product", first = {type = "by_md", steps = 1}, second = {type =
         parse(text.replace('"by_md"', '"by_mdd"'))
 
 
+VAULT = """
+[data]
+name = "orl"
+rows = 40
+[model]
+demo = "orl"
+[space]
+type = "Patch"
+[goal]
+type = "Quota"
+sources = ["s1"]
+targets = ["s2"]
+"""
+
+
+def test_a_goal_that_cannot_be_is_told_with_its_line():
+    with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*k=2"):
+        parse(VAULT + "k = 2")
+    with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*both a source and a target"):
+        parse(VAULT.replace('"s2"', '"s1"'))
+    for text in (VAULT, VAULT.replace("Quota", "group").replace(
+        'sources = ["s1"]\ntargets = ["s2"]', 'relation = {"s1" = ["s2"]}'
+    )):  # fmt: skip
+        config = parse(text.replace('"s2"', '"s222"'))
+        with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*'s222'"):
+            config.how(config.data.load())
+    config = parse(ALSO.replace('"s11"', '"s111"'))
+    with pytest.raises(ay.AssayError, match=r"line 3 \[also\].*'s111'"):
+        config.how(config.data.load())
+
+
 ALSO = """
 batch = 8
 also = [{type = "untargeted"}, {type = "group", relation = {"s5" = ["s11"]}}]

@@ -283,3 +283,19 @@ def test_the_kinds_hold_what_the_package_says():
     assert {"L0", "L1", "L2", "Linf"} <= set(names("spaces"))
     assert {"untargeted", "targeted", "group", "least_likely"} <= set(names("goals"))
     assert {"mnist", "gtsrb", "url", "pima", "orl"} <= set(names("datasets"))
+
+
+@pytest.mark.parametrize("section", ["space", "attack", "budget"])
+def test_under_noise_nobody_attacks(section):
+    text = f"""
+[data]
+name = "pima"
+[model]
+demo = "url"
+[noise]
+type = "Normal"
+sd = 0.1
+[{section}]
+"""
+    with pytest.raises(AssayError, match=rf"line 9 \[{section}\].*nobody attacks"):
+        parse(text)

@@ -26,15 +26,18 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
 from assay.games.game import Game
+from assay.goals import Quota
 from assay.model import Classifier
 from assay.problem import Budget
 from assay.run import lines, nouns
@@ -107,6 +110,10 @@ class Config:
             if isinstance(given[name], nouns.Later):
                 with self.place.named(), at((name,)):
                     given[name] = given[name].made(schema=data.schema, space=given["space"])
+        with self.place.named():
+            for path, goal in ((("goal",), self.goal), *_numbered("also", self.also)):
+                with at(path):
+                    _check_classes(goal, data)
         return given
 
 
@@ -187,7 +194,7 @@ def _one_threat(given: dict[str, Any]) -> None:
     if "space" not in given and "noise" not in given:
         text = "the section [space] is missing; a run needs data, model and space, or noise"
         raise Wrong((), text + " where nobody attacks")
-    for key in ("space", "attack", "also"):
+    for key in ("space", "attack", "also", "budget"):
         if "noise" in given and key in given:
             raise Wrong((key,), f"[{key}] and [noise] together: under noise nobody attacks")
     if "nature" in given and "noise" not in given:
@@ -201,6 +208,21 @@ def _also(given: Any) -> tuple[Any, ...]:
             ("also",), f'expected a list of goals, e.g. [{{type = "untargeted"}}]; got {given!r}'
         )
     return tuple(nouns.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
+
+
+def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[lines.Path, Any]]:
+    return (((key, k), thing) for k, thing in enumerate(things))
+
+
+def _check_classes(goal: Any, data: Dataset) -> None:
+    """The classes a goal names are the data's; said here, where its line is known."""
+    if goal is None or data.classes is None:
+        return
+    count, rows = len(data.classes), torch.arange(len(data))
+    if isinstance(goal, Quota):
+        goal.rule(count, data.classes)
+    else:
+        goal.targets(data.y, torch.zeros(len(data), count), rows, data.classes)
 
 
 def _nature(given: Any) -> dict[str, Any]:
