@@ -203,8 +203,9 @@ def test_dent_sharpens_and_is_bound_to_its_rows():
         assert not torch.allclose(adapted.logits(x[rows]), adapted.logits(x)[rows])
         zero, _ = DENT(model, steps=0).adapt(None, x, 0)
         torch.testing.assert_close(zero.logits(x), model(x))
-    with pytest.raises(ay.AssayError, match="no BatchNorm"):
-        DENT(nn.Sequential(nn.Linear(2, 2))).adapt(None, x, 0)
+    for kind in (DENT, TENT):
+        with pytest.raises(ay.AssayError, match="no BatchNorm"):
+            kind(nn.Sequential(nn.Linear(2, 2)))
 
 
 def test_tent_answers_with_the_batch_statistics_and_before_its_step():
@@ -220,7 +221,32 @@ def test_tent_answers_with_the_batch_statistics_and_before_its_step():
         # Frozen statistics: a row's answer does not depend on what else is asked.
         torch.testing.assert_close(pre.logits(x[:3]), pre.logits(x)[:3])
     with pytest.raises(ay.AssayError, match="predict='now'"):
-        TENT(model, predict="now").start()
+        TENT(model, predict="now")
+
+
+@pytest.mark.parametrize(
+    ("said", "make"),
+    [
+        ("DENT: model is a str; expected a trained torch module", lambda: DENT("net.pt")),
+        ("TENT: model is a Linear; expected a trained", lambda: TENT(nn.Linear)),
+        (r"TENT\(steps=1.5\).*whole number", lambda: TENT(trained(), steps=1.5)),
+        (r"DENT\(rate=-1\).*at least 0", lambda: DENT(trained(), rate=-1)),
+        ("RMC: data is a Tensor; expected an ay.Dataset", lambda: RMC(trained(), TRAIN.x)),
+        ("RMC: space is a float; expected a space", lambda: RMC(trained(), TRAIN, 0.1)),
+        (r"RMC\(attack=PGD\).*PGD\(\)", lambda: RMC(trained(), TRAIN, SPACE, ay.PGD)),
+        (r"RMC\(k=0\).*at least 1", lambda: RMC(trained(), TRAIN, k=0)),
+        ("DANN: build is a Sequential; expected a function", lambda: DANN(trained(), TRAIN)),
+        ("DANN: model is a function", lambda: DANN(domain, TRAIN, domain)),
+        (r"PGD\(steps=0\)", lambda: TADV(net, TRAIN, SPACE, ay.PGD(0))),
+        ("space is a PGD; expected a space", lambda: TADV(net, TRAIN, ay.PGD(2))),
+        (r"TADV\(attack=Square.*start", lambda: TADV(net, TRAIN, SPACE, ay.Square(5))),
+        ("Control: recipe is a str", lambda: ay.defenses.Control(net, TRAIN, "standard")),
+        ("Adapting: module is a function", lambda: ay.defenses.Adapting(net)),
+    ],
+)
+def test_what_a_defender_is_made_of(said, make):
+    with pytest.raises(ay.AssayError, match=said):
+        make()
 
 
 def test_dann_confuses_the_discriminator():
@@ -289,6 +315,6 @@ def test_adapting_gives_the_modules_own_answers():
     adapted.logits(point).sum().backward()
     assert point.grad is not None
     with pytest.raises(ay.AssayError, match="no network 'net'"):
-        Adapting(module, network="net").adapt(module, x, 0)
+        Adapting(module, network="net")
     with pytest.raises(ay.AssayError, match="reset='never'"):
         Adapting(module, reset="never")

@@ -247,7 +247,12 @@ def test_refusals():
         play(linear([1.0, 1.0]), None)
     with pytest.raises(ay.AssayError, match="information='all'"):
         play(Fixed(), None, information="all")
-    for wrong in ({"information": "seeds"}, {"order": "label"}, {"runs": 0}):
+    with pytest.raises(ay.AssayError, match="the class Fixed; expected a defender"):
+        ay.Transductive(Fixed)
+    for wrong in (
+        {"information": "seeds"}, {"order": "label"}, {"runs": 0}, {"batch": "8"}, {"batch": 2.5},
+        {"window": 0},
+    ):  # fmt: skip
         with pytest.raises(ay.AssayError, match=f"{next(iter(wrong))}="):
             ay.Transductive(Fixed(), **wrong)
     with pytest.raises(ay.AssayError, match=r"controlled has shape \(3,\)"):

@@ -3,7 +3,8 @@
 In an attack every whole number counts something (steps, restarts, queries, targets) and is at least
 1, or its field's `metadata["least"]`; every other number is a size and not negative; `start` names
 a place and `loss` a loss. So one rule serves all of them, those inside a combination too, and
-whoever adds an attack need not think of it.
+whoever adds an attack need not think of it. Defenders are held to it, too; their `seed` counts
+nothing and may be 0.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def check_parameters(attack: Any) -> None:
         kinds = str(field.type).split(" | ")
         if ("int" in kinds or "float" in kinds) and not (value is None and "None" in kinds):
             whole = "float" not in kinds
-            least = field.metadata.get("least", 1 if whole else 0)
+            least = field.metadata.get("least", 1 if whole and field.name != "seed" else 0)
             number = isinstance(value, int if whole else int | float)
             if not number or isinstance(value, bool) or not least <= value < math.inf:
                 kind = "whole number" if whole else "number"

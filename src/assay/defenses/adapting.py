@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.defenses.isolate import seeded
+from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
 
@@ -42,8 +43,10 @@ class Adapting:
     reset: str = "continual"
 
     def __post_init__(self) -> None:
+        check_parts(self)
         if self.reset not in ("episodic", "continual"):
             raise AssayError(f"Adapting(reset={self.reset!r}): expected 'episodic' or 'continual'")
+        self._inside(self.module)
 
     @property
     def stateful(self) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from assay.data import Dataset
 from assay.defenses.isolate import still
+from assay.defenses.parts import check_parts
 from assay.model import Classifier
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard
@@ -37,6 +38,9 @@ class Control:
     rate: float = 1e-3
     seed: int = 0
     _made: dict[int, Classifier] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_parts(self)
 
     @property
     def stateful(self) -> bool:

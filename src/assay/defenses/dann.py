@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy
 from assay.data import Dataset
 from assay.defenses.control import Control
 from assay.defenses.isolate import seeded, still
+from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
 from assay.streams import derive
@@ -50,6 +51,9 @@ class DANN:
     rate: float = 1e-3
     strength: float = 0.1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_parts(self)
 
     @property
     def stateful(self) -> bool:

@@ -24,6 +24,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.defenses.isolate import seeded, still
+from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
 
@@ -35,8 +36,12 @@ class DENT:
     """Six steps of AdaMod on row-wise affine parameters."""
 
     model: nn.Module = field(repr=False)
-    steps: int = 6
+    steps: int = field(default=6, metadata={"least": 0})
     rate: float = 6e-3
+
+    def __post_init__(self) -> None:
+        check_parts(self)
+        check_norms(self.model)
 
     @property
     def stateful(self) -> bool:
@@ -107,14 +112,19 @@ class RowNorm(nn.Module):
         return (x - mean) / deviation * weight + bias
 
 
+def check_norms(model: nn.Module) -> None:
+    """Refuse a network without the layers that DENT and TENT adapt."""
+    if not any(isinstance(m, _BatchNorm) and m.affine for m in model.modules()):
+        raise AssayError(
+            f"{type(model).__name__} has no BatchNorm layer with affine=True: DENT and TENT have "
+            "nothing to adapt"
+        )
+
+
 def rowwise(model: nn.Module) -> nn.Module:
     """A copy of the network with a RowNorm in place of every BatchNorm."""
     net = copy.deepcopy(model).requires_grad_(False)
     names = [name for name, module in net.named_modules() if isinstance(module, _BatchNorm)]
-    if not names:
-        raise AssayError(
-            f"{type(model).__name__} has no BatchNorm layer: DENT and TENT have nothing to adapt"
-        )
     if names == [""]:
         return RowNorm(net)  # type: ignore[arg-type]
     for name in names:

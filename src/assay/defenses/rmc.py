@@ -30,6 +30,7 @@ from assay.attacks.pgd import PGD
 from assay.data import Dataset
 from assay.defenses.isolate import seeded, still
 from assay.defenses.neighbours import Bank, penultimate
+from assay.defenses.parts import check_parts
 from assay.model import Classifier
 from assay.streams import derive
 from assay.training.adversarial import craft_by
@@ -51,7 +52,7 @@ class RMC:
     data: Dataset = field(repr=False)
     space: Any = None
     attack: Any = _PGD
-    copies: int = 1
+    copies: int = field(default=1, metadata={"least": 0})
     k: int = 1024
     rate: float = 2e-4
     batch: int = 128
@@ -61,6 +62,9 @@ class RMC:
     calibrate: bool = True
     features: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_parts(self)
 
     @property
     def stateful(self) -> bool:

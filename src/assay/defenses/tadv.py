@@ -22,6 +22,8 @@ from torch.nn.functional import cross_entropy
 from assay.attacks.pgd import PGD
 from assay.data import Dataset
 from assay.defenses.control import Control
+from assay.defenses.parts import check_parts
+from assay.errors import AssayError
 from assay.training.adversarial import craft_by
 from assay.training.loop import Batch
 
@@ -34,6 +36,13 @@ class Halves:
 
     attack: Any
     space: Any
+
+    def __post_init__(self) -> None:
+        check_parts(self)
+        if not hasattr(self.attack, "start"):
+            raise AssayError(
+                f"TADV(attack={self.attack!r}): expected one with a start, e.g. ay.PGD(40)"
+            )
 
     def losses(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
         coin, draw = torch.randint(2**62, (2,), generator=batch.generator).tolist()

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from assay.defenses.dent import check_norms
 from assay.defenses.isolate import seeded, still
+from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
 
@@ -30,23 +32,22 @@ class TENT:
     """`steps` entropy steps per batch with Adam at `rate`."""
 
     model: nn.Module = field(repr=False)
-    steps: int = 1
+    steps: int = field(default=1, metadata={"least": 0})
     rate: float = 1e-3
     predict: str = "pre"
     episodic: bool = False
+
+    def __post_init__(self) -> None:
+        check_parts(self)
+        if self.predict not in ("pre", "post"):
+            raise AssayError(f"TENT(predict={self.predict!r}): expected 'pre' or 'post'")
+        check_norms(self.model)
 
     @property
     def stateful(self) -> bool:
         return not self.episodic
 
     def start(self) -> tuple[dict[str, Tensor], Any]:
-        if self.predict not in ("pre", "post"):
-            raise AssayError(f"TENT(predict={self.predict!r}): expected 'pre' or 'post'")
-        if not _norms(self.model):
-            raise AssayError(
-                f"{type(self.model).__name__} has no BatchNorm layer: DENT and TENT have nothing "
-                "to adapt"
-            )
         return {k: v.detach().clone() for k, v in _affine(self.model).items()}, None
 
     def base(self, state: Any) -> Classifier:

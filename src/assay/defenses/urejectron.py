@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from assay.data import Dataset
 from assay.defenses.isolate import still
+from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
 from assay.training.loop import fit, fresh
@@ -45,17 +46,7 @@ class URejectron:
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        makes = callable(self.build) and not isinstance(self.build, nn.Module)
-        for name, fits, wanted in (
-            ("model", isinstance(self.model, nn.Module), "a trained torch module"),
-            ("build", makes, "a function that makes the discriminator"),
-            ("data", isinstance(self.data, Dataset), "an ay.Dataset of training inputs"),
-        ):
-            if not fits:
-                got = type(getattr(self, name)).__name__
-                raise AssayError(
-                    f"URejectron(model, build, data): {name} is a {got}; expected {wanted}"
-                )
+        check_parts(self)
         if not 0 < self.threshold < 1:
             raise AssayError(f"URejectron(threshold={self.threshold}): expected a probability")
 

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import Attack
+from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.kinds import check_kinds
@@ -88,14 +89,20 @@ class Transductive:
     _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
 
     def __post_init__(self) -> None:
+        if isinstance(self.defender, type) or not isinstance(self.defender, Defender):
+            made = isinstance(self.defender, type)
+            got = self.defender.__name__ if made else type(self.defender).__name__
+            raise AssayError(
+                f"Transductive got {'the class' if made else 'a'} {got}; expected a defender with "
+                "stateful, start(), base(state) and adapt(state, x, seed); see ay.defenses"
+            )
         if self.information not in ("start", "state", "seed"):
             raise AssayError(
                 f"information={self.information!r}: expected 'start', 'state' or 'seed'"
             )
         if not callable(self.order) and self.order not in ("natural", "sorted"):
             raise AssayError(f"order={self.order!r}: expected 'natural', 'sorted' or a callable")
-        if self.batch < 1 or self.runs < 1:
-            raise AssayError(f"batch={self.batch}, runs={self.runs}: expected at least 1")
+        check_parameters(self)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -141,11 +148,6 @@ class Transductive:
         return replace(self, _started=(state,)), facts
 
     def _check(self, data: Dataset) -> None:
-        if not isinstance(self.defender, Defender):
-            raise AssayError(
-                f"Transductive got a {type(self.defender).__name__}; expected a defender with "
-                "stateful, start(), base(state) and adapt(state, x, seed); see ay.defenses"
-            )
         for name in ("controlled", "scored"):
             mask = getattr(self, name)
             if mask is not None and np.asarray(mask).shape != (len(data),):
