@@ -6,12 +6,16 @@ is tried with cannot depend on the batch it sits in, on its neighbours, or on th
 
 What a reader would get wrong: the count belongs to the *row*, not to the stream. A row that was
 solved early, or joined late, keeps its own count, which is what makes sharding and resuming exact.
+
+Networks know only the global generators (first weights, dropout): for them there is `seeded`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -107,3 +111,21 @@ class Stream:
     def order(self, rows: Tensor, size: int) -> Tensor:
         """(len(rows), size): a random permutation of 0..size-1 for each row."""
         return self.bits(rows, size).argsort(dim=1, stable=True)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Global random numbers as a function of `seed` inside the block; outside, as if it never was.
+
+    Dropout, weight initialisation and other people's modules know only the global generators.
+    """
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002

@@ -13,8 +13,8 @@ from assay.architectures import domain_mlp
 from assay.architectures.domain import Shift
 from assay.defenses import DANN, DENT, RMC, TADV, TENT, Adapting, Control, URejectron
 from assay.defenses.dent import AdaMod, sharpness
-from assay.defenses.isolate import seeded
 from assay.defenses.neighbours import Bank, penultimate
+from assay.streams import seeded
 from assay.testing import check_defender
 
 TRAIN = plane(80, seed=5)

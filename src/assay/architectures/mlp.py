@@ -10,8 +10,9 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from assay.architectures.tablenet import TableNet, born
+from assay.architectures.tablenet import TableNet
 from assay.spaces.schema import Schema
+from assay.streams import seeded
 
 
 def layers(*sizes: int, between: type[nn.Module] = nn.ReLU, dropout: float = 0.0) -> nn.Sequential:
@@ -37,7 +38,7 @@ class MLP(TableNet):
         seed: int = 0,
     ) -> None:
         super().__init__(schema, classes, seed, widths=tuple(widths), dropout=dropout)
-        with born(seed):
+        with seeded(seed):
             self.body = layers(self.input.size, *widths, classes, dropout=dropout)
 
     def logits(self, z: Tensor) -> Tensor:

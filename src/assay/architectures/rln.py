@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet, Training, born
+from assay.architectures.tablenet import TableNet, Training
 from assay.spaces.schema import Schema
+from assay.streams import seeded
 
 
 class RLN(TableNet):
@@ -44,7 +45,7 @@ class RLN(TableNet):
     ) -> None:
         super().__init__(schema, classes, seed, widths=tuple(widths), theta=theta, nu=nu)
         self.theta, self.nu = theta, nu
-        with born(seed):
+        with seeded(seed):
             self.body = layers(self.input.size, *widths, classes)
         self._linear = [m for m in self.body if isinstance(m, nn.Linear)]
         for k, layer in enumerate(self._linear):

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet, Training, born
+from assay.architectures.tablenet import TableNet, Training
 from assay.spaces.schema import Schema
+from assay.streams import seeded
 from assay.training.loop import Batch
 
 
@@ -41,7 +42,7 @@ class STG(TableNet):
         super().__init__(schema, classes, seed, widths=tuple(widths), lam=lam, sigma=sigma)
         self.lam, self.sigma = lam, sigma
         size = self.input.size
-        with born(seed):
+        with seeded(seed):
             self.mu = nn.Parameter(0.5 + 0.01 * torch.randn(size))
             self.body = layers(size, *widths, classes, between=nn.Tanh)
 

@@ -16,7 +16,6 @@ import inspect
 import pickle
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,14 +61,6 @@ class Own:
         for loss in self.recipe.losses(net, batch):
             yield loss + net.extra(batch)
             net.after()
-
-
-@contextmanager
-def born(seed: int) -> Iterator[None]:
-    """First weights are a function of the seed, and the caller's random state stays as it is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
 
 
 class TableNet(nn.Module):

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu
 
-from assay.architectures.tablenet import TableNet, Training, born
+from assay.architectures.tablenet import TableNet, Training
 from assay.spaces.schema import Schema
+from assay.streams import seeded
 from assay.training.loop import Batch
 
 
@@ -105,7 +106,7 @@ class TabNet(TableNet):
         )  # fmt: skip
         self.n_d, self.gamma, self.sparsity = n_d, gamma, sparsity
         size, both = self.input.size, n_d + n_a
-        with born(seed):
+        with seeded(seed):
             widths = [size] + [both] * (shared - 1)
             common = [nn.Linear(w, 2 * both, bias=False) for w in widths]
             self.norm = nn.BatchNorm1d(size, momentum=0.02)

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet, born
+from assay.architectures.tablenet import TableNet
 from assay.spaces.schema import Schema
+from assay.streams import seeded
 
 
 class Mixing(nn.Module):
@@ -63,7 +64,7 @@ class TabTransformer(TableNet):
             schema, classes, seed, width=width, depth=depth, heads=heads, head=head, dropout=dropout
         )
         sizes, numbers = self.input.sizes, len(self.input.numbers)
-        with born(seed):
+        with seeded(seed):
             embeddings = [nn.Linear(size, width, bias=False) for size in sizes]
             for part in embeddings:
                 nn.init.normal_(part.weight)

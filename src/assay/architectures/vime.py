@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet, Training, born
+from assay.architectures.tablenet import TableNet, Training
 from assay.data import Dataset
 from assay.spaces.schema import Schema
+from assay.streams import seeded
 from assay.training.loop import Batch, fit
 
 
@@ -75,7 +76,7 @@ class VIME(TableNet):
         )  # fmt: skip
         self.p_m, self.alpha, self.K, self.beta, self.first = p_m, alpha, K, beta, first
         size = self.input.size
-        with born(seed):
+        with seeded(seed):
             self.encoder = nn.Sequential(nn.Linear(size, 2 * size), nn.ReLU())
             self.mask, self.restored = nn.Linear(2 * size, size), nn.Linear(2 * size, size)
             self.predictor = layers(2 * size, *[width] * depth, classes)

@@ -26,10 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.defenses.isolate import seeded
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
+from assay.streams import seeded
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,11 +26,11 @@ from torch.nn.functional import cross_entropy
 
 from assay.data import Dataset
 from assay.defenses.control import Control
-from assay.defenses.isolate import seeded, still
+from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
-from assay.streams import derive
+from assay.streams import derive, seeded
 from assay.training.loop import fresh
 
 

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from assay.defenses.isolate import seeded, still
+from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
+from assay.streams import seeded
 
 _BETAS = (0.99, 0.999, 0.6)
 

@@ -28,11 +28,11 @@ from torch.nn.functional import cross_entropy
 
 from assay.attacks.pgd import PGD
 from assay.data import Dataset
-from assay.defenses.isolate import seeded, still
+from assay.defenses.isolate import still
 from assay.defenses.neighbours import Bank, penultimate
 from assay.defenses.parts import check_parts
 from assay.model import Classifier
-from assay.streams import derive
+from assay.streams import derive, seeded
 from assay.training.adversarial import craft_by
 
 _PGD = PGD(100, step=1 / 30)  # steps of 0.01 for eps = 0.3

@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.defenses.dent import check_norms
-from assay.defenses.isolate import seeded, still
+from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model import Classifier
+from assay.streams import seeded
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.data import Dataset
+from assay.streams import seeded
 
 
 def convnet(channels: int, classes: int, side: int) -> nn.Sequential:
@@ -48,8 +49,7 @@ def mnist() -> nn.Module:
     """A small convolutional network on 4,000 digits."""
     from assay.datasets import mnist as load
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         net = convnet(1, 10, 28)
     return fit(net, load().train, epochs=6)
 
@@ -58,8 +58,7 @@ def gtsrb() -> nn.Module:
     """A small convolutional network on 1,892 traffic signs, each stretched to full contrast."""
     from assay.datasets import gtsrb as load
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         net = nn.Sequential(Contrast(), convnet(3, 43, 32))
     return fit(net, load().train, epochs=20)
 
@@ -68,8 +67,7 @@ def orl() -> nn.Module:
     """A small convolutional network on 280 faces."""
     from assay.datasets import orl as load
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         net = nn.Sequential(nn.AvgPool2d(2), Contrast(), convnet(1, 40, 32))
     return fit(net, load().train, epochs=30, batch=40)
 
@@ -99,8 +97,7 @@ def url_net() -> nn.Module:
 
     train = load().train
     x = train.x.float()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         net = nn.Sequential(
             Standardised(x.mean(0), x.std(0)), nn.Linear(63, 64), nn.ReLU(), nn.Linear(64, 2)
         )

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.streams import seeded
 
 Score = Callable[[torch.nn.Module], float]
 
@@ -64,8 +65,7 @@ def fresh(make: Callable[[], torch.nn.Module], seed: int = 0) -> torch.nn.Module
     >>> bool((a.weight == b.weight).all())
     True
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return make()
 
 
@@ -169,8 +169,7 @@ class _Run:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
         order = torch.randperm(len(data), generator=generator)
         total, count = 0.0, 0
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed * 1_000_003 + number)  # dropout draws from the global state
+        with seeded(seed * 1_000_003 + number):  # dropout draws from the global state
             for rows in torch.split(order, size):
                 if len(rows) < 2:
                     continue  # batch normalisation has no statistics of a single row
