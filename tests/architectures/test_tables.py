@@ -186,8 +186,11 @@ def test_stg_closes_the_gates_of_useless_features():
     net.fit(x, y, epochs=80, batch=64, rate=0.02, validation=None)
     gates = net.open_gates()
     assert net.score(x, y) > 0.9
-    assert float(gates[0]) > float(gates[1]) + 0.2  # `amount` against `visits`, which says nothing
-    assert float(gates.min()) == 0.0
+    assert gates["amount"] > gates["visits"] + 0.2  # which says nothing
+    assert min(gates.values()) == 0.0
+    assert len(gates) == net.input.size == len(set(gates))
+    hot = {name for name in gates if "=" in name}
+    assert hot == {f"{f.name}={v}" for f in SCHEMA.features for v in f.values}
 
 
 def test_vime_corrupts_with_values_of_other_rows_and_fixes_its_encoder():

@@ -59,6 +59,7 @@ class STG(TableNet):
         price: Tensor = self.lam * torch.special.ndtr(self.mu / self.sigma).mean()
         return price
 
-    def open_gates(self) -> Tensor:
-        """(size,) gates as they are in use: 0 closed, 1 open."""
-        return self.mu.detach().clamp(0.0, 1.0)
+    def open_gates(self) -> dict[str, float]:
+        """How far each gate is open, 0 (closed) to 1, by feature; `pet=dog` is a category's."""
+        gates = self.mu.detach().clamp(0.0, 1.0).tolist()
+        return dict(zip(self.input.names, gates, strict=True))

@@ -34,6 +34,7 @@ class TableInput(nn.Module):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__()
+        self.features = schema.features
         grouped = {i for members in schema.groups.values() for i in members}
         kinds = enumerate(schema.features)
         plain = [i for i, f in kinds if f.kind != "category" and i not in grouped]
@@ -54,6 +55,15 @@ class TableInput(nn.Module):
     def size(self) -> int:
         """Width of the output."""
         return len(self.numbers) + sum(self.sizes)
+
+    @property
+    def names(self) -> list[str]:
+        """What each number of the output is: a feature, or a value of a category."""
+        features = self.features
+        plain = [*self.numbers.tolist(), *(i for members in self.groups for i in members)]
+        return [features[i].name for i in plain] + [
+            f"{features[i].name}={value}" for i, _ in self.codes for value in features[i].values
+        ]
 
     def parts(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Numbers and blocks, in single precision."""
