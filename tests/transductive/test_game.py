@@ -282,13 +282,19 @@ def test_a_defender_has_no_standard_attack():
 
 
 def test_where_nobody_attacks_no_robust_accuracy_is_printed():
+    report = play(Fixed(), None, plane(gap=-0.1), batch=8)
+    assert "Goal not reached by round" in report.html()
+    assert "Robust accuracy" not in report.html() and "Which attack won" not in report.html()
     report = play(Fixed(), None)
     assert [(f.id, f.level) for f in report.flags] == [("no-attack", "note")]
     for text in (str(report), report.html()):
         assert "robust accuracy" not in text and "attack success" not in text
         assert "nobody attack" in text
     assert report.metric("robust").value == report.metric("clean").value
-    attacked = play(Fixed(), ay.Transfer(INNER))
+    attacked = play(Fixed(), ay.Transfer(INNER), batch=8)
+    page = attacked.html()
+    assert "Robust accuracy by round" in page
+    assert "What it cost" not in page  # every row of a batch was paid for to the end
     assert "robust accuracy" in str(attacked) and not attacked.flags
     steps = ay.ladder(ay.Transductive(Fixed()), plane(), space=SPACE, attacks=[ay.GMSA(INNER)])
     assert "no-attack" not in {f.id for f in steps.flags}

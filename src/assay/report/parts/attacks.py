@@ -21,7 +21,7 @@ def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
     t = report.table
     won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
-    if not len(won) or report.spec.get("game") == "Nature":
+    if not len(won) or report.spec.get("attack") == "":
         return None
     counts = {str(k): int(v) for k, v in won.items()}
     text = "Rows broken by each attack; “clean” means that no attack was needed."
@@ -31,8 +31,11 @@ def winners(report: Report) -> Section | None:
 def price(report: Report) -> Section | None:
     """Robust accuracy against what the attacker had spent, read off the finished rows.
 
-    A solved row costs nothing more, so its forward passes are the price of its success.
+    A solved row costs nothing more, so its forward passes are the price of its success; in a game
+    whose model moves afterwards no row is solved before the end.
     """
+    if str(report.spec.get("game", "")).startswith("Transductive"):
+        return None
     t = report.table[report.table["skipped"] == ""]
     if "quota" in report.spec or "run" not in t or t["run"].nunique() > 1:
         return None

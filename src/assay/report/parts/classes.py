@@ -33,6 +33,11 @@ def text_of(name: Any) -> str:
     return name if isinstance(name, str) else f"class {name}"
 
 
+def held(report: Report) -> str:
+    """What a share of rows that held is called: nobody is robust where nobody attacked."""
+    return "Goal not reached" if report.spec.get("attack") == "" else "Robust accuracy"
+
+
 def classes(report: Report) -> Section | None:
     """Robust accuracy by true class, and the confusions that attacks made."""
     t, name = report.table, namer(report)
@@ -42,7 +47,7 @@ def classes(report: Report) -> Section | None:
     weakest = sorted(found, key=lambda c: found[c].value)[:_MOST]
     by_class = {text_of(c): e for c, e in found.items() if c in weakest}
     text = "" if len(found) <= _MOST else f"The {_MOST} weakest of {len(found)} classes."
-    body = svg.intervals(by_class, "Robust accuracy by true class")
+    body = svg.intervals(by_class, f"{held(report)} by true class")
     won = t[t["success"] & (t["winner"] != "clean")]
     if len(won) and "aims" not in report.spec:  # a group goal has its own map
         sources, ends = (won[c].value_counts().index[:_MOST].sort_values() for c in ("y", "final"))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from assay.report import svg
+from assay.report.parts.classes import held
 from assay.report.rounds import curve
 from assay.report.section import Section
-from assay.report.stats import Estimate, wilson
+from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -24,12 +25,11 @@ def rounds(report: Report) -> Section | None:
     played = t[t["skipped"] == ""]
     for column, title in (("run", "Run by run"), ("round", "Round by round")):
         if played[column].nunique() > 1:
-            shares = {
-                f"{column} {value}": wilson(int((~rows["success"]).sum()), len(rows))
-                for value, rows in list(played.groupby(column))[:40]
-            }
+            parts = report.metric("robust", by=column).items()
+            shares = {f"{column} {value}": e for value, e in parts if e.n}
+            shares = dict(list(shares.items())[:40])
             body += Markup("<h3>{}</h3>").format(title)
-            body += svg.intervals(shares, f"Robust accuracy by {column}")
+            body += svg.intervals(shares, f"{held(report)} by {column}")
     if played["doubt"].notna().any():
         points = curve(report, 25)
         lines = {
