@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
-from assay.attacks.base import compact
+from assay.attacks.base import start
 from assay.attacks.capgd import unrepaired
+from assay.attacks.pgd import climb
 from assay.errors import AssayError
 from assay.problem import Needs, Problem
 
@@ -50,16 +49,4 @@ class CPGD:
         if not self.repair:
             problem = unrepaired(problem)
         rows = problem.open
-        region = problem.region(rows)
-        z = region.random(problem.random, rows) if self.start == "random" else region.origin.clone()
-        for length in self.lengths():
-            _, grad = problem.value_and_grad(rows, z)
-            alive = problem.alive(rows)
-            if not bool(alive.all()):
-                rows, z, grad = compact(alive, rows, z, grad)
-                region = problem.region(rows)
-            if not len(rows):
-                return
-            step = torch.full((len(rows),), length * region.eps, dtype=z.dtype, device=z.device)
-            z = region.project(region.ascend(z, grad, step))
-        problem.submit(rows, z)
+        climb(problem, rows, start(problem, rows, self.start), self.lengths())

@@ -6,9 +6,11 @@ given relative to the region's size, as in the papers' scripts: alpha = step * e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from assay.attacks.base import compact, start
 from assay.problem import Needs, Problem
@@ -39,20 +41,24 @@ class PGD:
 
     def _run(self, problem: Problem) -> None:
         rows = problem.open
-        region = problem.region(rows)
-        z = start(problem, rows, self.start)
-        length = region.eps * (2.5 / self.steps if self.step is None else self.step)
-        for _ in range(self.steps):
-            _, grad = problem.value_and_grad(rows, z)
-            alive = problem.alive(rows)
-            if not bool(alive.all()):
-                rows, z, grad = compact(alive, rows, z, grad)
-                region = problem.region(rows)
-            if not len(rows):
-                return
-            step = torch.full((len(rows),), length, dtype=z.dtype, device=z.device)
-            z = region.project(region.ascend(z, grad, step))
-        problem.submit(rows, z)
+        length = 2.5 / self.steps if self.step is None else self.step
+        climb(problem, rows, start(problem, rows, self.start), [length] * self.steps)
+
+
+def climb(problem: Problem, rows: Tensor, z: Tensor, lengths: Iterable[float]) -> None:
+    """One projected gradient step for each length (in units of eps), on the rows still open."""
+    region = problem.region(rows)
+    for length in lengths:
+        _, grad = problem.value_and_grad(rows, z)
+        alive = problem.alive(rows)
+        if not bool(alive.all()):
+            rows, z, grad = compact(alive, rows, z, grad)
+            region = problem.region(rows)
+        if not len(rows):
+            return
+        step = torch.full((len(rows),), length * region.eps, dtype=z.dtype, device=z.device)
+        z = region.project(region.ascend(z, grad, step))
+    problem.submit(rows, z)
 
 
 @dataclass(frozen=True)
