@@ -304,6 +304,11 @@ def test_text_labels():
         (r"budget=5.*ay\.Budget", {"budget": 5}),
         (r"run='runs/x'.*ay\.Run", {"run": "runs/x"}),
         (r"also=untargeted\(\).*list of goals", {"also": ay.untargeted()}),
+        ("'x' is no goal", {"also": ["x"]}),
+        ("Net is a class", {"model": Net}),
+        ("Transductive is a class", {"model": ay.Transductive}),
+        (r"group\(\['a'\]\): expected", {"goal": ay.group(["a"])}),
+        (r"targeted\(None\): expected a class", {"goal": ay.targeted(None)}),
         (r"evaluate\(ay\.Nature\(model, noise\), data\)", {"noise": ay.Normal(sd=0.1)}),
     ],
     ids=str,
@@ -339,3 +344,9 @@ def test_parts_of_a_game(said, how):
 def test_a_simulated_attack_that_was_not_made():
     refuses(r"GMSA\(inner=PGD\).*PGD\(\)", lambda: ay.GMSA(ay.PGD))
     refuses(r"GMSA\(iterations=-1\).*at least 0", lambda: ay.FPA(ay.PGD(2), -1))
+
+
+def test_samples():
+    for n in (0, 2.5, "3", 10**6):
+        refuses("a sample of", lambda n=n: ay.Dataset(X, Y).sample(n))
+    assert len(ay.Dataset(X, Y).where(y=np.int64(1))) == int((Y == 1).sum())

@@ -366,3 +366,10 @@ def test_a_forest_read_from_a_file_has_one_hash(tmp_path):
     assert len({wrap(joblib.load(tmp_path / "forest.joblib")).hash for _ in range(5)}) == 1
     other = RandomForestClassifier(5, random_state=1).fit(X, Y)
     assert wrap(other).hash != wrap(forest).hash
+
+
+def test_what_a_wrapped_model_returns_can_be_said_afterwards() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
+    x = torch.rand(5, 4)
+    known = ay.wrap(ay.wrap(net), outputs="probabilities").logits(x)
+    torch.testing.assert_close(known, ay.wrap(net, outputs="probabilities").logits(x))

@@ -110,7 +110,7 @@ class Dataset:
 
     def where(self, y: int | str | Sequence[int | str]) -> Dataset:
         """The rows of a class (or of several), by index or by name."""
-        wanted = [y] if isinstance(y, int | str) else list(y)
+        wanted = [y] if isinstance(y, int | str | np.integer) else list(y)
         index = torch.tensor([self._class(c) for c in wanted])
         rows = torch.isin(self.y, index)
         if not bool(rows.any()):
@@ -121,7 +121,7 @@ class Dataset:
         """`n` rows drawn without replacement; the draw depends on the seed and the ids alone."""
         from assay.streams import Stream, keys
 
-        if not 0 < n <= len(self):
+        if not isinstance(n, int | np.integer) or not 0 < n <= len(self):
             raise AssayError(f"a sample of {n} rows asked for, but the data has {len(self)}")
         draws = Stream(seed, keys(self.ids)).uniform(torch.arange(len(self)), 1)[:, 0]
         return self.take(draws.argsort()[:n].sort().values)

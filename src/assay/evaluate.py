@@ -20,7 +20,7 @@ from assay.errors import AssayError, Unsupported
 from assay.games.game import Game
 from assay.games.static import Static
 from assay.games.transductive import Transductive
-from assay.goals import Quota, group, targeted, untargeted
+from assay.goals import Goal, Quota, group, targeted, untargeted
 from assay.model import wrap
 from assay.problem import Budget
 from assay.records import Records
@@ -231,11 +231,18 @@ def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -
             raise AssayError(f"{name}={value!r}: expected e.g. {example}")
     if not isinstance(also, list | tuple):
         raise AssayError(f"also={also!r}: expected a list of goals, e.g. [ay.untargeted()]")
+    for goal in also:
+        if isinstance(goal, type) or not isinstance(goal, Goal | Quota):
+            raise AssayError(f"also={also!r}: {goal!r} is no goal; expected e.g. ay.untargeted()")
     _check_finite(data)
 
 
 def _check_game(target: Any, goal: Any, run: Run) -> None:
     """What only a model that stays can be asked."""
+    if isinstance(target, type):
+        raise AssayError(f"{target.__name__} is a class; give an object made by it")
+    if isinstance(goal, Quota) and run.until is not None:
+        raise Unsupported(f"until={run.until}: a quota is about bands, and needs all its pairs")
     if not isinstance(target, Game) or isinstance(target, Static):
         return
     kind = type(target).__name__

@@ -119,6 +119,8 @@ class targeted:
         if isinstance(self.target, int | str):
             t = torch.full_like(y, _class(self.target, count, names))
         else:
+            if not hasattr(self.target, "__len__"):
+                raise AssayError(f"targeted({self.target!r}): expected a class, or one per row")
             if int(index.max()) >= len(self.target):
                 raise AssayError(
                     f"targeted() got {len(self.target)} targets, but the data has a row "
@@ -192,6 +194,8 @@ class group:
 
     def allowed(self, count: int, names: Names = None) -> Tensor:
         """The relation as a matrix (C, C): may class s be pushed to class t?"""
+        if not isinstance(self.relation, Mapping):
+            raise AssayError(f"group({self.relation!r}): expected {{source: [targets]}}")
         if not self.relation:
             raise AssayError("group() got an empty relation; name at least one source class")
         matrix = torch.zeros(count, count, dtype=torch.bool)
@@ -260,6 +264,10 @@ class Quota:
         both = set(sources) & set(targets)
         for wrong, text in (
             (not sources or not targets, "name at least one source and target"),
+            (
+                any(len(set(c)) < len(c) for c in (sources, targets, managers)),
+                "a class is named twice",
+            ),
             (both, f"class {sorted(both, key=str)} is both a source and a target"),
             (self.k > len(set(targets)), f"k={self.k}: expected 1..the targets"),
             (not self.reuse and self.k > len(set(sources)), f"k={self.k} > the sources"),

@@ -16,7 +16,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,9 @@ def wrap(model: Any, outputs: str | None = None) -> Classifier:
     if outputs not in (None, "logits", "probabilities"):
         raise AssayError(f"outputs={outputs!r}: expected 'logits' or 'probabilities'")
     if isinstance(model, Classifier):
-        return model
+        return model if outputs is None else replace(model, outputs=outputs)
+    if isinstance(model, type):
+        raise AssayError(f"{model.__name__} is a class; give a model made by it")
     if isinstance(model, torch.nn.Module):
         return Classifier(
             _torch_call(model),

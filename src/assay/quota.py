@@ -48,8 +48,12 @@ class Pairs:
     scores: NDArray[np.float64]  # (n, T): lower is more promising; NaN where there is none
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any]) -> Pairs:
-        """From the records of a run with a `Quota`."""
+    def of(cls, columns: Mapping[str, Any], count: int | None = None) -> Pairs:
+        """From the records of a run with a `Quota`: inputs that were tried on all their targets.
+
+        The others belong to a run that is not finished; what was not tried is no failure. `count`
+        is the number of targets; None: those the records name.
+        """
         target = np.asarray(columns["target"])
         rows = np.flatnonzero(target >= 0)
         if not len(rows):
@@ -61,9 +65,9 @@ class Pairs:
         scores = np.full(hits.shape, np.nan)
         hits[row, column] = np.asarray(columns["success"])[rows]
         scores[row, column] = np.asarray(columns["score"])[rows]
-        return cls(
-            ids, np.asarray(columns["y"])[rows][first], tuple(targets.tolist()), hits, scores
-        )
+        whole = np.bincount(row) == (len(targets) if count is None else count)
+        source = np.asarray(columns["y"])[rows][first]
+        return cls(ids[whole], source[whole], tuple(targets.tolist()), hits[whole], scores[whole])
 
     @property
     def reached(self) -> list[int]:

@@ -16,7 +16,9 @@ from assay.attacks.campaign import Outcome, bands, prior, replay, scored
 from assay.errors import AssayError, Unsupported
 from assay.quota import Pairs, chances
 from assay.report.groups import robustness
+from assay.report.report import Report
 from assay.report.stats import wilson
+from assay.report.sweep import Sweep
 
 
 def matching(hits):
@@ -156,6 +158,40 @@ def test_a_quota_report_agrees_with_one_targeted_run_per_target():
     assert "no reuse" in str(report)
 
 
+def test_pairs_that_were_not_tried_are_no_failures():
+    net, data = toy()
+    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"))
+    how = {"space": ay.Linf(0.12), "goal": vault, "attack": ay.APGD(5)}
+    whole = ay.evaluate(net, data, **how)
+    pairs = int((data.y < 2).sum()) * 3
+    kept = np.ones(len(whole.records), bool)
+    kept[np.arange(1, pairs, 3)] = False  # nobody tried "d"
+    kept[np.arange(1, pairs, 6)] = True  # but every other input
+    part = Report(whole.spec, whole.records.take(kept))
+    inputs = {str(i).split(" as ")[0] for i in whole.table["id"][np.arange(1, pairs, 6)]}
+    rows = [str(i).split(" as ")[0] in inputs for i in whole.table["id"]]
+    same = Report(whole.spec, whole.records.take(np.array(rows)))
+    assert part.metric("robust") == same.metric("robust")
+    assert part.metric("robust").n == len(inputs)
+    none = Report(whole.spec, whole.records.take(np.array([0, 1])))
+    assert none.metric("robust").n == 0 and str(none) and none.html()
+    with pytest.raises(Unsupported, match="needs all its pairs"):
+        ay.evaluate(net, data, **how, run=ay.Run(until=0.1))
+
+
+def test_seeds_of_a_quota_are_pooled_by_run_not_by_pair():
+    net, data = toy()
+    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"))
+    runs = {
+        f"seed={s}": ay.evaluate(
+            net, data, space=ay.Linf(0.12), goal=vault, attack=ay.PGD(2), seed=s
+        )
+        for s in (0, 1)
+    }
+    pooled = Sweep({n: {"seed": n} for n in runs}, runs).robust(list(runs))
+    assert pooled.value == pytest.approx(np.mean([r.metric("robust").value for r in runs.values()]))
+
+
 def test_a_report_survives_saving_with_its_other_goals(tmp_path):
     net, data = toy()
     goal = ay.group({"a": ["c", "d"]})
@@ -216,6 +252,7 @@ def test_prior_is_the_share_of_validation_inputs():
         ({"k": "1", "sources": (0,), "targets": (1, 2)}, "k='1'"),
         ({"sources": "burglar", "targets": (1, 2)}, "sources='burglar'.*list"),
         ({"sources": (0, 1), "targets": (1, 2)}, "both"),
+        ({"sources": (0,), "targets": (1, 1)}, "named twice"),
         ({"sources": (0,), "targets": (1,), "managers": (2,)}, "manager"),
         ({"sources": (0,), "targets": (1, 2), "managers": (1,), "least": 2}, "least=2"),
         ({}, "at least one"),

@@ -65,16 +65,17 @@ def _share(hits: Any) -> Estimate:
 
 
 def _quota(report: Report) -> Figures:
-    rule, pairs = report.spec["quota"], Pairs.of(report.records.columns)
+    rule = report.spec["quota"]
+    pairs = Pairs.of(report.records.columns, len(set(rule["targets"])))
     k = rule["k"]
     text = f"{k} of {len(rule['targets'])} targets, {'with' if rule['reuse'] else 'no'} reuse"
     if rule["least"]:
         text += f", {rule['least']} of them managers"
+    title = f"group-based robustness ({text})"
+    if not len(pairs.ids):  # the first chunks of a run that was stopped
+        return {"robust": (title, wilson(0, 0))}
     found: Figures = {
-        "robust": (
-            f"group-based robustness ({text})",
-            robustness(pairs, rule, int(report.spec.get("seed", 0))),
-        ),
+        "robust": (title, robustness(pairs, rule, int(report.spec.get("seed", 0)))),
         "reachable": ("pairs (input, target) within reach", _share(pairs.hits.reshape(-1))),
     }
     for name, title, scores in (

@@ -52,7 +52,10 @@ def _map(report: Report) -> Markup:
 
 def _attempts(report: Report) -> Markup:
     """The share of bands whose quota is filled after so many attempts, in two orders."""
-    rule, pairs = report.spec["quota"], Pairs.of(report.records.columns)
+    rule = report.spec["quota"]
+    pairs = Pairs.of(report.records.columns, len(set(rule["targets"])))
+    if not len(pairs.ids):
+        return Markup("<p>No input has been tried on all targets yet.</p>")
     drawn = list(bands(pairs, rule, DRAWS))
     counts: dict[str, np.ndarray] = {}
     for title, scores in (
