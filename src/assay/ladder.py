@@ -74,8 +74,18 @@ def ladder(
 
     >>> ladder(game, data, space=space, attacks=[FPA(PGD(40)), GMSA(PGD(40))])  # doctest: +SKIP
     """
-    if not attacks:
-        raise AssayError("ladder() needs at least one attack, e.g. attacks=[ay.GMSA(ay.PGD(40))]")
+    if not isinstance(game, Transductive):
+        raise AssayError(
+            f"ladder() got a {type(game).__name__}; expected a game, ay.Transductive(defender)"
+        )
+    if not isinstance(attacks, list | tuple) or not attacks:
+        raise AssayError("ladder() needs a list of attacks, e.g. attacks=[ay.GMSA(ay.PGD(40))]")
+    for attack in attacks:
+        if not isinstance(attack, GMSA):
+            raise AssayError(
+                f"ladder(): {attack!r} rehearses nothing; expected ay.GMSA(...) or ay.FPA(...) "
+                "(a plain attack goes in static=)"
+            )
     inner = attacks[0].inner
     base = game.defender.base(game.defender.start())
 

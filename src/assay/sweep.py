@@ -47,9 +47,10 @@ def sweep(
     for point in grid.points:
         try:
             report = _play(point, out / point.name, run, progress, loaded)
-        except AssayError as error:
-            failed[point.name] = str(error)
-            tell(point, str(error))
+        except Exception as error:  # a model may raise anything
+            own = isinstance(error, AssayError)
+            failed[point.name] = str(error) if own else f"{type(error).__name__}: {error}"
+            tell(point, failed[point.name])
             continue
         reports[point.name] = report
         tell(point, report)

@@ -276,7 +276,7 @@ def test_constrained_adversarial_training_in_a_table():
 def test_a_file_of_another_kind_is_not_loaded(tmp_path):
     torch.save({"weights": {}}, tmp_path / "other.pt")
     (tmp_path / "text.pt").write_text("no network")
-    for name in ("other.pt", "text.pt"):
+    for name in ("other.pt", "text.pt", "missing.pt"):
         with pytest.raises(ay.AssayError, match=r"is no file that net\.save wrote"):
             TableNet.load(tmp_path / name)
 

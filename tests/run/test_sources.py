@@ -163,3 +163,18 @@ def test_outputs_are_passed_on(folder):
 def test_models_refused_before_opening(folder, model, said):
     with pytest.raises(AssayError, match=said):
         model.check(folder)
+
+
+def test_a_class_in_a_file_is_made_and_one_that_needs_more_is_told_of(tmp_path):
+    (tmp_path / "nets.py").write_text(
+        "import torch\n"
+        "class Plain(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x\n"
+        "class Wide(Plain):\n"
+        "    def __init__(self, width, depth=2):\n"
+        "        super().__init__()\n"
+    )
+    assert Model(python="nets.py:Plain").load(tmp_path).kind == "torch Plain"
+    with pytest.raises(AssayError, match="a class that needs width; name an object"):
+        Model(python="nets.py:Wide").load(tmp_path)

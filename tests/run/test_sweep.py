@@ -136,6 +136,32 @@ def test_a_failing_run_does_not_stop_the_others(small: Path, tmp_path: Path) -> 
     assert list(Sweep.load(tmp_path / "out").failed) == ["goal=targeted-77"]
 
 
+NETS = """
+import torch
+class Works(torch.nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :10]
+class Late(Works):
+    seen = 0
+    def forward(self, x):
+        self.seen += len(x)
+        if self.seen > 150:
+            raise ZeroDivisionError("no answer")
+        return super().forward(x)
+"""
+
+
+def test_a_model_that_breaks_down_does_not_stop_the_others(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NETS)
+    models = 'model = [{python = "net.py:Late"}, {python = "net.py:Works"}]\n'
+    text = small.read_text().partition("[sweep]")[0] + "[sweep]\n" + models
+    small.write_text(text)
+    assay("run", str(small), "--out", str(tmp_path / "out"), code=1)
+    made = Sweep.load(tmp_path / "out")
+    assert list(made.failed.values()) == ["ZeroDivisionError: no answer"]
+    assert len(made.reports) == 1
+
+
 def test_shards_and_sweeps_do_not_mix(small: Path, tmp_path: Path) -> None:
     said = assay("run", str(small), "--out", str(tmp_path / "o"), "--shard", "1/2", code=2)
     assert "cannot be sharded" in said

@@ -265,6 +265,18 @@ def test_refusals():
         ay.evaluate(Fixed().model, plane(), space=SPACE, attack=ay.GMSA(INNER))
 
 
+def test_what_a_ladder_is_given():
+    game = ay.Transductive(Fixed())
+    for said, target, attacks in (
+        ("expected a game", Fixed(), [ay.FPA(INNER)]),
+        ("list of attacks", game, ay.FPA(INNER)),
+        ("list of attacks", game, []),
+        ("rehearses nothing.*static=", game, [INNER]),
+    ):
+        with pytest.raises(ay.AssayError, match=said):
+            ay.ladder(target, plane(), space=SPACE, attacks=attacks)
+
+
 def test_a_defender_is_no_model():
     class Predicting(Fixed):
         predict = "pre"  # as TENT has it

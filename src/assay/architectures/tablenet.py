@@ -48,6 +48,7 @@ class Training:
     patience: int = 20
 
 
+_NOT_OURS = (OSError, pickle.UnpicklingError, RuntimeError, KeyError, TypeError, EOFError)
 _UPDATES, _FEWEST = 8, 32  # a small table still gets so many updates an epoch, of so many rows
 
 
@@ -181,7 +182,7 @@ class TableNet(nn.Module):
         try:
             state = torch.load(path, weights_only=True)
             state["architecture"], state["schema"]
-        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, EOFError) as error:
+        except _NOT_OURS as error:
             raise AssayError(f"'{path}' is no file that net.save wrote ({error})") from None
         kinds = {c.__name__: c for c in (cls, *cls.__subclasses__())}
         kind = kinds.get(state["architecture"])

@@ -207,8 +207,20 @@ def _python(folder: Path, value: str) -> Any:
         public = [n for n in vars(module) if not n.startswith("_")]
         raise AssayError(f"'{path}' has no '{name}'{nearest(name, public)}")
     found = getattr(module, name)
-    makes = inspect.isclass(found) or inspect.isfunction(found)
-    return found() if makes and not inspect.signature(found).parameters else found
+    if inspect.isclass(found):
+        needed = [p.name for p in inspect.signature(found).parameters.values() if _needed(p)]
+        if needed:
+            raise AssayError(
+                f"python = '{value}' is a class that needs {', '.join(needed)}; name an object, or "
+                "a function without parameters that makes it"
+            )
+        return found()
+    makes = inspect.isfunction(found) and not inspect.signature(found).parameters
+    return found() if makes else found
+
+
+def _needed(p: inspect.Parameter) -> bool:
+    return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
 
 
 def _pickle(folder: Path, value: str) -> Any:
