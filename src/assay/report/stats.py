@@ -36,7 +36,7 @@ class Estimate:
         return f"{self.value:{form}}", f"{self.low:{form}}", f"{self.high:{form}}"
 
 
-def wilson(successes: int, n: int, z: float = 1.959963984540054) -> Estimate:
+def wilson(successes: float, n: int, z: float = 1.959963984540054) -> Estimate:
     """A share with Wilson's score interval: right also at 0 and 1 and for small n.
 
     >>> wilson(0, 10).low

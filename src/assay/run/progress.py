@@ -17,6 +17,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from assay.kernel import on_compile
 from assay.records import Records
 from assay.report.stats import Estimate, wilson
@@ -28,7 +30,8 @@ class Progress:
     def __init__(self, total: int, show: bool | None = None) -> None:
         self.total = total
         self.show = show if show is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
-        self.rows = self.correct = self.played = self.broken = 0
+        self.rows = self.correct = self.played = 0
+        self.held = 0.0  # rows not broken; under noise the sum of their probabilities
         self.queries = 0  # of the chunks played now
         self._paces: list[tuple[int, float]] = []  # rows and seconds of each of them
         self._start = self._last = time.monotonic()
@@ -57,7 +60,8 @@ class Progress:
         self.rows += len(part)
         self.correct += int((c["clean"] == c["y"]).sum())
         self.played += int(played.sum())
-        self.broken += int((c["success"] & played).sum())
+        middle = (c["probability_low"] + c["probability_high"]) / 2
+        self.held += float(np.where(np.isfinite(middle), middle, ~c["success"])[played].sum())
         now = time.monotonic()
         if not stored:
             self.queries += int(c["forwards"].sum())
@@ -68,8 +72,8 @@ class Progress:
 
     @property
     def robust(self) -> Estimate:
-        """Robust accuracy so far."""
-        return wilson(self.played - self.broken, self.played)
+        """Robust accuracy so far; of probabilities Wilson's interval is at least wide enough."""
+        return wilson(self.held, self.played)
 
     @property
     def half_width(self) -> float:
