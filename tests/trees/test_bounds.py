@@ -63,7 +63,7 @@ def brute_force(ensemble: Ensemble, noise: nz.Noise, x: np.ndarray) -> np.ndarra
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["tree", "forest", "xgboost"]),
@@ -71,9 +71,10 @@ def brute_force(ensemble: Ensemble, noise: nz.Noise, x: np.ndarray) -> np.ndarra
     st.sampled_from([1e-6, 1.0]),
     st.sampled_from([4, 64, 256]),
     st.sampled_from([8, 512]),
+    st.sampled_from([0, 30, 65_536]),
 )
 def test_interval_contains_the_truth(
-    seed: int, kind: str, tolerance: float, budget: float, widest: int, bins: int
+    seed: int, kind: str, tolerance: float, budget: float, widest: int, bins: int, listed: int
 ) -> None:
     ensemble, x = small(seed, kind)
     grid = Grid.of(ensemble)
@@ -95,6 +96,7 @@ def test_interval_contains_the_truth(
             budget=budget,
             widest=widest,
             bins=bins,
+            listed=listed,
             workers=1,
         )
         assert (low <= truth[:, c] + 1e-13).all() and (high >= truth[:, c] - 1e-13).all()

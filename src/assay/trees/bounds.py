@@ -23,7 +23,7 @@ from assay.trees.local import CELL, OPEN, YES, Local, localise
 from assay.trees.rounding import Rounding
 from assay.trees.search import Found, search
 
-PACE = 130_000_000  # units of work one core of an ordinary machine does in a second
+PACE = 700_000_000  # units of work one core of an ordinary machine does in a second
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def bounds(
     budget: float = 1.0,
     widest: int = 256,
     bins: int = 2048,
+    listed: int = 65_536,
     workers: int | None = None,
     draws: Draws | None = None,
 ) -> tuple[Floats, Floats, Ints]:
@@ -54,6 +55,8 @@ def bounds(
 
     `budget` is in seconds of an ordinary core, but is counted as work: results do not depend on
     the machine.
+    `widest`, `bins`, `listed`: joint cells of a group, steps of a convolution, joint cells of a box
+    that is listed: they trade time for tightness.
     With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no
     certificate then.
     """
@@ -76,21 +79,20 @@ def bounds(
         point = representative[grid.start[:-1] + local.first]
         point[nan[i]] = np.nan
 
-        def stays(cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+        def stays(cells: NDArray[np.integer]) -> NDArray[np.bool_]:
             """Does the model itself give the label in these local cells (n, local features)?"""
             rows = np.repeat(point[None], len(cells), axis=0)
             rows[:, local.original] = representative[local.seen[local.start[:-1] + cells]]
             return np.asarray(ensemble.predict(rows) == label[i])
 
         if local.status == OPEN:
-            found = search(local, 0.8 * tolerance, int(budget * PACE), widest, bins)
+            found = search(local, 0.8 * tolerance, int(budget * PACE), (widest, bins, listed))
             low, high, work = found.low, found.high, found.work
             yes = 0.0
-            if found.ties:
-                weight = np.array([w for _, w in found.ties])
-                yes = float(weight[stays(np.array([c for c, _ in found.ties]))].sum())
-                low, high = low + yes, high - (float(weight.sum()) - yes)
-            if draws is not None and high - low > tolerance and found.left:
+            if len(found.tied):
+                yes = float(found.tied[stays(found.ties)].sum())
+                low, high = low + yes, high - (float(found.tied.sum()) - yes)
+            if draws is not None and high - low > tolerance and len(found.mass):
                 a, b = _sampled(local, found, stays, draws, draws.generators[i])
                 low, high = (
                     max(low, found.settled[0] + yes + a),
@@ -119,16 +121,15 @@ def bounds(
 def _sampled(
     local: Local,
     found: Found,
-    stays: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+    stays: Callable[[NDArray[np.integer]], NDArray[np.bool_]],
     draws: Draws,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
     """A Clopper-Pearson interval of the open boxes' share, boxes drawn by mass."""
-    weight = np.array([w for w, _, _ in found.left])
-    counts = rng.multinomial(draws.most, weight / weight.sum())
+    counts = rng.multinomial(draws.most, found.mass / found.mass.sum())
     cells = np.empty((draws.most, len(local.start) - 1), dtype=np.int64)
     at = 0
-    for (_, lo, hi), n in zip(found.left, counts, strict=True):
+    for lo, hi, n in zip(found.first, found.last, counts, strict=True):
         if n:
             u = rng.random((n, cells.shape[1]))
             for f, s in enumerate(local.start[:-1]):
@@ -139,4 +140,4 @@ def _sampled(
             at += n
     hits = np.array([int(stays(cells).sum())])
     low, high = clopper_pearson(hits, np.array([draws.most]), draws.confidence)
-    return float(weight.sum() * low[0]), float(weight.sum() * high[0])
+    return float(found.mass.sum() * low[0]), float(found.mass.sum() * high[0])

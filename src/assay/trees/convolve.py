@@ -1,13 +1,13 @@
 """One box of cells: settle it, or bound P(every margin > 0) inside it and say where to split it
 next.
 
-If the worst (best) case of the trees leaves no doubt, the box is settled. Otherwise features that
-share trees are joined, most tightly tied first, into groups of at most `widest` joint cells. A tree
-inside one group is tabulated exactly; a tree that spans groups is pulled apart (tables.py). So
-L(x) <= margin(x) <= U(x), both sums of independent tables, whose distributions are convolutions,
-rounded down for L and up for U (tails.py). The largest group is not convolved but enumerated, which
-ties the rivals together: per cell, low = 1 - sum_k (1 - P_k), high = min_k P_k. With one group left
-the answer is exact.
+If the worst (best) case of the trees leaves no doubt, the box is settled; few joint cells are
+listed (listing.py). Otherwise features that share trees are joined, most tightly tied first, into
+groups of at most `widest` joint cells. A tree inside one group is tabulated exactly; a tree that
+spans groups is pulled apart (apart.py). So L(x) <= margin(x) <= U(x), both sums of independent
+tables, whose distributions are convolutions, rounded down for L and up for U (tails.py). The
+largest group is not convolved but enumerated, which ties the rivals together: per cell,
+low = 1 - sum_k (1 - P_k), high = min_k P_k.
 
 What a reader would get wrong: a tree inside a group costs nothing, however wide its range. The
 next split is the one that saves most expected range of the trees that *span* groups. And tables
@@ -21,6 +21,7 @@ import numpy as np
 from assay.kernel import kernel
 from assay.trees.apart import pull_apart, spread, sum_up
 from assay.trees.groups import join, merge, shared, strides
+from assay.trees.listing import joint_cells, list_cells
 from assay.trees.reach import reachable
 from assay.trees.tables import leaf_intervals, meet, own_cuts, shares, vanishing
 from assay.trees.tails import tails
@@ -37,7 +38,7 @@ def examine(
     nr,
     gain,
     rough,
-    alive,
+    roots,
     base,
     tie,
     slack,
@@ -46,34 +47,45 @@ def examine(
     mass,
     lo,
     hi,
-    widest,
-    bins,
+    limits,
+    tied_cells,
     out,
 ):
-    """State of the box: 1 yes, 0 no, 3 one undecided cell, 2 open. Moves `alive` down the trees.
+    """State of the box: 1 yes, 0 no, 3 one undecided cell, 4 listed, 2 open.
 
     rough: how far rounding may move a sum with this leaf; tie: added to the base, positive where
     equal scores mean the label; unit > 0: sums round after each tree.
-    out: low, high, split feature, split cut, work.
+    limits: joint cells of a group, steps of a convolution, joint cells of a listed box.
+    out: low, high, split feature, split cut, work, undecided cells of a listed box (in tied_cells).
     """
+    widest, bins, listed = limits
     rivals = base.shape[0]
     used = np.zeros(mass.shape[0], np.bool_)
-    moves = np.zeros(alive.shape[0])
+    moves = np.zeros(roots.shape[0])
     state, slack, margin, node, parent, side, begin, trees = reachable(
-        nf, nc, nl, nr, gain, rough, alive, base, tie, slack, unit, cell_start, lo, hi, used, moves
+        nf, nc, nl, nr, gain, rough, roots, base, tie, slack, unit, cell_start, lo, hi, used, moves
     )
     count = begin[trees]
-    out[4] = 4 * count + alive.shape[0]
+    out[4] = 50 * count + 120 * roots.shape[0]  # work: about nanoseconds
     if state != 2:
         return state
 
     # cells that nothing separates here are one; features that share trees are joined
     short, name, members, sizes, flat, weight, below, cut_at = merge(cell_start, mass, lo, hi, used)
     active = members.shape[0]
+    joint = joint_cells(sizes, listed)
+    if joint <= listed:
+        out[4] += 3 * list_cells(
+            nf, nc, gain, rough, node, parent, side, begin, trees, name, short, cell_start, sizes,
+            flat, weight, margin + tie, slack, joint, tied_cells, out,
+        )  # fmt: skip
+        if out[5] <= tied_cells.shape[0]:
+            _where(tied_cells[: int(out[5])], members, short, cell_start, lo, hi)
+            return 4
     tree_start, tree_features, tied = shared(nf, node, begin, trees, name, active, moves)
     group, cells = join(tied, sizes, widest)
     table_start, stride, offset, chance = strides(group, cells, sizes, flat, weight)
-    out[4] += 8 * active * active + offset
+    out[4] += 25 * active * active
     # differences along every feature of a group
     lower, upper = np.zeros((rivals, offset)), np.zeros((rivals, offset))
 
@@ -121,7 +133,7 @@ def examine(
             leaf, leaves, node_lo, node_hi, k, place, substride, n_groups, meet_start, meets
         )
         touched = meet_start[leaves * n_groups]
-        out[4] += 2 * (b1 - b0) * k + touched
+        out[4] += 60 * (b1 - b0) * k
         if n_groups > 1:
             shares(k, place, parts, cuts, mine, flat, below, n_groups, share)
         cost = 0.0
@@ -138,7 +150,7 @@ def examine(
                     value, error, leaves, n_groups, subsize, meet_start, meets, share, under, over,
                     leaf_low, leaf_high, rest,
                 )  # fmt: skip
-                out[4] += 8 * touched
+                out[4] += 25 * touched
             for h in range(n_groups):
                 at = table_start[leader[h]]
                 spread(under[h], h, k, place, parts, mine, cuts, stride, at, lower[p], d, cell)
@@ -160,18 +172,18 @@ def examine(
     for p in range(rivals):
         sum_up(lower[p], group, sizes, stride, table_start, cells)
         sum_up(upper[p], group, sizes, stride, table_start, cells)
-    out[4] += 3 * offset * rivals
+    out[4] += 30 * offset * rivals
     at, size = table_start[final], cells[final]
     low_all, high_all, one_cell = np.ones(size), np.ones(size), np.empty(size)
     step = FINE * gap / rivals / groups
     for p in range(rivals):
-        out[4] += tails(
+        out[4] += 2 * tails(
             lower[p], chance, leaders[:groups], table_start, cells, final,
             margin[p] + tie[p] - slack, step, bins, 0, one_cell,
         )  # fmt: skip
         for c in range(size):
             low_all[c] -= 1.0 - one_cell[c]
-        out[4] += tails(
+        out[4] += 2 * tails(
             upper[p], chance, leaders[:groups], table_start, cells, final,
             margin[p] + tie[p] + slack, step, bins, 1, one_cell,
         )  # fmt: skip
@@ -193,3 +205,22 @@ def examine(
                 top = constant + slope * below[c]
                 out[2], out[3] = members[a], cut_at[c]
     return 2
+
+
+@kernel
+def _where(tied, members, short, cell_start, lo, hi):
+    """Merged cells of the features that matter to cells of all features, in place."""
+    active, features = members.shape[0], lo.shape[0]
+    cell = np.empty(features)
+    for i in range(tied.shape[0]):
+        mass = tied[i, active]
+        for f in range(features):
+            cell[f] = lo[f]
+        for a in range(active):
+            f = members[a]
+            j = lo[f]
+            while short[cell_start[f] + j] < tied[i, a]:
+                j += 1
+            cell[f] = j
+        tied[i, :features] = cell
+        tied[i, features] = mass

@@ -16,20 +16,19 @@ from assay.kernel import kernel
 
 @kernel
 def reachable(
-    nf, nc, nl, nr, gain, rough, alive, base, tie, slack, unit, cell_start, lo, hi, used, moves
+    nf, nc, nl, nr, gain, rough, roots, base, tie, slack, unit, cell_start, lo, hi, used, moves
 ):
     """(state, slack, margin of the settled trees, nodes, parents, sides, starts, open trees)."""
     rivals = base.shape[0]
     room = 512
     node, parent, side = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int8)
-    begin = np.empty(alive.shape[0] + 1, np.int64)
+    begin = np.empty(roots.shape[0] + 1, np.int64)
     count, trees = 0, 0
     least, most = np.empty(rivals), np.empty(rivals)
     margin, worst, best = base.copy(), base.copy(), base.copy()
     rounding = 0.0
-    for t in range(alive.shape[0]):
-        k = settle(alive[t], nf, nc, nl, nr, lo, hi)
-        alive[t] = k
+    for t in range(roots.shape[0]):
+        k = settle(roots[t], nf, nc, nl, nr, lo, hi)
         if nf[k] < 0:
             for p in range(rivals):
                 margin[p] += gain[k, p]

@@ -6,20 +6,27 @@ open box with the largest gap (mass times width) is split next, where `examine` 
 all boxes add up, and the best ever seen are kept, since a split may loosen them for a while.
 
 What a reader would get wrong: the budget is *work* (nodes and table entries touched), not seconds,
-so that the same call gives the same bounds on any machine and with any number of threads."""
+so that the same call gives the same bounds on any machine and with any number of threads. All of
+it is compiled, but returns every few tenths of a second: Python must hear an interrupt."""
 
-import heapq
+# mypy: disable-error-code="no-untyped-def, no-any-return"
+
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.kernel import kernel
+from assay.noise.marginal import Floats
 from assay.trees.convolve import examine
 from assay.trees.local import Local
 
-NO, YES, OPEN, TIE = 0, 1, 2, 3
-Cells = NDArray[np.int64]
+NO, YES, OPEN, TIE, LISTED = range(5)
+Cells = NDArray[np.int32]
+WEIGHT, LOW, HIGH, FEATURE, CUT, NUMBER = range(6)  # what is known of a box
+SURE_LOW, SURE_HIGH, OPEN_LOW, OPEN_HIGH, TIED, BEST_LOW, BEST_HIGH, WORK, BORN = range(9)
+TIES = 64  # undecided cells that a listed box may have
+BREATH = 200_000_000  # work between two looks at Python
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,66 +36,202 @@ class Found:
     low: float
     high: float
     work: int
-    ties: list[
-        tuple[Cells, float]
-    ]  # single cells that the model itself must decide, with their mass
+    ties: Cells  # (n, features) single cells that the model itself must decide
+    tied: Floats  # (n,) their masses
     settled: tuple[float, float]  # bounds of the settled boxes alone
-    left: list[tuple[float, Cells, Cells]]  # open boxes: mass, first and last cells
+    first: Cells  # (n, features) first cells of the open boxes
+    last: Cells
+    mass: Floats  # (n,) the open boxes' masses
 
 
-def search(local: Local, tolerance: float, budget: int, widest: int, bins: int) -> Found:
+def search(local: Local, tolerance: float, budget: int, limits: tuple[int, int, int]) -> Found:
     """Split the widest box until the bounds are within `tolerance` or the work is done."""
-    tree = local.nf, local.nc, local.nl, local.nr, local.gain, local.rough
+    tree = local.nf, local.nc, local.nl, local.nr, local.gain, local.rough, local.roots
     rule = local.base, local.tie, local.slack, local.unit
-    grid = local.start, local.mass
-    out = np.zeros(5)
-    sure_low = sure_high = open_low = open_high = tied = 0.0
-    best_low, best_high = 0.0, 1.0
-    work = 0
-    ties: list[tuple[Cells, float]] = []
-    heap: list[tuple[float, int, tuple[Any, ...]]] = []
-    number = 0
-    low_cells, high_cells = np.zeros(len(local.start) - 1, np.int64), np.diff(local.start) - 1
-    pending = [(1.0, low_cells, high_cells, local.roots.copy())]
+    features = len(local.start) - 1
+    room = 4 * TIES
+    cells, facts = np.zeros((room, 2, features), np.int32), np.zeros((room, 6))
+    cells[0, 1] = np.diff(local.start) - 1
+    facts[0, WEIGHT] = 1.0
+    heap, ties, free = (np.empty(room, np.int32) for _ in range(3))
+    free[:] = np.arange(room)[::-1]
+    counts = np.array([0, 0, room - 1])  # in the heap, tied, free: the whole box is slot 0
+    sums = np.zeros(9)
+    sums[BEST_HIGH] = 1.0
+    done = False
+    while not done:
+        pause = min(int(sums[WORK]) + BREATH, budget)
+        done, cells, facts, heap, ties, free = _go_on(
+            *tree, *rule, local.start, local.mass, tolerance, pause, limits,
+            sums, counts, cells, facts, heap, ties, free,
+        )  # fmt: skip
+        done = done or sums[WORK] >= budget
+    slots, tied = heap[: counts[0]], ties[: counts[1]]
+    drift = 1e-15 * (sums[BORN] + len(tied) + 1)  # what running sums over so many boxes can lose
+    return Found(
+        sums[BEST_LOW] - drift,
+        sums[BEST_HIGH] + drift,
+        int(sums[WORK]),
+        cells[tied, 0],
+        facts[tied, WEIGHT],
+        (sums[SURE_LOW] - drift, sums[SURE_HIGH] + drift),
+        cells[slots, 0],
+        cells[slots, 1],
+        facts[slots, WEIGHT],
+    )
+
+
+@kernel
+def _go_on(
+    nf, nc, nl, nr, gain, rough, roots, base, tie, slack, unit, cell_start, mass, tolerance, pause,
+    limits, sums, counts, cells, facts, heap, ties, free,
+):  # fmt: skip
+    """Go on until the bounds are close, nothing is open (both: True) or the work reaches `pause`.
+
+    Boxes live in slots of `cells` and `facts`; `heap`, `ties` and `free` hold slots.
+    """
+    out, tied_cells = np.empty(6), np.empty((TIES, cells.shape[2] + 1))
+    begin = sums[BORN] == 0.0
+    pair = np.empty(2, np.int64)
     while True:
-        for weight, lo, hi, alive in pending:
-            state = examine(*tree, alive, *rule, *grid, lo, hi, widest, bins, out)
-            low, high, feature, cut, cost = out.tolist()
-            work += int(cost)
+        pending = 0
+        if begin:  # the whole box
+            pair[0], pending, begin = 0, 1, False
+        else:
+            gap = sums[BEST_HIGH] - sums[BEST_LOW] - sums[TIED]
+            if counts[0] == 0 or gap <= tolerance:
+                return True, cells, facts, heap, ties, free
+            if sums[WORK] >= pause:
+                return False, cells, facts, heap, ties, free
+            if counts[2] <= 2 * TIES:
+                cells, facts, heap, ties, free = _grow(counts, cells, facts, heap, ties, free)
+            pair[0], pair[1] = _pop(heap, counts, facts), free[counts[2] - 1]
+            pending = _split(pair, cells, facts, cell_start, mass, sums)
+            counts[2] -= pending == 2
+        for i in range(pending):
+            slot = pair[i]
+            state = examine(
+                nf, nc, nl, nr, gain, rough, roots, base, tie, slack, unit, cell_start, mass,
+                cells[slot, 0], cells[slot, 1], limits, tied_cells, out,
+            )  # fmt: skip
+            weight = facts[slot, WEIGHT]
+            sums[WORK] += out[4]
+            sums[BORN] += 1.0
+            if state == TIE:
+                _tie(slot, ties, counts, sums, weight)
+                continue
+            if state == OPEN and out[1] - out[0] > 1e-15:
+                facts[slot, LOW], facts[slot, HIGH] = weight * out[0], weight * out[1]
+                facts[slot, FEATURE], facts[slot, CUT] = out[2], out[3]
+                facts[slot, NUMBER] = sums[BORN]
+                sums[OPEN_LOW] += facts[slot, LOW]
+                sums[OPEN_HIGH] += facts[slot, HIGH]
+                _push(slot, heap, counts, facts)
+                continue
             if state == YES:
-                sure_low += weight
-                sure_high += weight
-            elif state == TIE:
-                ties.append((lo, weight))
-                tied += weight
-            elif state == OPEN and high - low > 1e-15:
-                low, high = weight * low, weight * high
-                open_low += low
-                open_high += high
-                box = weight, low, high, lo, hi, alive, int(feature), int(cut)
-                heapq.heappush(heap, (low - high, number, box))
-                number += 1
-            elif state == OPEN:
-                sure_low += weight * low
-                sure_high += weight * high
-        best_low = max(best_low, sure_low + open_low)
-        best_high = min(best_high, sure_high + open_high + tied)
-        if not heap or best_high - best_low - tied <= tolerance or work >= budget:
-            left = [(box[0], box[3], box[4]) for _, _, box in heap]
-            drift = 1e-15 * (
-                number + len(ties) + 1
-            )  # what running sums over so many boxes can lose
-            settled = (sure_low - drift, sure_high + drift)
-            return Found(best_low - drift, best_high + drift, work, ties, settled, left)
-        weight, low, high, lo, hi, alive, feature, cut = heapq.heappop(heap)[2]
-        open_low -= low
-        open_high -= high
-        at = int(local.start[feature])
-        below = float(local.mass[at + lo[feature] : at + cut + 1].sum())
-        above = float(local.mass[at + cut + 1 : at + hi[feature] + 1].sum())
-        left_hi, right_lo = hi.copy(), lo.copy()
-        left_hi[feature], right_lo[feature] = cut, cut + 1
-        share = below / (below + above)
-        pending = [(weight * share, lo, left_hi, alive.copy())] if below > 0 else []
-        if above > 0:
-            pending.append((weight * (1 - share), right_lo, hi, alive))
+                out[0] = out[1] = 1.0
+            elif state == NO:
+                out[0] = out[1] = 0.0
+            elif state == LISTED:
+                out[1] = out[0]
+                for k in range(int(out[5])):
+                    counts[2] -= 1
+                    two = free[counts[2]]
+                    for a in range(cells.shape[2]):
+                        cells[two, 0, a] = tied_cells[k, a]
+                    facts[two, WEIGHT] = weight * tied_cells[k, cells.shape[2]]
+                    _tie(two, ties, counts, sums, facts[two, WEIGHT])
+            sums[SURE_LOW] += weight * out[0]
+            sums[SURE_HIGH] += weight * out[1]
+            free[counts[2]] = slot
+            counts[2] += 1
+        low = sums[SURE_LOW] + sums[OPEN_LOW]
+        high = sums[SURE_HIGH] + sums[OPEN_HIGH] + sums[TIED]
+        sums[BEST_LOW], sums[BEST_HIGH] = max(sums[BEST_LOW], low), min(sums[BEST_HIGH], high)
+
+
+@kernel
+def _tie(slot, ties, counts, sums, weight):
+    ties[counts[1]] = slot
+    counts[1] += 1
+    sums[TIED] += weight
+
+
+@kernel
+def _split(pair, cells, facts, cell_start, mass, sums):
+    """Cut the first box of the pair in two, in place; returns how many parts have mass."""
+    one, two = pair[0], pair[1]
+    sums[OPEN_LOW] -= facts[one, LOW]
+    sums[OPEN_HIGH] -= facts[one, HIGH]
+    f, cut, weight = int(facts[one, FEATURE]), int(facts[one, CUT]), facts[one, WEIGHT]
+    below = above = 0.0
+    for j in range(cells[one, 0, f], cells[one, 1, f] + 1):
+        if j <= cut:
+            below += mass[cell_start[f] + j]
+        else:
+            above += mass[cell_start[f] + j]
+    share = below / (below + above)
+    if below <= 0.0:
+        cells[one, 0, f] = cut + 1
+        return 1
+    for side in range(2):
+        for a in range(cells.shape[2]):
+            cells[two, side, a] = cells[one, side, a]
+    cells[one, 1, f] = cut
+    cells[two, 0, f] = cut + 1
+    facts[one, WEIGHT], facts[two, WEIGHT] = weight * share, weight * (1 - share)
+    return 2 if above > 0.0 else 1
+
+
+@kernel
+def _before(a, b, facts):
+    """Is slot a split before slot b?"""
+    x, y = facts[a, HIGH] - facts[a, LOW], facts[b, HIGH] - facts[b, LOW]
+    return x > y or (x == y and facts[a, NUMBER] < facts[b, NUMBER])
+
+
+@kernel
+def _push(slot, heap, counts, facts):
+    at = counts[0]
+    counts[0] += 1
+    while at > 0 and _before(slot, heap[(at - 1) // 2], facts):
+        heap[at] = heap[(at - 1) // 2]
+        at = (at - 1) // 2
+    heap[at] = slot
+
+
+@kernel
+def _pop(heap, counts, facts):
+    first = heap[0]
+    counts[0] -= 1
+    last, at, child = heap[counts[0]], 0, 1
+    while child < counts[0]:
+        if child + 1 < counts[0] and _before(heap[child + 1], heap[child], facts):
+            child += 1
+        if not _before(heap[child], last, facts):
+            break
+        heap[at] = heap[child]
+        at, child = child, 2 * child + 1
+    heap[at] = last
+    return first
+
+
+@kernel
+def _grow(counts, cells, facts, heap, ties, free):
+    """Twice the slots."""
+    room = facts.shape[0]
+    more_cells = np.empty((2 * room, 2, cells.shape[2]), np.int32)
+    more_facts = np.zeros((2 * room, facts.shape[1]))
+    more_cells[:room], more_facts[:room] = cells, facts
+    free = _doubled(free)
+    for slot in range(2 * room - 1, room - 1, -1):
+        free[counts[2]] = slot
+        counts[2] += 1
+    return more_cells, more_facts, _doubled(heap), _doubled(ties), free
+
+
+@kernel
+def _doubled(a):
+    out = np.empty(2 * a.shape[0], a.dtype)
+    out[: a.shape[0]] = a
+    return out

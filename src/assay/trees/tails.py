@@ -12,6 +12,7 @@ import numpy as np
 
 from assay.kernel import kernel
 
+FEW = 8  # cells of a group that are looked up one by one, not convolved
 EXACT = 512  # joint cells that are listed, not rounded
 
 
@@ -23,6 +24,7 @@ def tails(table, chance, leaders, table_start, cells, final, base, step, bins, u
     `step`: the grid wanted, coarsened where it takes more than `bins`.
     """
     groups = leaders.shape[0]
+    leaders = leaders[np.argsort(-cells[leaders])]  # few atoms last, when sums are long
     least, span, joint = base, 0.0, 1
     reach = np.empty((groups, 2))
     for i in range(groups):
@@ -55,7 +57,9 @@ def tails(table, chance, leaders, table_start, cells, final, base, step, bins, u
     histogram = np.zeros(bins + 2)
     sums[0] = 1.0
     length, work, left = 1, 0, span
-    for i in range(groups):
+    small = groups - 1 if leaders[groups - 1] != final else groups - 2
+    looked_up = cells[leaders[small]] <= FEW
+    for i in range(small if looked_up else groups):
         g = leaders[i]
         if g == final:
             continue
@@ -91,16 +95,27 @@ def tails(table, chance, leaders, table_start, cells, final, base, step, bins, u
         sums[j] += sums[j + 1]
     # the atoms' own rounding: up to 1e-13 bins of one step per group, taken off the base
     guard = (1.0 if up else -1.0) * 1e-12 * span * groups
+    few = table_start[leaders[small]]
+    many = cells[leaders[small]] if looked_up else 1
+    rest = span - reach[small, 1] if looked_up else span
     for c in range(size):
         need = -(least + guard + table[at + c])
-        if need < 0.0:
-            out[c] = 1.0
-        elif need < span:
-            j = int(need / step) + 1  # first atom above
-            if up and (j - 1) * step > need:
-                j -= 1
-            out[c] = sums[j] if j < length else 0.0
-    return work // 8 + 4 * size
+        if 0.0 <= need < span:
+            p = 0.0
+            for k in range(few, few + many):
+                short = need - (table[k] - reach[small, 0]) if looked_up else need
+                weight = chance[k] if looked_up else 1.0
+                if short < 0.0:
+                    p += weight
+                elif short < rest:
+                    j = int(short / step) + 1  # first atom above
+                    if up and (j - 1) * step > short:
+                        j -= 1
+                    p += weight * sums[j] if j < length else 0.0
+            out[c] = p
+        else:
+            out[c] = 1.0 if need < 0.0 else 0.0
+    return work // 8 + 4 * size * many
 
 
 @kernel
