@@ -7,6 +7,8 @@ from toys import Bound, Dice, Drift, Fixed, Median, Picky, linear, plane
 
 import assay as ay
 from assay.problem import Needs
+from assay.report.rungs import cost
+from assay.report.stats import bootstrap
 
 SPACE = ay.Linf(0.2)
 INNER = ay.PGD(8)
@@ -214,6 +216,20 @@ def test_runs_are_played_with_other_random_numbers_and_widen_the_interval():
     e = report.metric("robust")
     assert e.value == pytest.approx(np.mean(by_run))
     assert e.low <= min(by_run) + 0.25 and e.high - e.low > 0.1
+
+
+def test_a_batch_is_one_adaptation_and_a_move_is_paid_once():
+    report = play(Dice(), ay.GMSA(INNER, iterations=1), batch=8, runs=3)
+    assert report.metric("adaptations").n == 9  # three rounds, three runs
+    t = report.table
+    assert cost(report)[0] == pytest.approx(t.loc[t["run"] == 0, "seconds"].sum())
+    assert cost(report)[1] == pytest.approx(t["adapting"].sum())
+    leaked = play(Dice(), ay.GMSA(INNER, iterations=1), batch=8, runs=3, information="state")
+    assert cost(leaked)[0] == pytest.approx(leaked.table["seconds"].sum())
+    values = np.repeat(t.groupby(["run", "round"])["adapting"].first().to_numpy(), 8)
+    alone = bootstrap(values, np.repeat(np.arange(9), 8))
+    seen = report.metric("adapting")
+    assert (seen.low, seen.high) == pytest.approx((alone.low, alone.high))
 
 
 def test_rejecting_is_no_success_and_has_figures_of_its_own():

@@ -48,13 +48,15 @@ def figures(report: Report) -> Figures:
         del found["success"]
     if table["adapting"].notna().any():
         title = "seconds the defender took to adapt, per row"
-        found["adapting"] = (title, bootstrap(table["adapting"].to_numpy()))
+        batch = table.groupby(["run", "round"]).ngroup().to_numpy()  # its rows share one number
+        found["adapting"] = (title, bootstrap(table["adapting"].to_numpy(), batch))
     known = played.dropna(subset=["simulated"])
     if len(known):
         title = "robust accuracy as the attacker rehearsed it"
         found["rehearsed"] = (title, _share(known, 1 - known["simulated"]))
         title = "adaptations the attacker ran, per round"
-        found["adaptations"] = (title, bootstrap(table["adaptations"].to_numpy()))
+        once = table.drop_duplicates(["run", "round"])["adaptations"]
+        found["adaptations"] = (title, bootstrap(once.to_numpy()))
     if played["doubt"].notna().any():
         found |= _rejection(played)
     return found

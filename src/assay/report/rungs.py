@@ -32,8 +32,10 @@ def folder(name: str) -> str:
 
 def cost(report: Report) -> tuple[float, float]:
     """Seconds the attacker took, its rehearsals included, and the defender to adapt."""
-    seconds, adapting = (float(report.table[c].sum()) for c in ("seconds", "adapting"))
-    return seconds, adapting
+    table = moves = report.table
+    if "information='start'" in str(report.spec.get("game")):
+        moves = table[table["run"] == 0]  # one move, played against every run
+    return float(moves["seconds"].sum()), float(table["adapting"].sum())
 
 
 def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
