@@ -21,6 +21,7 @@ from assay.kernel import kernel
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
+from assay.trees.prune import prune
 from assay.trees.rounding import TIE, Rounding
 
 Int32s = NDArray[np.int32]
@@ -126,25 +127,8 @@ def _localise(
     tail,
 ):
     """(status, kept, local arrays): status 1 settled yes, 0 settled no, 2 open."""
-    features, trees, outputs = nan.shape[0], roots.shape[0], value.shape[1]
-    first, last = np.zeros(features, np.int64), np.zeros(features, np.int64)
-    kept = 1.0
-    for f in range(features):
-        a, b = start[f], start[f + 1] - 1
-        if not nan[f]:
-            lost = 0.0
-            while a < b and lost + cells[a] <= tail:
-                lost += cells[a]
-                a += 1
-            total, lost_low = lost, lost
-            lost = 0.0
-            while b > a and lost + cells[b] <= tail:
-                lost += cells[b]
-                b -= 1
-            total = lost + lost_low
-            kept *= 1.0 - total
-        first[f], last[f] = a - start[f], b - start[f]
-
+    trees, outputs = roots.shape[0], value.shape[1]
+    first, last, kept = _clip(cells, start, nan, tail)
     # directions: with one output the rival is the other class, else every other class
     rivals = 1 if outputs == 1 else outputs - 1
     margin = np.zeros(rivals)
@@ -160,91 +144,13 @@ def _localise(
                 margin[p] = base[label] - base[k]
                 p += 1
 
-    room = 1024
-    nf, nc = np.empty(room, np.int32), np.empty(room, np.int32)
-    nl, nr = np.empty(room, np.int32), np.empty(room, np.int32)
-    up, gl = np.empty(room, np.int32), np.empty(room, np.int32)  # parent; original leaf
-    count = 0
-    local_roots = np.empty(trees, np.int32)
+    nf, nc, nl, nr, gl, local_roots = prune(
+        feature, cut, left, right, missing_left, value, roots, rough, nan, label, first, last
+    )
+    count = nf.shape[0]
     moving = 0
-    stack = np.empty((4096, 3), np.int64)
-    for t in range(trees):
-        begin = count
-        top = 1
-        stack[0, 0], stack[0, 1], stack[0, 2] = roots[t], -1, 0
-        while top > 0:
-            top -= 1
-            g, parent, side = stack[top, 0], stack[top, 1], stack[top, 2]
-            while feature[g] >= 0:
-                f = feature[g]
-                if nan[f]:
-                    g = left[g] if missing_left[g] else right[g]
-                    continue
-                lo, hi = first[f], last[f]
-                node, child_side = parent, side
-                while node >= 0:  # what the path already says about f
-                    if nf[node] == f:
-                        if child_side == 0:
-                            hi = min(hi, nc[node])
-                        else:
-                            lo = max(lo, nc[node] + 1)
-                    above = up[node]
-                    if above >= 0:
-                        child_side = 0 if nl[above] == node else 1
-                    node = above
-                if hi <= cut[g]:
-                    g = left[g]
-                elif lo > cut[g]:
-                    g = right[g]
-                else:
-                    break
-            if count == room:
-                room *= 2
-                nf, nc, nl, nr, up, gl = (
-                    _grow(nf, room),
-                    _grow(nc, room),
-                    _grow(nl, room),
-                    _grow(nr, room),
-                    _grow(up, room),
-                    _grow(gl, room),
-                )
-            me = count
-            count += 1
-            up[me] = parent
-            if parent >= 0:
-                if side == 0:
-                    nl[parent] = me
-                else:
-                    nr[parent] = me
-            nl[me], nr[me], gl[me], nf[me], nc[me] = -1, -1, g, feature[g], cut[g]
-            if feature[g] >= 0:
-                if top + 2 > stack.shape[0]:
-                    bigger = np.empty((2 * stack.shape[0], 3), np.int64)
-                    for i in range(top):
-                        for j in range(3):
-                            bigger[i, j] = stack[i, j]
-                    stack = bigger
-                stack[top, 0], stack[top, 1], stack[top, 2] = right[g], me, 1
-                stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = left[g], me, 0
-                top += 2
-        for node in range(count - 1, begin - 1, -1):  # leaves that agree are one leaf
-            if nf[node] >= 0 and nf[nl[node]] < 0 and nf[nr[node]] < 0:
-                same = True
-                for k in range(outputs):
-                    if outputs == 1:
-                        same = value[gl[nl[node]], 0] == value[gl[nr[node]], 0]
-                    elif (
-                        value[gl[nl[node]], label] - value[gl[nl[node]], k]
-                        != value[gl[nr[node]], label] - value[gl[nr[node]], k]
-                    ):
-                        same = False
-                if same:
-                    gl[node] = gl[nl[node]] if rough[gl[nl[node]]] > 0.0 else gl[nr[node]]
-                    nf[node] = -1
-        local_roots[t] = begin
-        moving += nf[begin] >= 0
-        if nf[begin] < 0:
-            count = begin + 1
+    for root in local_roots:
+        moving += nf[root] >= 0
 
     gain = np.zeros((count, rivals))
     used = np.zeros(start[-1], np.bool_)
@@ -290,7 +196,57 @@ def _localise(
     if moving == 0 and status == 2:
         status = 3  # a single cell that the original model must decide
 
-    # local cells: merge what no node separates
+    name, local_cut, cell_start, mass, seen, original = _merge(cells, start, first, last, used)
+    for node in range(count):
+        if nf[node] >= 0:
+            nc[node] = local_cut[start[nf[node]] + nc[node]]
+            nf[node] = name[nf[node]]
+    return (
+        status,
+        kept,
+        nf,
+        nc,
+        nl,
+        nr,
+        gain,
+        error,
+        keep,
+        local_roots,
+        margin,
+        cell_start,
+        mass,
+        seen,
+        original,
+        first,
+        other,
+    )
+
+
+@kernel
+def _clip(cells, start, nan, tail):
+    """(first and last cell of each feature, mass kept): each tail loses at most `tail`."""
+    features = nan.shape[0]
+    first, last = np.zeros(features, np.int64), np.zeros(features, np.int64)
+    kept = 1.0
+    for f in range(features):
+        a, b = start[f], start[f + 1] - 1
+        if not nan[f]:
+            below, above = 0.0, 0.0
+            while a < b and below + cells[a] <= tail:
+                below += cells[a]
+                a += 1
+            while b > a and above + cells[b] <= tail:
+                above += cells[b]
+                b -= 1
+            kept *= 1.0 - (below + above)
+        first[f], last[f] = a - start[f], b - start[f]
+    return first, last, kept
+
+
+@kernel
+def _merge(cells, start, first, last, used):
+    """Local features and cells: what no reachable node separates is one cell."""
+    features = first.shape[0]
     name = np.full(features, -1, np.int64)
     active = 0
     total_cells = 0
@@ -324,34 +280,4 @@ def _localise(
             for j in range(cell_start[name[f]], at):
                 mass[j] /= whole
     cell_start[active] = at
-    for node in range(count):
-        if nf[node] >= 0:
-            nc[node] = local_cut[start[nf[node]] + nc[node]]
-            nf[node] = name[nf[node]]
-    return (
-        status,
-        kept,
-        nf[:count],
-        nc[:count],
-        nl[:count],
-        nr[:count],
-        gain,
-        error,
-        keep,
-        local_roots,
-        margin,
-        cell_start,
-        mass,
-        seen,
-        original,
-        first,
-        other,
-    )
-
-
-@kernel
-def _grow(a, room):
-    out = np.empty(room, a.dtype)
-    for i in range(a.shape[0]):
-        out[i] = a[i]
-    return out
+    return name, local_cut, cell_start, mass, seen, original
