@@ -90,6 +90,12 @@ def test_check_is_plain_python_and_penalty_is_zero_exactly_where_it_holds(relati
         assert bool(x.grad.isfinite().all())
 
 
+def test_a_multiple_has_no_remainder_though_the_quotient_was_rounded():
+    relation = F.b % (F.c / F.d) == 0  # -4 % (3 / 2.25): the divisor is a little below 4 / 3
+    row = torch.tensor([[0.0, -4.0, 3.0, 2.25]], dtype=torch.float64)
+    assert bool(Program((relation,), LAYOUT).holds(row, row).all())
+
+
 @settings(max_examples=200, deadline=None)
 @given(relations)
 def test_text_form_reads_back_as_the_same_relation(relation):

@@ -59,7 +59,9 @@ def operate(op: str, args: list[Value]) -> Value:
         )
     if op == "%":
         wrong = b == 0
-        return _mark(torch.remainder(a, torch.where(wrong, 1.0, b)), bad, wrong)
+        divisor = torch.where(wrong, 1.0, b)
+        # Not torch.remainder: there a multiple of a rounded divisor leaves almost the divisor.
+        return _mark(a - divisor * (a / divisor).floor(), bad, wrong)
     if op == "**":
         wrong = ((a < 0) & (b != b.floor())) | ((a == 0) & (b < 0))
         return _mark(torch.pow(torch.where(wrong, 1.0, a), b), bad, wrong)
