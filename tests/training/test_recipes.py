@@ -10,6 +10,7 @@ from assay.training import (
     TRADES,
     Adversarial,
     Batch,
+    Free,
     Standard,
     accuracy,
     balanced,
@@ -145,6 +146,26 @@ def test_crafting_in_a_box_the_rows_lie_outside_of_is_refused():
     craft = craft_by(ay.PGD(2), ay.Linf(0.1))
     with pytest.raises(ay.AssayError, match="outside the box"):
         craft(torch.nn.Linear(3, 2), rows, torch.zeros(4, dtype=torch.int64), 0)
+
+
+def test_free_training_outside_its_box_is_refused():
+    grey = ay.Dataset(torch.rand(20, 3) * 255, torch.zeros(20, dtype=torch.int64))
+    with pytest.raises(ay.AssayError, match="outside the box"):
+        fit(torch.nn.Linear(3, 2), grey, Free(0.1), epochs=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        (r"attack=PGD: not the class but PGD\(\)", (ay.PGD, ay.Linf(0.1))),
+        (r"PGD\(steps=0\)", (ay.PGD(0), ay.Linf(0.1))),
+        (r"Graft\(population=0\).*at least 1", (ay.Graft(population=0), ay.Linf(0.1))),
+        ("space=.*no space", (ay.Linf(0.1), ay.PGD(2))),
+    ],
+)
+def test_what_crafts_is_checked_where_it_is_made(said, parts):
+    with pytest.raises(ay.AssayError, match=said):
+        craft_by(*parts)
 
 
 def test_recall_counts_a_rare_class_as_much_as_any():

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from assay import losses
 from assay.attacks.base import Attack, run
+from assay.games.kinds import check_kinds
 from assay.goals import Goal, untargeted
 from assay.model import wrap
 from assay.problem import Problem
@@ -37,6 +38,9 @@ class craft_by:
     attack: Attack
     space: Space
     goal: Goal = field(default=untargeted())
+
+    def __post_init__(self) -> None:
+        check_kinds(self.space, self.goal, self.attack)
 
     def __call__(self, net: torch.nn.Module, x: Tensor, y: Tensor, draw: int) -> Tensor:
         self.space.check(x)  # a row outside its own box has no valid change: it would stay clean

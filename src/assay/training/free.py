@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from assay.spaces.lp import Linf
 from assay.training.loop import Batch
 
 
@@ -31,6 +32,8 @@ class Free:
     high: float = 1.0
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
+        # Clamped to the box, rows outside it would be other rows.
+        Linf(self.eps, self.low, self.high).check(batch.x)
         held = batch.memory.get("delta")
         delta = torch.zeros_like(batch.x) if held is None else held[: len(batch.x)].clone()
         for _ in range(self.replays):
