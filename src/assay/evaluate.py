@@ -168,7 +168,8 @@ def _collect(
             facts["interrupted"] = len(job.data)
         except Exception as error:
             if parts:
-                error.partial = Report(spec, done())  # type: ignore[attr-defined]
+                flags = checks.of_report(done(), facts, spec)
+                error.partial = Report(spec, done(), flags)  # type: ignore[attr-defined]
                 error.add_note(f"{len(done())} of {len(job.data)} rows were finished: see .partial")
             raise
     return done()

@@ -295,9 +295,8 @@ class Quota:
 
     def pairs(self, data: Dataset) -> tuple[Dataset, targeted]:
         """Every row of a source once per target, then the other rows once, without a target."""
-        count = len(data.classes) if data.classes else 1 + max(
-            int(data.y.max()), *(c for c in (*self.sources, *self.targets) if isinstance(c, int))
-        )  # fmt: skip
+        named = [c for c in (*self.sources, *self.targets) if isinstance(c, int)]
+        count = len(data.classes) if data.classes else 1 + max([int(data.y.max()), *named])
         rule = self.rule(count, data.classes)
         wanted = torch.tensor(rule["targets"])
         attackers = torch.isin(data.y, torch.tensor(rule["sources"]))

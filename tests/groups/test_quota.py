@@ -263,6 +263,15 @@ def test_a_quota_that_cannot_be_is_refused_where_it_is_made(quota, word):
         ay.Quota(**quota)
 
 
+def test_names_where_the_data_have_none():
+    net, data = toy()
+    plain = ay.Dataset(data.x, data.y)
+    with pytest.raises(AssayError, match="no class names"):
+        ay.evaluate(
+            net, plain, space=ay.Linf(0.1), goal=ay.Quota(1, ("a",), ("b",)), attack=ay.APGD(2)
+        )
+
+
 def test_a_class_by_name_and_by_number_is_one_class():
     net, data = toy()
     vault = ay.Quota(1, sources=("a",), targets=("c", 0))

@@ -135,6 +135,11 @@ def test_further_goals_survive_shards(tmp_path):
     for k, part in enumerate(parts, 1):
         run = ay.Run(out=part, shard=(k, 2))
         ay.evaluate(model, data, **config.how(data), run=run).save(part)
+    (parts[1] / "also" / "group" / "spec.json").rename(tmp_path / "kept")
+    with pytest.raises(ay.AssayError, match=r"2/also/group' is not the folder of a run"):
+        merge(parts, tmp_path / "whole")
+    assert not (tmp_path / "whole").exists()  # so that the next try can go there
+    (tmp_path / "kept").rename(parts[1] / "also" / "group" / "spec.json")
     whole = report_of(parts, merge(parts, tmp_path / "whole"))
     Store(parts[0]).clear()
     assert not list(parts[0].rglob("spec.json"))

@@ -172,10 +172,30 @@ class Store:
 
 def merge(parts: Sequence[Path], out: Path) -> Store:
     """Join the shards of a run to exactly the whole; refuses a gap or shards of different runs."""
+    whole, owner = _joined(parts)
+    for name in _further(parts):  # before anything is written
+        _joined([Path(p) / "also" / name for p in parts])
+    store = Store(Path(out))
+    with store.held(whole, resume=False):
+        first = Store(Path(parts[0]))._facts
+        if first.exists():
+            shutil.copyfile(first, store._facts)
+        facts = {k: shard.done()[k] for k, shard in owner.items()}
+        for k, shard in sorted(owner.items()):
+            name = f"chunks/{k}.npz"
+            shutil.copyfile(shard.folder / name, store.folder / name)
+            with closing(store._connect()) as db, db:
+                rows = len(shard.read(k))
+                db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (k, rows, json.dumps(facts[k])))
+    return store
+
+
+def _joined(parts: Sequence[Path]) -> tuple[dict[str, Any], dict[int, Store]]:
+    """The spec of the whole, and which shard has each chunk."""
     if not parts:
         raise AssayError("merge: no folders given")
     shards = [Store(Path(p)) for p in parts]
-    whole = {k: v for k, v in shards[0].spec.items() if k != "shard"}
+    whole = shards[0].spec
     for shard in shards[1:]:
         _compare(whole, shard.spec, shard.folder)
     owner: dict[int, Store] = {}
@@ -188,20 +208,13 @@ def merge(parts: Sequence[Path], out: Path) -> Store:
             f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
             f"first is chunk {missing[0]}; finish that shard with --resume"
         )
-    for name in ("flags", "also", "shard"):
-        whole.pop(name, None)
-    store = Store(Path(out))
-    with store.held(whole, resume=False):
-        if shards[0]._facts.exists():
-            shutil.copyfile(shards[0]._facts, store._facts)
-        facts = {k: shard.done()[k] for k, shard in owner.items()}
-        for k, shard in sorted(owner.items()):
-            name = f"chunks/{k}.npz"
-            shutil.copyfile(shard.folder / name, store.folder / name)
-            with closing(store._connect()) as db, db:
-                rows = len(shard.read(k))
-                db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (k, rows, json.dumps(facts[k])))
-    return store
+    return {k: v for k, v in whole.items() if k not in ("flags", "also", "shard")}, owner
+
+
+def _further(parts: Sequence[Path]) -> list[str]:
+    """Names of the further goals that any of the shards has."""
+    found = (p.parent.name for part in parts for p in Path(part).glob("also/*/spec.json"))
+    return sorted(set(found))
 
 
 def report_of(parts: Sequence[Path], whole: Store) -> Report:
@@ -210,7 +223,7 @@ def report_of(parts: Sequence[Path], whole: Store) -> Report:
     known = [Report.load(p) for p in parts if (Path(p) / "records.parquet").exists()]
     examples = [(k.records.columns["id"], k.examples) for k in known if k.examples is not None]
     also = {}
-    for name in sorted(p.parent.name for p in Path(parts[0]).glob("also/*/spec.json")):
+    for name in _further(parts):
         inside = [Path(p) / "also" / name for p in parts]
         also[name] = report_of(inside, merge(inside, whole.folder / "also" / name))
     shown = merged(examples, report.records)
