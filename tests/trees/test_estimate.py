@@ -6,7 +6,7 @@ import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier
 
 import assay as ay
-from assay.trees import correlated, lookup, probability, read
+from assay.trees import lookup, probability, read
 from assay.trees.sobol import scrambled, stretch
 
 
@@ -20,6 +20,7 @@ def task(features: int = 6, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
 MODELS = {
     "one score": (2, xgb.XGBClassifier(n_estimators=30, max_depth=4, n_jobs=1)),
     "two scores with tied votes": (2, RandomForestClassifier(10, max_depth=6, random_state=0)),
+    "boosted classes": (4, xgb.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1)),
     "three classes": (3, RandomForestClassifier(6, max_depth=5, random_state=0)),
 }
 
@@ -40,9 +41,13 @@ def test_the_estimate_agrees_with_certified_bounds(name: str) -> None:
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_tables_and_walks_give_the_same_mass(tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = task()
-    ensemble = read(MODELS["one score"][1].fit(x, y))
+@pytest.mark.parametrize("name", ["one score", "three classes", "boosted classes"])
+def test_tables_and_walks_give_the_same_mass(
+    name: str, tied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classes, model = MODELS[name]
+    x, y = task(classes=classes)
+    ensemble = read(model.fit(x, y))
     chain = np.eye(6) + 0.4 * (np.eye(6, k=1) + np.eye(6, k=-1))
     noise = ay.Normal(cov=0.03 * chain) if tied else ay.Normal(sd=0.2)
 
@@ -52,11 +57,13 @@ def test_tables_and_walks_give_the_same_mass(tied: bool, monkeypatch: pytest.Mon
 
     by_tables = ask()
 
+    tabulate = lookup.tabulate
+
     def only_walks(nf, nc, nl, nr, gain, roots, start, last):  # type: ignore[no-untyped-def]
-        tables = lookup.tabulate(nf, nc, nl, nr, gain, roots[:0], start, last)
+        tables = tabulate(nf, nc, nl, nr, gain, roots[:0], start, last)
         return (*tables[:-1], roots)
 
-    monkeypatch.setattr(correlated, "tabulate", only_walks)
+    monkeypatch.setattr(lookup, "tabulate", only_walks)
     np.testing.assert_allclose(ask(), by_tables, atol=1e-12)
 
 

@@ -24,15 +24,13 @@ from assay.noise.joint import Noise
 from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble, Ints
 from assay.trees.grid import Grid
-from assay.trees.lookup import guide, look, tabulate
+from assay.trees.lookup import guide, look, tables_of
 from assay.trees.matter import importance
 from assay.trees.sobol import scrambled, stretch
-from assay.trees.view import View, view
-from assay.trees.walk import sweep
+from assay.trees.view import Settled, View, view
 
 SCRAMBLES = 16
 CONFIDENCE = 0.99
-WALK = 80.0  # nanoseconds a walk through one tree takes, roughly
 FIRST, CHUNK = 256, 4096  # points of a scrambling before the first look, and at a time
 Draws = list[Any]  # per scrambling: points (dimensions, n), the open feature's conditional means
 Mean = Callable[[Draws], Floats]  # -> (scramblings, classes)
@@ -61,24 +59,26 @@ def estimate(
     matter, overall = importance(ensemble, grid, levels, nan)
     used = used[np.argsort(-overall[used])]
     correlation = noise.correlation(x.shape[1])
-    views = [view(ensemble, grid, levels[i], nan[i], used) for i in range(len(x))]
-    here = np.stack([v.used >= 0 for v in views]) if views else np.ones((0, len(used)), bool)
+    likely = ensemble.predict(x)
+    views = [view(ensemble, grid, levels[i], nan[i], used, int(likely[i])) for i in range(len(x))]
+    here = np.zeros((len(x), len(used)), dtype=bool)
+    for row, seen_by in enumerate(views):
+        if isinstance(seen_by, View):
+            here[row] = seen_by.names >= 0
     weight = np.where(here, matter[:, used], -1.0)
     along = weight.argmax(axis=1)  # places in `used`
     half = np.full((len(x), ensemble.n_classes), np.inf)
     total = np.zeros((len(x), SCRAMBLES, ensemble.n_classes))
     points = np.zeros(len(x), dtype=np.int64)
     means: dict[int, Mean] = {}
-    cost = np.full(len(x), 300 + WALK * ensemble.n_trees)
+    cost = np.ones(len(x))
     for row, seen_by in enumerate(views):
-        if seen_by.settled is not None:  # no reading that the noise makes has another label
-            total[row, :, seen_by.settled], points[row], half[row] = 1.0, 1, seen_by.lost
-        elif seen_by.small:
-            means[row], cost[row] = _by_tables(
-                seen_by, int(along[row]), weight[row], correlation is not None
-            )
+        if isinstance(seen_by, Settled):
+            total[row, :, seen_by.label], points[row], half[row] = 1.0, 1, seen_by.lost
         else:
-            means[row] = _by_walks(seen_by, int(along[row]), ensemble.n_classes)
+            means[row], cost[row] = _by_tables(
+                seen_by, int(along[row]), weight[row], correlation is not None, ensemble.n_classes
+            )
     quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, SCRAMBLES - 1))
     most = 2 ** np.clip(np.log2(1e9 * budget / SCRAMBLES / cost), 8, 20).astype(np.int64)
     rules = [
@@ -133,43 +133,29 @@ def _draws(
     return found
 
 
-def _by_tables(seen_by: View, along: int, weight: Floats, tied: bool) -> tuple[Mean, float]:
-    """The estimate of one record from a model of two classes, and a point's cost."""
-    nf, nc, nl, nr, _, gain, roots, base, _, _, levels, start, _, names = seen_by.arrays
+def _by_tables(seen_by: View, along: int, weight: Floats, tied: bool, n: int) -> tuple[Mean, float]:
+    """The estimate of one record from a model of n classes, and a point's cost."""
+    names, start = seen_by.names, seen_by.start
     last = int(names[along])
-    tables = tabulate(nf, nc, nl, nr, gain, roots, start, last)
-    edges = levels if tied else special.ndtr(levels)
+    tables = tables_of(seen_by.trees, seen_by.score, seen_by.roots, start, last)
+    edges = seen_by.edges if tied else special.ndtr(seen_by.edges)
     others = np.delete(np.arange(len(names)), along)
     if not tied:
         others = others[np.argsort(-weight[others], kind="stable")]
-    column = np.full(len(start) - 1, -1, dtype=np.int64)
-    for dimension, f in enumerate(names[others]):
+    dimension = np.full(len(start) - 1, -1, dtype=np.int64)
+    for i, f in enumerate(names[others]):
         if f >= 0:
-            column[f] = dimension
-    rest = (nf, nc, nl, nr, gain, float(base[0]), edges, start, *guide(edges, start), column, last)
+            dimension[f] = i
+    model = *seen_by.trees, seen_by.score, seen_by.base, seen_by.slack, edges, start
+    index = *guide(edges, start), dimension, last
 
     def mean(draws: Draws) -> Floats:
-        one = np.array([look(*tables, *rest, *draw, edges, tied) for draw in draws])
-        return np.stack([1 - one, one], axis=1)
+        found = np.zeros((len(draws), n))
+        for i, draw in enumerate(draws):
+            found[i, seen_by.classes] = look(*tables, *model, *index, *draw, tied)
+        return found
 
-    _, _, _, features, _, _, places, _, walked = tables
-    return mean, 100.0 + 9 * len(start) + len(features) + len(places) + 35 * len(walked)
-
-
-def _by_walks(seen_by: View, along: int, classes: int) -> Mean:
-    """The estimate of one record from a model of more classes."""
-    last = int(seen_by.used[along])
-
-    def mean(draws: Draws) -> Floats:
-        found = []
-        for numbers, shift, sd in draws:
-            n = numbers.shape[1]
-            z = np.zeros((n, len(seen_by.used)))
-            if z.shape[1] > 1:
-                normal = numbers if len(shift) == n else special.ndtri(numbers)
-                z[:, np.delete(np.arange(z.shape[1]), along)] = normal.T
-            means = np.broadcast_to(shift, (n,)).copy()
-            found.append(sweep(*seen_by.arrays, last, z, means, sd, classes))
-        return np.array(found)
-
-    return mean
+    features, places, walked = tables[6], tables[9], tables[11]
+    scores, steps = seen_by.score.shape[1], int(start[last + 1] - start[last])
+    cost = 100 + 9 * len(start) + len(features) + len(places) + (30 + 5 * scores) * len(walked)
+    return mean, float(cost + 2 * (scores - 1) * steps)

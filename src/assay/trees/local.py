@@ -51,6 +51,7 @@ class Local:
     unit: float  # > 0: sums round after each tree, by this share of the partial sum
     tie: Floats  # (rivals,) added to margins: positive where equal scores mean the label
     rough: Floats  # (nodes,) what rounding may move a sum with this leaf by
+    rival: Ints  # (rivals,) their classes; with a single score 1 - label
 
 
 def localise(
@@ -104,6 +105,7 @@ def localise(
         rounding.unit,
         np.where(wins, TIE, -TIE)[keep],
         error,
+        other[keep],
     )
 
 
@@ -135,6 +137,7 @@ def _localise(
     sign = 1.0 if label == 1 else -1.0
     other = np.empty(rivals, np.int64)
     if outputs == 1:
+        other[0] = 1 - label
         margin[0] = sign * (base[0] - threshold_cut)
     else:
         p = 0

@@ -1,10 +1,11 @@
 """Scores of many sampled readings at once, one feature left open: trees as small tables.
 
 A record's noise reaches a few leaves of each tree, so a tree is a table over its own few intervals
-of each feature; trees that ask about the same features share one. A reading then costs a few
-lookups instead of a walk, for a block of readings at a time. Along the open feature a table holds
-differences, which are added where its intervals begin: the score along that feature is their sum,
-and the mass where it is positive is exact.
+of each feature; trees that ask about the same features and move the same scores share one. A
+reading then costs a few lookups instead of a walk, for a block of readings at a time. Along the
+open feature a table holds differences, which are added where its intervals begin: the scores along
+that feature are their sums, and the mass of each class is exact. A single score means class 1 above
+zero; of several the largest wins, the first of equal ones.
 
 A tree whose table would be too large is walked.
 """
@@ -12,28 +13,71 @@ A tree whose table would be too large is walked.
 # mypy: disable-error-code="no-untyped-def, no-any-return"
 
 import math
+from typing import Any
 
 import numpy as np
 
 from assay.kernel import kernel
+from assay.noise.marginal import Floats
+from assay.trees.ensemble import Ints
 
 LARGEST = 2048  # cells of a table
 BLOCK = 256  # readings at a time
 GUIDE = 128  # steps of the index that finds a reading's cell
 
 
+def tables_of(
+    trees: tuple[Any, ...], score: Floats, roots: Ints, start: Ints, last: int
+) -> tuple[Any, ...]:
+    """Tables of all trees, as `look` takes them; score: (nodes, scores), zero but at leaves."""
+    moved = np.logical_or.reduceat(score != 0, roots)
+    kinds, kind = np.unique(moved, axis=0, return_inverse=True)
+    parts = [(np.flatnonzero(k), roots[kind.ravel() == i]) for i, k in enumerate(kinds) if k.any()]
+    found = []
+    for columns, mine in parts or [(np.arange(1), roots[:0])]:
+        own = np.ascontiguousarray(score[:, columns])
+        found.append((columns, tabulate(*trees, own, mine, start, last)))
+    wide: list[int] = []
+    which: list[int] = []
+    column_start = [0]
+    for columns, (starts, *_) in found:
+        for size in np.diff(starts):
+            wide.append(size // len(columns))
+            which.extend(columns)
+            column_start.append(len(which))
+
+    def joined(place: int) -> Ints:  # starts into an array that stands behind them
+        ends = np.concatenate([[0], np.cumsum([arrays[place][-1] for _, arrays in found])])
+        return np.concatenate(
+            [arrays[place][:-1] + end for (_, arrays), end in zip(found, ends, strict=False)]
+            + [ends[-1:]]
+        )
+
+    def behind(place: int) -> Any:
+        return np.concatenate([arrays[place] for _, arrays in found])
+
+    ends = np.concatenate([[0], np.cumsum([len(arrays[5]) for _, arrays in found])])
+    offset = [arrays[4] + end for (_, arrays), end in zip(found, ends, strict=False)]
+    return (
+        joined(0), np.array(wide, np.int64), np.array(column_start), np.array(which, np.int64),
+        behind(1), joined(2), behind(3), np.concatenate(offset), behind(5), behind(6), joined(7),
+        behind(8),
+    )  # fmt: skip
+
+
 @kernel
 def tabulate(nf, nc, nl, nr, gain, roots, start, last):
-    """(table starts, values, feature starts, features, their maps, maps, parts of the open feature,
-    their places, starts of these, trees to walk)."""
+    """(table starts, values, feature starts, features, their maps, maps, places of the open
+    feature's parts, starts of these, trees to walk). A table holds one score after the other."""
     features, total, trees = start.shape[0] - 1, start[-1], roots.shape[0]
+    scores = gain.shape[1]
     home, cuts, tables = _shared(nf, nc, nl, nr, roots, start)
     starts, feature_start = np.zeros(tables + 1, np.int64), np.zeros(tables + 1, np.int64)
     part_start = np.zeros(tables + 1, np.int64)
     feature, offset = np.empty(tables * features, np.int64), np.empty(tables * features, np.int64)
     step = np.empty(tables * total, np.int32)
     place = np.empty(tables * (start[last + 1] - start[last]), np.int64)
-    values = np.zeros(tables * LARGEST)
+    values = np.zeros(tables * LARGEST * scores)
     parts, at, cell = np.empty(features, np.int64), np.empty(features, np.int64), 0
     first = np.empty(total, np.int64)  # first cell of each interval, per feature
     cells, member = np.empty(features, np.int64), np.empty(trees, np.int64)
@@ -68,26 +112,26 @@ def tabulate(nf, nc, nl, nr, gain, roots, start, last):
                     step[mapped + c] = n * stride
                 mapped += start[f + 1] - start[f]
                 listed += 1
-        starts[k + 1], feature_start[k + 1], part_start[k + 1] = starts[k] + size, listed, placed
+        starts[k + 1] = starts[k] + size * scores
+        feature_start[k + 1], part_start[k + 1] = listed, placed
         for f in range(features):
             at[f] = 0
         for cell in range(size):
             for f in range(features):
                 cells[f] = first[start[f] + at[f]]
-            v = 0.0
             for t in range(members):
                 node = member[t]
                 while nf[node] >= 0:
                     node = nl[node] if cells[nf[node]] <= nc[node] else nr[node]
-                v += gain[node, 0]
-            values[starts[k] + cell] = v
+                for c in range(scores):
+                    values[starts[k] + c * size + cell] += gain[node, c]
             for turn in range(features):
                 f = last if turn == 0 else turn - 1 if turn - 1 < last else turn
                 at[f] += 1
                 if at[f] < parts[f]:
                     break
                 at[f] = 0
-        for cell in range(size - 1, -1, -1):
+        for cell in range(size * scores - 1, -1, -1):
             if cell % parts[last] > 0:
                 values[starts[k] + cell] -= values[starts[k] + cell - 1]
     return (
@@ -168,25 +212,28 @@ def guide(edges, start):
 
 @kernel
 def look(
-    starts, values, feature_start, feature, offset, step, place, part_start, walked,
-    nf, nc, nl, nr, gain, base, edges, start, begin, low, rate, column, last, points, shift, sd,
-    levels, tied,
+    starts, wide, column_start, column, values, feature_start, feature, offset, step, place,
+    part_start, walked, nf, nc, nl, nr, gain, base, slack, edges, start, begin, low, rate,
+    dimension, last, points, shift, sd, tied,
 ):  # fmt: skip
-    """Mean mass of a positive score, over readings `points` (dimensions, n).
+    """Mean mass of each class, over readings `points` (dimensions, n).
 
-    column: the dimension of each feature, -1 for the open one. The open feature's steps end at
-    `levels`; its law is N(shift, sd) where it is `tied` to the others, else the levels are masses.
+    dimension: where each feature's numbers are, -1 for the open one. Its steps end at its `edges`;
+    its law is N(shift, sd) where it is `tied` to the others, else the edges are masses.
     """
     n, features, steps = points.shape[1], start.shape[0] - 1, start[last + 1] - start[last]
+    scores = base.shape[0]
     cells, index = np.zeros((features, BLOCK), np.int32), np.zeros(BLOCK, np.int32)
-    score = np.zeros((steps + 1, BLOCK))
+    score = np.zeros((scores, steps + 1, BLOCK))
+    label, before = np.zeros(BLOCK, np.int64), np.zeros(BLOCK)
+    now = np.zeros((scores, BLOCK))
     stack = np.empty((nf.shape[0] + 1, 3), np.int64)
-    mass = 0.0
+    mass = np.zeros(max(scores, 2))
     for at in range(0, n, BLOCK):
         block = min(BLOCK, n - at)
         for f in range(features):
-            if column[f] >= 0:
-                s, row = start[f], points[column[f]]
+            if dimension[f] >= 0:
+                s, row = start[f], points[dimension[f]]
                 for i in range(block):
                     v = row[at + i]
                     g = min(max((v - low[f]) * rate[f], 0.0), GUIDE - 1.0)
@@ -201,31 +248,38 @@ def look(
                 o, mine = offset[j], cells[feature[j]]
                 for i in range(block):
                     index[i] += step[o + mine[i]]
-            for p in range(part_start[k], part_start[k + 1]):
-                q, row = p - part_start[k], score[place[p]]
-                for i in range(block):
-                    row[i] += values[index[i] + q]
+            for c in range(column_start[k], column_start[k + 1]):
+                for p in range(part_start[k], part_start[k + 1]):
+                    q = (c - column_start[k]) * wide[k] + p - part_start[k]
+                    row = score[column[c], place[p]]
+                    for i in range(block):
+                        row[i] += values[index[i] + q]
         for t in range(walked.shape[0]):
             for i in range(block):
                 _walk(nf, nc, nl, nr, gain, walked[t], cells, i, last, steps, stack, score)
+        for k in range(scores):
+            now[k, :] = base[k]
+        for s in range(steps):
+            for k in range(scores):
+                for i in range(block):
+                    now[k, i] += score[k, s, i]
+            for i in range(block):
+                best = 0
+                if scores == 1:
+                    best = 1 if now[0, i] > 0.0 else 0
+                for k in range(1, scores):
+                    if now[k, i] > now[best, i] + slack:
+                        best = k
+                if s == 0:
+                    label[i], before[i] = best, 0.0
+                elif best != label[i]:
+                    edge = edges[start[last] + s - 1]
+                    if tied:
+                        edge = 0.5 * math.erfc(-(edge - shift[at + i]) / sd * 0.7071067811865476)
+                    mass[label[i]] += edge - before[i]
+                    label[i], before[i] = best, edge
         for i in range(block):
-            now, before = base, 0.0
-            positive = False
-            for s in range(steps):
-                now += score[s, i]
-                if (now > 0.0) != positive:
-                    if s > 0:
-                        edge = levels[start[last] + s - 1]
-                        if tied:
-                            edge = 0.5 * math.erfc(
-                                -(edge - shift[at + i]) / sd * 0.7071067811865476
-                            )
-                        if positive:
-                            mass += edge - before
-                        before = edge
-                    positive = not positive
-            if positive:
-                mass += 1.0 - before
+            mass[label[i]] += 1.0 - before[i]
     return mass / n
 
 
@@ -249,5 +303,6 @@ def _walk(nf, nc, nl, nr, gain, root, cells, i, last, steps, stack, score):
                 top += 1
                 hi = nc[node]
                 node = nl[node]
-        score[lo, i] += gain[node, 0]
-        score[hi + 1, i] -= gain[node, 0]
+        for k in range(gain.shape[1]):
+            score[k, lo, i] += gain[node, k]
+            score[k, hi + 1, i] -= gain[node, k]
