@@ -63,7 +63,7 @@ def brute_force(ensemble: Ensemble, noise: nz.Noise, x: np.ndarray) -> np.ndarra
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["tree", "forest", "xgboost"]),
@@ -72,9 +72,17 @@ def brute_force(ensemble: Ensemble, noise: nz.Noise, x: np.ndarray) -> np.ndarra
     st.sampled_from([4, 64, 256]),
     st.sampled_from([8, 512]),
     st.sampled_from([0, 30, 65_536]),
+    st.sampled_from([1, 20, 32_768]),
 )
 def test_interval_contains_the_truth(
-    seed: int, kind: str, tolerance: float, budget: float, widest: int, bins: int, listed: int
+    seed: int,
+    kind: str,
+    tolerance: float,
+    budget: float,
+    widest: int,
+    bins: int,
+    listed: int,
+    crossed: int,
 ) -> None:
     ensemble, x = small(seed, kind)
     grid = Grid.of(ensemble)
@@ -97,6 +105,7 @@ def test_interval_contains_the_truth(
             widest=widest,
             bins=bins,
             listed=listed,
+            crossed=crossed,
             workers=1,
         )
         assert (low <= truth[:, c] + 1e-13).all() and (high >= truth[:, c] - 1e-13).all()

@@ -48,6 +48,7 @@ def bounds(
     widest: int = 256,
     bins: int = 2048,
     listed: int = 65_536,
+    crossed: int = 32_768,
     workers: int | None = None,
     draws: Draws | None = None,
 ) -> tuple[Floats, Floats, Ints]:
@@ -55,8 +56,9 @@ def bounds(
 
     `budget` is in seconds of an ordinary core, but is counted as work: results do not depend on
     the machine.
-    `widest`, `bins`, `listed`: joint cells of a group, steps of a convolution, joint cells of a box
-    that is listed: they trade time for tightness.
+    `widest`, `bins`, `listed`, `crossed`: joint cells of a group, steps of a convolution, joint
+    cells of a box that is listed, steps of one that is met in the middle: they trade time for
+    tightness.
     With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no
     certificate then.
     """
@@ -86,7 +88,9 @@ def bounds(
             return np.asarray(ensemble.predict(rows) == label[i])
 
         if local.status == OPEN:
-            found = search(local, 0.8 * tolerance, int(budget * PACE), (widest, bins, listed))
+            found = search(
+                local, 0.8 * tolerance, int(budget * PACE), (widest, bins, listed, crossed)
+            )
             low, high, work = found.low, found.high, found.work
             yes = 0.0
             if len(found.tied):

@@ -56,9 +56,10 @@ def examine(
     rough: how far rounding may move a sum with this leaf; tie: added to the base, positive where
     equal scores mean the label; unit > 0: sums round after each tree.
     limits: joint cells of a group, steps of a convolution, joint cells of a listed box.
-    out: low, high, split feature, split cut, work, undecided cells of a listed box (in tied_cells).
+    out: low, high, split feature, split cut, work, undecided cells of a listed box (in tied_cells)
+    or the logarithm of an open one's joint cells.
     """
-    widest, bins, listed = limits
+    widest, bins, listed, _ = limits
     rivals = base.shape[0]
     used = np.zeros(mass.shape[0], np.bool_)
     moves = np.zeros(roots.shape[0])
@@ -75,7 +76,7 @@ def examine(
     active = members.shape[0]
     joint = joint_cells(sizes, listed)
     if joint <= listed:
-        out[4] += 3 * list_cells(
+        out[4] += 2 * list_cells(
             nf, nc, gain, rough, node, parent, side, begin, trees, name, short, cell_start, sizes,
             flat, weight, margin + tie, slack, joint, tied_cells, out,
         )  # fmt: skip
@@ -195,7 +196,8 @@ def examine(
         high += chance[at + c] * min(max(high_all[c], 0.0), 1.0)
     out[0], out[1] = min(low, 1.0), min(max(high, low), 1.0)
 
-    # where to split
+    # where to split, and how large it is
+    out[5] = np.log(sizes).sum()
     top, constant, slope = -1.0, 0.0, 0.0
     for a in range(active):
         for c in range(flat[a], flat[a + 1]):

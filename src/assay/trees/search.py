@@ -2,8 +2,9 @@
 record.
 
 A box is a range of cells per feature. `convolve.examine` settles it or bounds its probability; the
-open box with the largest gap (mass times width) is split next, where `examine` says. The bounds of
-all boxes add up, and the best ever seen are kept, since a split may loosen them for a while.
+open box with the largest gap (mass times width) is next: it is resolved if it falls apart into
+halves (halves.py), else split where `examine` says. The bounds of all boxes add up, and the best
+ever seen are kept, since a split may loosen them for a while.
 
 What a reader would get wrong: the budget is *work* (nodes and table entries touched), not seconds,
 so that the same call gives the same bounds on any machine and with any number of threads. All of
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 from assay.kernel import kernel
 from assay.noise.marginal import Floats
 from assay.trees.convolve import examine
+from assay.trees.halves import resolve
 from assay.trees.local import Local
 
 NO, YES, OPEN, TIE, LISTED = range(5)
 Cells = NDArray[np.int32]
-WEIGHT, LOW, HIGH, FEATURE, CUT, NUMBER = range(6)  # what is known of a box
+# what is known of a box; WHOLE: halves would not help
+WEIGHT, LOW, HIGH, FEATURE, CUT, NUMBER, WHOLE = range(7)
 SURE_LOW, SURE_HIGH, OPEN_LOW, OPEN_HIGH, TIED, BEST_LOW, BEST_HIGH, WORK, BORN = range(9)
 TIES = 64  # undecided cells that a listed box may have
 BREATH = 200_000_000  # work between two looks at Python
@@ -44,13 +47,13 @@ class Found:
     mass: Floats  # (n,) the open boxes' masses
 
 
-def search(local: Local, tolerance: float, budget: int, limits: tuple[int, int, int]) -> Found:
+def search(local: Local, tolerance: float, budget: int, limits: tuple[int, int, int, int]) -> Found:
     """Split the widest box until the bounds are within `tolerance` or the work is done."""
     tree = local.nf, local.nc, local.nl, local.nr, local.gain, local.rough, local.roots
     rule = local.base, local.tie, local.slack, local.unit
     features = len(local.start) - 1
     room = 4 * TIES
-    cells, facts = np.zeros((room, 2, features), np.int32), np.zeros((room, 6))
+    cells, facts = np.zeros((room, 2, features), np.int32), np.zeros((room, 7))
     cells[0, 1] = np.diff(local.start) - 1
     facts[0, WEIGHT] = 1.0
     heap, ties, free = (np.empty(room, np.int32) for _ in range(3))
@@ -106,6 +109,20 @@ def _go_on(
             if counts[2] <= 2 * TIES:
                 cells, facts, heap, ties, free = _grow(counts, cells, facts, heap, ties, free)
             pair[0], pair[1] = _pop(heap, counts, facts), free[counts[2] - 1]
+            slot = pair[0]
+            if not facts[slot, WHOLE]:
+                done = resolve(
+                    nf, nc, nl, nr, gain, rough, roots, base, tie, slack, unit, cell_start, mass,
+                    cells[slot, 0], cells[slot, 1], limits[3], out,
+                )  # fmt: skip
+                sums[WORK] += out[4]
+                if done:
+                    sums[OPEN_LOW] -= facts[slot, LOW]
+                    sums[OPEN_HIGH] -= facts[slot, HIGH]
+                    facts[slot, WHOLE] = 1.0
+                    _open(slot, out, heap, counts, facts, sums)
+                    _best(sums)
+                    continue
             pending = _split(pair, cells, facts, cell_start, mass, sums)
             counts[2] -= pending == 2
         for i in range(pending):
@@ -121,12 +138,8 @@ def _go_on(
                 _tie(slot, ties, counts, sums, weight)
                 continue
             if state == OPEN and out[1] - out[0] > 1e-15:
-                facts[slot, LOW], facts[slot, HIGH] = weight * out[0], weight * out[1]
-                facts[slot, FEATURE], facts[slot, CUT] = out[2], out[3]
-                facts[slot, NUMBER] = sums[BORN]
-                sums[OPEN_LOW] += facts[slot, LOW]
-                sums[OPEN_HIGH] += facts[slot, HIGH]
-                _push(slot, heap, counts, facts)
+                facts[slot, WHOLE] = base.shape[0] > 1 or out[5] > 2 * np.log(limits[3])
+                _open(slot, out, heap, counts, facts, sums)
                 continue
             if state == YES:
                 out[0] = out[1] = 1.0
@@ -145,9 +158,26 @@ def _go_on(
             sums[SURE_HIGH] += weight * out[1]
             free[counts[2]] = slot
             counts[2] += 1
-        low = sums[SURE_LOW] + sums[OPEN_LOW]
-        high = sums[SURE_HIGH] + sums[OPEN_HIGH] + sums[TIED]
-        sums[BEST_LOW], sums[BEST_HIGH] = max(sums[BEST_LOW], low), min(sums[BEST_HIGH], high)
+        _best(sums)
+
+
+@kernel
+def _best(sums):
+    low = sums[SURE_LOW] + sums[OPEN_LOW]
+    high = sums[SURE_HIGH] + sums[OPEN_HIGH] + sums[TIED]
+    sums[BEST_LOW], sums[BEST_HIGH] = max(sums[BEST_LOW], low), min(sums[BEST_HIGH], high)
+
+
+@kernel
+def _open(slot, out, heap, counts, facts, sums):
+    """Put a box with the bounds and the split of `out` on the heap."""
+    facts[slot, LOW] = facts[slot, WEIGHT] * out[0]
+    facts[slot, HIGH] = facts[slot, WEIGHT] * out[1]
+    facts[slot, FEATURE], facts[slot, CUT] = out[2], out[3]
+    facts[slot, NUMBER] = sums[BORN]
+    sums[OPEN_LOW] += facts[slot, LOW]
+    sums[OPEN_HIGH] += facts[slot, HIGH]
+    _push(slot, heap, counts, facts)
 
 
 @kernel
