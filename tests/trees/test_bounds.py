@@ -19,6 +19,7 @@ from assay.trees.boxes import all_boxes, near_boxes
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 from assay.trees.rounding import Rounding
+from assay.trees.tails import tails
 
 
 def small(seed: int, kind: str) -> tuple[Ensemble, np.ndarray]:
@@ -113,6 +114,30 @@ def test_interval_contains_the_truth(
             assert (high - low <= tolerance + 1e-10).all()
     low, high, _ = distribution(ensemble, noise, x, tolerance=1e-6)
     assert (low <= truth + 1e-10).all() and (high >= truth - 1e-10).all()
+
+
+@pytest.mark.parametrize("up", [0, 1])
+def test_sums_just_beside_a_step_are_rounded_outwards(up: int) -> None:
+    # one open cell, and 600 of which every second is a step but for a hair, and the last is three
+    beside = 1 + 1e-10 if up else 1 - 1e-10
+    table = np.array([0.0] + [0.0, beside] * 299 + [0.0, 3.0])
+    chance = np.array([1.0] + [1 / 600] * 600)
+    out = np.empty(1)
+    base = -(1 + 5e-11) if up else -(1 - 5e-11)
+    tails(
+        table,
+        chance,
+        np.arange(2),
+        np.array([0, 1]),
+        np.array([1, 600]),
+        0,
+        base,
+        1.0,
+        2048,
+        up,
+        out,
+    )
+    assert out[0] >= 0.5 - 1e-12 if up else out[0] <= 1 / 600 + 1e-12
 
 
 @pytest.fixture(scope="module")

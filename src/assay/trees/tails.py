@@ -52,6 +52,7 @@ def tails(table, chance, leaders, table_start, cells, final, base, step, bins, u
         )
 
     step = max(step, span / bins)
+    hair = 1e-13 * span / step  # of rounding in the wrong direction must not move an atom inwards
     top = int(highest / step) + 2  # everything above is one step
     sums, fresh = np.zeros(top + 1), np.zeros(top + 1)
     histogram = np.zeros(bins + 2)
@@ -69,9 +70,8 @@ def tails(table, chance, leaders, table_start, cells, final, base, step, bins, u
         for k in range(width):
             histogram[k] = 0.0
         for c in range(table_start[g], table_start[g] + cells[g]):
-            # a hair of rounding in the wrong direction must not move an atom inwards
             u = (table[c] - a) / step
-            k = int(np.ceil(u - 1e-13 * bins)) if up else int(u + 1e-13 * bins)
+            k = int(np.ceil(u - hair)) if up else int(u + hair)
             histogram[min(max(k, 0), width - 1)] += chance[c]
         grown = min(length + width - 1, top + 1)
         for j in range(grown):
@@ -93,7 +93,7 @@ def tails(table, chance, leaders, table_start, cells, final, base, step, bins, u
         sums, fresh = fresh, sums
     for j in range(length - 2, -1, -1):
         sums[j] += sums[j + 1]
-    # the atoms' own rounding: up to 1e-13 bins of one step per group, taken off the base
+    # the atoms' own rounding: up to a hair of a step per group, taken off the base
     guard = (1.0 if up else -1.0) * 1e-12 * span * groups
     few = table_start[leaders[small]]
     many = cells[leaders[small]] if looked_up else 1
