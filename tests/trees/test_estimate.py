@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xgboost as xgb
+from scipy.stats import norm
 from sklearn.ensemble import RandomForestClassifier
 
 import assay as ay
@@ -38,6 +39,17 @@ def test_the_estimate_agrees_with_certified_bounds(name: str) -> None:
     # 99 % intervals: of twelve, two may miss, but not by much
     miss = np.maximum(found.low - sure.high, sure.low - found.high)
     assert (miss > 0).sum() <= 2 and miss.max() < found.width.max()
+
+
+def test_mass_that_no_sample_visits_stays_inside_the_interval() -> None:
+    x = np.repeat([[0.0], [2.0]], 20, axis=0)
+    model = xgb.XGBClassifier(n_estimators=2, max_depth=1, n_jobs=1).fit(x, np.repeat([0, 1], 20))
+    ensemble = read(model)
+    border = float(ensemble.threshold[ensemble.feature >= 0][0])
+    found = probability(
+        ensemble, ay.Normal(sd=border / 6.1), x[:1], np.zeros(1, int), estimate=True
+    )
+    assert found.low[0] <= norm.cdf(6.1) + 1e-15 and found.high[0] == 1
 
 
 @pytest.mark.parametrize("tied", [False, True])

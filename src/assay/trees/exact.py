@@ -102,7 +102,7 @@ def inside(
         return Probability(*_sum(low, high, allowed), kind)
     load = loadings(tied) if tied is not None and not estimate else None
     if estimate or (tied is not None and load is None):
-        mean, low, high = correlated.estimate(
+        _, low, high = correlated.estimate(
             ensemble,
             grid,
             noise,
@@ -112,15 +112,7 @@ def inside(
             seed=seed,
             workers=workers,
         )
-        middle = np.where(allowed, mean, 0).sum(axis=1)
-        half = (
-            np.minimum(
-                np.where(allowed, high - low, 0).sum(axis=1),
-                np.where(~allowed, high - low, 0).sum(axis=1),
-            )
-            / 2
-        )
-        return Probability(np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1), "estimate")
+        return Probability(*_sum(low, high, allowed), "estimate")
 
     # the smaller side of each row, class by class: the events are disjoint, so the bounds add up
     flip = allowed.sum(axis=1) > ensemble.n_classes - allowed.sum(axis=1)
