@@ -80,6 +80,12 @@ class Marginal:
             self.name == "norm" and self.params == (0.0, 0.0) and self.how == "add"
         )
 
+    @property
+    def plain(self) -> bool:
+        """Normal, additive, unbounded: `below` and `above` are those of (t - x - mean) / sd."""
+        free = np.isneginf(self.low) and np.isposinf(self.high) and not self.integer
+        return bool(self.name == "norm" and self.how == "add" and free and self.params[1] > 0)
+
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
         """P(X <= t) for records x, broadcast."""
         return self._probability(np.asarray(x, float), np.asarray(t, float))[0]

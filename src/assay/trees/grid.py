@@ -6,11 +6,13 @@ enumerates; here only its edges are ever stored: masses per feature, (records, c
 array."""
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy import special
 
 from assay.noise.joint import Noise, normal_level
-from assay.noise.marginal import Floats, between
+from assay.noise.marginal import Floats, Marginal, between
 from assay.trees.ensemble import Ensemble, Ints
 
 
@@ -24,16 +26,20 @@ class Grid:
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> "Grid":
-        thresholds = []
-        cut = np.full(len(ensemble.feature), -1, dtype=np.int32)
-        for f in range(ensemble.n_features):
-            nodes = np.flatnonzero(ensemble.feature == f)
-            values = ensemble.threshold[nodes]
-            t = np.unique(values[np.isfinite(values)])
-            thresholds.append(t)
-            cut[nodes] = np.where(np.isneginf(values), -1, np.searchsorted(t, values))
-        sizes = [len(t) + 1 for t in thresholds]
-        return cls(tuple(thresholds), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), cut)
+        """Made once for each ensemble."""
+        if ensemble not in _made:
+            thresholds = []
+            cut = np.full(len(ensemble.feature), -1, dtype=np.int32)
+            for f in range(ensemble.n_features):
+                nodes = np.flatnonzero(ensemble.feature == f)
+                values = ensemble.threshold[nodes]
+                t = np.unique(values[np.isfinite(values)])
+                thresholds.append(t)
+                cut[nodes] = np.where(np.isneginf(values), -1, np.searchsorted(t, values))
+            sizes = [len(t) + 1 for t in thresholds]
+            start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+            _made[ensemble] = cls(tuple(thresholds), start, cut)
+        return _made[ensemble]
 
     @property
     def boxes(self) -> float:
@@ -46,20 +52,44 @@ class Grid:
 
     def masses(self, noise: Noise, x: Floats) -> Floats:
         """P(feature f reads in cell j) for every record, (n, cells)."""
-        out = np.zeros((len(x), int(self.start[-1])))
+        below, above = self._edges(noise, x)
+        last = self.start[1:] - 1
+        inner = np.delete(np.arange(self.start[-1]), last)  # cells that end at a threshold
+        ends = np.ones((2, len(x), int(self.start[-1])))  # below and above each cell's upper end
+        ends[1] = 0.0
+        ends[0][:, inner], ends[1][:, inner] = below, above
+        begins = np.zeros_like(ends)
+        begins[1] = 1.0
+        begins[0][:, inner + 1], begins[1][:, inner + 1] = below, above
+        cells = between(*begins, *ends)
+        whole = np.add.reduceat(cells, self.start[:-1], axis=1)
+        return np.asarray(cells / np.repeat(whole, np.diff(self.start), axis=1))
+
+    def _edges(self, noise: Noise, x: Floats) -> tuple[Floats, Floats]:
+        """P(X <= t) and P(X > t) at every threshold, (n, thresholds)."""
         parts = noise.marginals(x.shape[1])
-        for f, t in enumerate(self.thresholds):
-            v = np.nan_to_num(x[:, f, None], nan=0.0)
-            n = len(x)
-            below = np.concatenate(
-                [np.zeros((n, 1)), parts[f].below(v, t[None]), np.ones((n, 1))], axis=1
+        sizes = np.array([len(t) for t in self.thresholds])
+        feature, t = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(self.thresholds)
+        values = np.nan_to_num(x, nan=0.0)
+        below, above = np.empty((len(x), len(t))), np.empty((len(x), len(t)))
+        law = np.array(
+            [p.params if isinstance(p, Marginal) and p.plain else (0.0, 0.0) for p in parts]
+        )
+        plain = law[:, 1] > 0
+        some = plain[feature]
+        if some.any():  # all normal features at once
+            mean, sd = law[feature[some]].T
+            z = (t[some] - values[:, feature[some]] - mean) / sd
+            below[:, some], above[:, some] = special.ndtr(z), special.ndtr(-z)
+        ends = np.cumsum(sizes)
+        for f in np.flatnonzero(~plain & (sizes > 0)):
+            here = slice(int(ends[f] - sizes[f]), int(ends[f]))
+            v = values[:, f, None]
+            below[:, here], above[:, here] = (
+                parts[f].below(v, t[None, here]),
+                parts[f].above(v, t[None, here]),
             )
-            above = np.concatenate(
-                [np.ones((n, 1)), parts[f].above(v, t[None]), np.zeros((n, 1))], axis=1
-            )
-            cells = between(below[:, :-1], above[:, :-1], below[:, 1:], above[:, 1:])
-            out[:, self.start[f] : self.start[f + 1]] = cells / cells.sum(axis=1, keepdims=True)
-        return out
+        return below, above
 
     def levels(self, noise: Noise, x: Floats) -> Floats:
         """Each cell's upper edge as a standard normal number (the copula's coordinate), (n,
@@ -71,3 +101,6 @@ class Grid:
                 v = np.nan_to_num(x[:, f, None], nan=0.0)
                 out[:, self.start[f] : self.start[f + 1] - 1] = normal_level(parts[f], v, t[None])
         return out
+
+
+_made: WeakKeyDictionary[Ensemble, Grid] = WeakKeyDictionary()
