@@ -235,6 +235,10 @@ def test_refusals(forest: RandomForestClassifier) -> None:
         ay.Nature(forest, ay.Normal(sd=0.1), tolerance=2)
     with pytest.raises(AssayError, match="method"):
         ay.Nature(forest, ay.Normal(sd=0.1), method="magic")
+    with pytest.raises(AssayError, match="draws=0"):
+        ay.Nature(forest, ay.Normal(sd=0.1), draws=0)
+    with pytest.raises(AssayError, match="confidence=99"):
+        ay.Nature(forest, ay.Normal(sd=0.1), confidence=99)
     with pytest.raises(Unsupported, match="reads trees"):
         ay.evaluate(
             ay.Nature(torch.nn.Linear(4, 3).double(), ay.Normal(sd=0.1), method="estimate"), DATA

@@ -138,7 +138,17 @@ def test_switching_a_feature_off() -> None:
         (lambda: nz.normal(12), r"sd is missing; write normal\(sd=12\)"),
         (lambda: nz.Normal(sd=[1.0, 2.0]).marginals(3), "features"),
         (lambda: nz.bounded(nz.normal(0, 1), 0, 1).below(100.0, 0.5), "no mass"),
+        (lambda: nz.Normal(sd="big"), "expected numbers"),
+        (lambda: nz.Normal(sd=1.0, integer=("age",)), "places of features"),
+        (lambda: nz.Normal(sd=1.0, integer=True), "places of features"),
+        (lambda: nz.Normal(sd=1.0, immutable=(3,)).marginals(3), "there are 3 features"),
+        (lambda: nz.Independent(nz.normal(0, 1)), "one marginal per feature"),
+        (lambda: nz.Independent([1.0, 2.0]), "parts: 1.0"),
         (lambda: nz.from_data(np.ones((4, 2)), ratio=0), "positive"),
+        (lambda: nz.from_data(np.ones((1, 2))), "at least 2"),
+        (lambda: nz.from_data(np.array([["a", "b"]])), "numbers only"),
+        (lambda: nz.fit(np.full((9, 2), np.nan)), "feature 0 has 0 residuals"),
+        (lambda: nz.fit(np.ones((9, 2)), families=["nope"]), "nope"),
     ],
 )
 def test_bad_input_is_named(make: object, text: str) -> None:

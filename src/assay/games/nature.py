@@ -82,6 +82,10 @@ class Nature:
             raise AssayError(f"tolerance={self.tolerance}: expected between 0 and 1")
         if not self.budget > 0:
             raise AssayError(f"budget={self.budget}: expected a positive number of seconds")
+        if not self.draws >= 1:
+            raise AssayError(f"draws={self.draws}: expected 1 or more")
+        if not 0 < self.confidence < 1:
+            raise AssayError(f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99")
 
     @property
     def described(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from assay.errors import AssayError, Unsupported
-from assay.noise.joint import Joint, Part, counted, widths
+from assay.noise.joint import Joint, Part, counted, listed, widths
 from assay.noise.marginal import Confusion, Floats
 
 
@@ -31,7 +31,7 @@ class Copula(Joint):
     moved: float = field(default=0.0, init=False)  # largest change to make R positive semi-definite
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "parts", listed(self.parts))
         rho = np.asarray(self.rank_correlation, dtype=float)
         d = len(self.parts)
         if rho.shape != (d, d):

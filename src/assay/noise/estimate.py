@@ -18,6 +18,7 @@ from assay.noise.independent import Independent
 from assay.noise.joint import Part
 from assay.noise.marginal import Floats, Marginal, exponential, normal, still
 
+Continuous = stats.rv_continuous
 FAMILIES = ("norm", "laplace", "logistic", "expon", "gumbel_r", "gumbel_l")
 
 
@@ -41,6 +42,8 @@ def from_data(
     for given in (*kinds, *immutable):
         if given not in names:
             raise AssayError(f"no feature {given!r}; features are {', '.join(map(str, names))}")
+    if len(values) < 2:
+        raise AssayError("1 record: at least 2 are needed to know how much a feature varies")
     sd = np.nanstd(values, axis=0, ddof=1) / np.sqrt(ratio)
     parts: list[Part] = []
     for name, s in zip(names, sd, strict=True):
@@ -59,12 +62,20 @@ def fit(
 ) -> Copula | Independent:
     """Noise from measured errors (reading minus truth): per feature the family of lowest AIC, tied
     by ranks."""
-    values, _ = _table(residuals)
-    if len(values) < 8:
-        raise AssayError(f"{len(values)} residuals: at least 8 are needed to fit a distribution")
+    values, names = _table(residuals)
+    unknown = [name for name in families if not isinstance(getattr(stats, name, None), Continuous)]
+    if unknown or not families:
+        raise AssayError(
+            f"families={list(families)}: expected names of scipy.stats, e.g. {FAMILIES}"
+        )
     parts: list[Part] = []
-    for column in values.T:
+    for name, column in zip(names, values.T, strict=True):
         column = column[~np.isnan(column)]
+        if len(column) < 8:
+            raise AssayError(
+                f"feature {name!r} has {len(column)} residuals: at least 8 are needed to fit a "
+                "distribution"
+            )
         parts.append(still() if np.ptp(column) == 0 and column[0] == 0 else _best(column, families))
     return _tie(parts, values) if correlated else Independent(tuple(parts))
 
@@ -96,7 +107,12 @@ def _tie(parts: list[Part], values: Floats) -> Copula | Independent:
 
 
 def _table(data: Any) -> tuple[Floats, list[Any]]:
-    values = np.asarray(data, dtype=np.float64)
+    try:
+        values = np.asarray(data, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise AssayError(
+            f"data: expected numbers only ({error}); leave other columns out, or code them"
+        ) from None
     if values.ndim != 2 or not len(values):
         raise AssayError(f"data of shape {values.shape}: expected (records, features)")
     names = list(data.columns) if hasattr(data, "columns") else list(range(values.shape[1]))

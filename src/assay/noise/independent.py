@@ -4,7 +4,7 @@ included."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.noise.joint import Joint, Part, counted, widths
+from assay.noise.joint import Joint, Part, counted, listed, widths
 from assay.noise.marginal import Floats
 
 
@@ -21,7 +21,7 @@ class Independent(Joint):
     parts: Sequence[Part]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "parts", listed(self.parts))
 
     @property
     def in_words(self) -> str:

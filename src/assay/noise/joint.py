@@ -9,8 +9,8 @@ error), and the mass of a correlated box is an *estimate* of Genz's method; only
 are exact."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -122,6 +122,26 @@ def factor(correlation: Floats) -> Floats:
     """A matrix L with L L' = correlation, also when it is singular."""
     values, vectors = np.linalg.eigh(correlation)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def numbers(name: str, given: Any) -> Floats:
+    """What was given as an array of floats."""
+    try:
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise AssayError(f"{name}={given!r}: expected numbers ({error})") from None
+
+
+def listed(parts: Any) -> tuple[Part, ...]:
+    """One marginal per feature, and nothing else among them."""
+    given = tuple(parts) if isinstance(parts, Iterable) else ()
+    wrong = [p for p in given if not isinstance(p, Marginal | Confusion)] if given else [parts]
+    if wrong:
+        raise AssayError(
+            f"parts: {wrong[0]!r}; expected a list with one marginal per feature, e.g. "
+            "[ay.normal(sd=2), ay.still()]; for the same normal error in all, ay.Normal(sd=2)"
+        )
+    return given
 
 
 def widths(given: Sequence[Part], features: int) -> tuple[Part, ...]:

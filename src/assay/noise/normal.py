@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from assay.errors import AssayError
-from assay.noise.joint import Joint, Part, widths
+from assay.noise.joint import Joint, Part, numbers, widths
 from assay.noise.marginal import Floats, Marginal, still
 
 
@@ -36,15 +36,17 @@ class Normal(Joint):
                 "Normal needs exactly one of sd= (standard deviations) and cov= (a "
                 "covariance matrix)"
             )
+        for name in ("integer", "immutable"):
+            object.__setattr__(self, name, _places(name, getattr(self, name)))
         if self.sd is not None:
-            sd = np.asarray(self.sd, dtype=float)
+            sd = numbers("sd", self.sd)
             if sd.ndim > 1 or not np.isfinite(sd).all() or (sd < 0).any():
                 raise AssayError(
                     f"sd={self.sd}: expected a number or one per feature, none negative"
                 )
             object.__setattr__(self, "sd", float(sd) if sd.ndim == 0 else tuple(sd.tolist()))
             return
-        cov = np.asarray(self.cov, dtype=float)
+        cov = numbers("cov", self.cov)
         if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.isfinite(cov).all():
             raise AssayError(f"cov of shape {cov.shape}: expected a finite square matrix")
         scale = max(float(np.abs(cov).max()), 1e-300)
@@ -78,6 +80,11 @@ class Normal(Joint):
     def marginals(self, features: int) -> tuple[Part, ...]:
         sd = self._sd()
         sd = np.full(features, sd) if sd.ndim == 0 else sd
+        for name in ("integer", "immutable"):
+            if max(getattr(self, name), default=0) >= features:
+                raise AssayError(
+                    f"{name}={getattr(self, name)}: there are {features} features, counted from 0"
+                )
         low, high = (
             np.broadcast_to(np.asarray(b, float), (features,)) for b in (self.low, self.high)
         )
@@ -114,3 +121,13 @@ class Normal(Joint):
             if self.cov is None
             else np.sqrt(np.diag(np.asarray(self.cov)).copy())
         )
+
+
+def _places(name: str, given: Any) -> tuple[int, ...]:
+    """Features by their place; names would match none and be forgotten without a word."""
+    listed = tuple(given) if np.ndim(given) == 1 and not isinstance(given, str) else (given,)
+    if any(isinstance(f, bool) or not isinstance(f, int | np.integer) or f < 0 for f in listed):
+        raise AssayError(
+            f"{name}={given!r}: expected places of features, counted from 0, e.g. {name}=(0, 7)"
+        )
+    return tuple(int(f) for f in listed)
