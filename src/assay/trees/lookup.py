@@ -225,8 +225,7 @@ def look(
     scores = base.shape[0]
     cells, index = np.zeros((features, BLOCK), np.int32), np.zeros(BLOCK, np.int32)
     score = np.zeros((scores, steps + 1, BLOCK))
-    label, before = np.zeros(BLOCK, np.int64), np.zeros(BLOCK)
-    now = np.zeros((scores, BLOCK))
+    ends = edges[start[last] : start[last + 1]]
     stack = np.empty((nf.shape[0] + 1, 3), np.int64)
     mass = np.zeros(max(scores, 2))
     for at in range(0, n, BLOCK):
@@ -249,60 +248,98 @@ def look(
                 for i in range(block):
                     index[i] += step[o + mine[i]]
             for c in range(column_start[k], column_start[k + 1]):
+                own = score[column[c]]
                 for p in range(part_start[k], part_start[k + 1]):
-                    q = (c - column_start[k]) * wide[k] + p - part_start[k]
-                    row = score[column[c], place[p]]
+                    q, row = p - part_start[k], own[place[p]]
                     for i in range(block):
                         row[i] += values[index[i] + q]
-        for t in range(walked.shape[0]):
-            for i in range(block):
-                _walk(nf, nc, nl, nr, gain, walked[t], cells, i, last, steps, stack, score)
-        for k in range(scores):
-            now[k, :] = base[k]
-        for s in range(steps):
-            for k in range(scores):
-                for i in range(block):
-                    now[k, i] += score[k, s, i]
-            for i in range(block):
-                best = 0
-                if scores == 1:
-                    best = 1 if now[0, i] > 0.0 else 0
-                for k in range(1, scores):
-                    if now[k, i] > now[best, i] + slack:
-                        best = k
-                if s == 0:
-                    label[i], before[i] = best, 0.0
-                elif best != label[i]:
-                    edge = edges[start[last] + s - 1]
-                    if tied:
-                        edge = 0.5 * math.erfc(-(edge - shift[at + i]) / sd * 0.7071067811865476)
-                    mass[label[i]] += edge - before[i]
-                    label[i], before[i] = best, edge
-        for i in range(block):
-            mass[label[i]] += 1.0 - before[i]
+                index += wide[k]
+        for root in walked:
+            _walk(nf, nc, nl, nr, gain, root, cells, block, last, steps, stack, score)
+        if scores == 1:
+            mass[1] += _one(score[0], base[0], block, steps, ends, shift[at:], sd, tied)
+        else:
+            _many(score, base, slack, block, steps, ends, shift[at:], sd, tied, mass)
+    if scores == 1:
+        mass[0] = n - mass[1]
     return mass / n
 
 
 @kernel
-def _walk(nf, nc, nl, nr, gain, root, cells, i, last, steps, stack, score):
-    top = 1
-    stack[0, 0], stack[0, 1], stack[0, 2] = root, 0, steps - 1
-    while top > 0:
-        top -= 1
-        node, lo, hi = stack[top, 0], stack[top, 1], stack[top, 2]
-        while nf[node] >= 0:
-            f = nf[node]
-            if f != last:
-                node = nl[node] if cells[f, i] <= nc[node] else nr[node]
-            elif hi <= nc[node]:
-                node = nl[node]
-            elif lo > nc[node]:
-                node = nr[node]
-            else:
-                stack[top, 0], stack[top, 1], stack[top, 2] = nr[node], nc[node] + 1, hi
-                top += 1
-                hi = nc[node]
-                node = nl[node]
-        for k in range(gain.shape[1]):
-            score[k, lo, i] += gain[node, k]
-            score[k, hi + 1, i] -= gain[node, k]
+def _one(score, base, block, steps, ends, shift, sd, tied):
+    """Mass of a positive score, summed over the readings of a block."""
+    mass = 0.0
+    for i in range(block):
+        now, before, positive = base, 0.0, False
+        for s in range(steps):
+            now += score[s, i]
+            if (now > 0.0) != positive:
+                if s > 0:
+                    edge = _end(ends[s - 1], shift, i, sd, tied)
+                    if positive:
+                        mass += edge - before
+                    before = edge
+                positive = not positive
+        if positive:
+            mass += 1.0 - before
+    return mass
+
+
+@kernel
+def _many(score, base, slack, block, steps, ends, shift, sd, tied, mass):
+    """Add the mass of each class, of a score per class, to mass."""
+    now = np.empty(base.shape[0])
+    for i in range(block):
+        before, label = 0.0, -1
+        now[:] = base
+        for s in range(steps):
+            moved = s == 0
+            for k in range(base.shape[0]):
+                moved = moved or score[k, s, i] != 0.0
+                now[k] += score[k, s, i]
+            if not moved:
+                continue
+            best = 0
+            for k in range(1, base.shape[0]):
+                if now[k] > now[best] + slack:
+                    best = k
+            if best != label:
+                if label >= 0:
+                    edge = _end(ends[s - 1], shift, i, sd, tied)
+                    mass[label] += edge - before
+                    before = edge
+                label = best
+        mass[label] += 1.0 - before
+
+
+@kernel
+def _end(edge, shift, i, sd, tied):
+    """Mass of the open feature below an edge."""
+    return 0.5 * math.erfc(-(edge - shift[i]) / sd * 0.7071067811865476) if tied else edge
+
+
+@kernel
+def _walk(nf, nc, nl, nr, gain, root, cells, block, last, steps, stack, score):
+    """One tree's part in the scores of a block."""
+    for i in range(block):
+        top = 1
+        stack[0, 0], stack[0, 1], stack[0, 2] = root, 0, steps - 1
+        while top > 0:
+            top -= 1
+            node, lo, hi = stack[top, 0], stack[top, 1], stack[top, 2]
+            while nf[node] >= 0:
+                f = nf[node]
+                if f != last:
+                    node = nl[node] if cells[f, i] <= nc[node] else nr[node]
+                elif hi <= nc[node]:
+                    node = nl[node]
+                elif lo > nc[node]:
+                    node = nr[node]
+                else:
+                    stack[top, 0], stack[top, 1], stack[top, 2] = nr[node], nc[node] + 1, hi
+                    top += 1
+                    hi = nc[node]
+                    node = nl[node]
+            for k in range(gain.shape[1]):
+                score[k, lo, i] += gain[node, k]
+                score[k, hi + 1, i] -= gain[node, k]
