@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 import assay as ay
 from assay.cli import app
 from assay.errors import AssayError, Unsupported
+from assay.records import Records
+from assay.report import probabilities
 from assay.report.text import notes, title
 from assay.run.config import parse, to_toml
 from assay.run.config import read as read_config
@@ -229,6 +231,8 @@ def test_two_blocks_of_correlated_features_are_two_factors() -> None:
 def test_refusals(forest: RandomForestClassifier) -> None:
     with pytest.raises(Unsupported, match="no adversary"):
         ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), DATA, space=ay.Linf(0.1))
+    with pytest.raises(Unsupported, match="name the class"):  # it would be read off no scores
+        ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), DATA, goal=ay.least_likely())
     with pytest.raises(AssayError, match="features"):
         ay.evaluate(ay.Nature(forest, ay.Normal(sd=[0.1, 0.2])), DATA)
     with pytest.raises(AssayError, match="tolerance"):
@@ -283,6 +287,16 @@ def test_the_head_of_a_report_names_the_noise(
     line = next(line for line in notes(report) if line.startswith("noise: "))
     assert len(line) < 190 and "0.33333" not in line
     assert words in report.html()
+
+
+def test_intervals_of_means_hold_what_the_bounds_leave_open() -> None:
+    low, high = np.array([0.0, 0.2]), np.array([1.0, 0.995])
+    records = Records.of(2, id=np.arange(2), probability_low=low, probability_high=high)
+    found = probabilities.figures(ay.Report({}, records))
+    robust, sure = found["robust"][1], found["sure"][1]
+    assert robust.value == pytest.approx(0.54875)
+    assert robust.low <= 0.1 and robust.high >= 0.9975
+    assert sure.value == 0 and sure.high == 1
 
 
 @pytest.mark.filterwarnings("ignore:2 sin")

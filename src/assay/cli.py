@@ -200,7 +200,8 @@ def show(
         return
     from rich.table import Table
 
-    table = Table(by, "robust accuracy", "95 % interval", "rows")
+    title, _ = report.shown.get("robust", ("robust accuracy", None))
+    table = Table(by, title, "95 % interval", "rows")
     for value, e in report.metric("robust", by=by).items():
         if e.n:
             table.add_row(str(value), f"{e.value:.3f}", f"{e.low:.3f} - {e.high:.3f}", str(e.n))

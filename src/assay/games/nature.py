@@ -29,7 +29,7 @@ from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.features import gains, rows_of
 from assay.games.kinds import check_kinds
-from assay.goals import untargeted
+from assay.goals import least_likely, untargeted
 from assay.model import Classifier, wrap
 from assay.noise.importance import importance as sampled_where_labels_change
 from assay.noise.joint import Noise
@@ -109,6 +109,8 @@ class Nature:
                 "Static for those"
             )
         check_kinds(space, goal, attack)
+        if isinstance(goal, least_likely):
+            raise Unsupported("least_likely under noise: name the class, e.g. ay.targeted(2)")
         x = rows_of(data)
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])

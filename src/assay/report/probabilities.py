@@ -1,7 +1,8 @@
 """Figures of the game without an adversary: probabilities per record, not successes.
 
-The mean over records is reported with two different widths in mind: the interval printed is over
-the *records* (bootstrap); how far the per-record bounds are apart is a figure of its own. Where
+The interval printed is over the *records* (bootstrap), from that of their lower bounds to that of
+their upper ones: bounds of [0, 1] everywhere are no robustness of "0.500 [0.500, 0.500]". How far
+the per-record bounds are apart is a figure of its own. Where
 changes are rare, the mean of either end of the bounds is a figure, too: the middle between 1e-6 and
 1e-4 would tell of the method, not of the model."""
 
@@ -28,8 +29,10 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
     if not known.any():
         return {}
     ids = c["id"][known]
-    middle = (low[known] + high[known]) / 2
-    robust = bootstrap(middle, ids)
+    ends = bootstrap(low[known], ids), bootstrap(high[known], ids)
+    middle = float((low[known] + high[known]).mean() / 2)
+    robust = Estimate(middle, ends[0].low, ends[1].high, int(known.sum()))
+    sure, open_ = (wilson(int((end[known] >= SURE).sum()), int(known.sum())) for end in (low, high))
     stays, changes = said(report)
     found = {"robust": (f"probability that {stays}", robust)}
     if robust.value > RARE:
@@ -39,7 +42,7 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
     return found | {
         "sure": (
             f"records {'that stay' if 'stays' in stays else 'safe'} with probability {SURE}",
-            wilson(int((low[known] >= SURE).sum()), int(known.sum())),
+            Estimate(sure.value, sure.low, open_.high, sure.n),
         ),
         "width": ("width of the bounds per record", bootstrap(high[known] - low[known], ids)),
     }
