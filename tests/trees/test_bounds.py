@@ -116,6 +116,59 @@ def test_interval_contains_the_truth(
     assert (low <= truth + 1e-10).all() and (high >= truth - 1e-10).all()
 
 
+@pytest.fixture(scope="module", params=[2, 3])
+def middling(request: pytest.FixtureRequest) -> tuple[Ensemble, np.ndarray, nz.Normal, np.ndarray]:
+    """Five features of ten and five values: too many for lists of sums, few enough to count."""
+    rng = np.random.default_rng(4)
+    x = np.clip(np.round(2 * rng.normal(size=(400, 5))), -5, 4)
+    x[:, 4] = np.clip(x[:, 4], -2, 2)
+    score = x[:, 0] * x[:, 1] + 3 * x[:, 2] + x[:, 3] * x[:, 4] + rng.normal(size=400)
+    y = np.digitize(score, [-2.5, 2.5][: request.param - 1])
+    model = xgb.XGBClassifier(n_estimators=60, max_depth=3, n_jobs=1).fit(x, y)
+    ensemble, noise = read(model), nz.Normal(sd=1.2)
+    return ensemble, x[:6], noise, brute_force(ensemble, noise, x[:6])
+
+
+@pytest.mark.parametrize(
+    ("widest", "bins", "listed", "crossed"),
+    [(4, 8, 0, 1), (4, 2048, 0, 1), (256, 512, 0, 1), (4, 8, 0, 32_768), (64, 64, 50, 200)],
+)
+@pytest.mark.parametrize("budget", [1e-6, 0.01, 0.1])
+def test_convolved_and_halved_boxes_contain_the_truth(
+    middling: tuple[Ensemble, np.ndarray, nz.Normal, np.ndarray],
+    widest: int,
+    bins: int,
+    listed: int,
+    crossed: int,
+    budget: float,
+) -> None:
+    ensemble, x, noise, truth = middling
+    grid = Grid.of(ensemble)
+    masses = grid.masses(noise, x)
+    for c in range(ensemble.n_classes):
+        low, high, _ = bounds(
+            ensemble, grid, masses, x, np.full(len(x), c), budget=budget, widest=widest, bins=bins,
+            listed=listed, crossed=crossed, workers=1,
+        )  # fmt: skip
+        assert (low <= truth[:, c] + 1e-13).all() and (high >= truth[:, c] - 1e-13).all()
+
+
+@pytest.mark.parametrize("middling", [2], indirect=True)  # halves are for a single rival
+def test_halves_close_what_splitting_does_not(
+    middling: tuple[Ensemble, np.ndarray, nz.Normal, np.ndarray],
+) -> None:
+    ensemble, x, noise, _ = middling
+    grid = Grid.of(ensemble)
+    masses, label = grid.masses(noise, x), np.zeros(len(x), int)
+    split, halved = (
+        bounds(
+            ensemble, grid, masses, x, label, budget=0.003, listed=0, crossed=n, widest=4, bins=8
+        )
+        for n in (1, 32_768)
+    )
+    assert np.median(halved[1] - halved[0]) < 1e-6 < 1e-3 < np.median(split[1] - split[0])
+
+
 @pytest.mark.parametrize("up", [0, 1])
 def test_sums_just_beside_a_step_are_rounded_outwards(up: int) -> None:
     # one open cell, and 600 of which every second is a step but for a hair, and the last is three
