@@ -249,6 +249,9 @@ def test_refusals(forest: RandomForestClassifier) -> None:
         )
     with pytest.raises(AssayError, match="not fitted"):
         ay.evaluate(ay.Nature(RandomForestClassifier(), ay.Normal(sd=0.1)), DATA)
+    linear = xgb.XGBClassifier(booster="gblinear", n_estimators=1).fit(DATA.x, DATA.y)
+    with pytest.raises(Unsupported, match="gblinear.*as a function"):
+        ay.evaluate(ay.Nature(linear, ay.Normal(sd=0.1)), DATA)
 
 
 def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> None:
@@ -264,6 +267,8 @@ def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> Non
     assert shown <= {"0", "1", "2"} and len(shown) > 1
     with pytest.raises(AssayError, match="two of"):
         regions(forest, ay.Normal(sd=0.3), X[70], features=(1, 9))
+    with pytest.raises(AssayError, match="1 names"):
+        regions(forest, ay.Normal(sd=0.3), X[70], names=["a"])
 
 
 @pytest.mark.parametrize(

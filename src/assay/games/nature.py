@@ -288,7 +288,13 @@ class Nature:
             return self
         source = _source(self.model)
         if isinstance(source, Ensemble) or reader(source) is not None:
-            return replace(self, _ensemble=read(source))
+            try:
+                return replace(self, _ensemble=read(source))
+            except Unsupported as error:
+                raise Unsupported(
+                    f"{error}; to sample it instead, hand over its answers as a function: "
+                    "ay.Nature(model.predict_proba, noise)"
+                ) from None
         if self.method in ("estimate", "combined"):
             raise Unsupported(
                 f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'"

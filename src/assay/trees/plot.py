@@ -34,8 +34,10 @@ def regions(
     ensemble = read(model)
     record = ensemble.rows(np.asarray(record, dtype=float).reshape(1, -1))[0]
     a, b = features
-    if a == b or not 0 <= min(a, b) <= max(a, b) < ensemble.n_features:
+    if a == b or not {a, b} <= set(range(ensemble.n_features)):
         raise AssayError(f"features={features}: expected two of 0..{ensemble.n_features - 1}")
+    if names is not None and len(names) != ensemble.n_features:
+        raise AssayError(f"{len(names)} names: expected one for each of {ensemble.n_features}")
     outline = _outline(noise, record, a, b, share)
     low, high = outline.min(axis=0), outline.max(axis=0)
     pad = np.maximum(0.5 * (high - low), 1e-9 + 1e-3 * np.abs(record[[a, b]]))
