@@ -1,8 +1,8 @@
 """`kernel`: how every inner loop is compiled: cached on disk, without the interpreter's lock.
 
 Division follows numpy (no exception at 0), which keeps compilation short; kernels guard where it
-matters. Their arguments carry no annotations: numba infers them at the first call. That takes half
-a minute for the largest; `on_compile` lets a progress bar say so.
+matters. Their arguments carry no annotations: numba infers them at the first call. That takes up
+to a minute for the largest; `on_compile` lets a progress bar say so.
 """
 
 from collections.abc import Callable, Iterator
