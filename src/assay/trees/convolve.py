@@ -55,7 +55,8 @@ def examine(
 
     rough: how far rounding may move a sum with this leaf; tie: added to the base, positive where
     equal scores mean the label; unit > 0: sums round after each tree.
-    limits: joint cells of a group, steps of a convolution, joint cells of a listed box.
+    limits: joint cells of a group, steps of a convolution, joint cells of a listed box; the last is
+    the search's.
     out: low, high, split feature, split cut, work, undecided cells of a listed box (in tied_cells)
     or the logarithm of an open one's joint cells.
     """

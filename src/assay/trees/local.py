@@ -128,7 +128,8 @@ def _localise(
     label,
     tail,
 ):
-    """(status, kept, local arrays): status 1 settled yes, 0 settled no, 2 open."""
+    """(status, kept, local arrays): status 1 settled yes, 0 settled no, 2 open,
+    3 a single cell."""
     trees, outputs = roots.shape[0], value.shape[1]
     first, last, kept = _clip(cells, start, nan, tail)
     # directions: with one output the rival is the other class, else every other class

@@ -70,7 +70,8 @@ def search(local: Local, tolerance: float, budget: int, limits: tuple[int, int, 
         )  # fmt: skip
         done = done or sums[WORK] >= budget
     slots, tied = heap[: counts[0]], ties[: counts[1]]
-    drift = 1e-15 * (sums[BORN] + len(tied) + 1)  # what running sums over so many boxes can lose
+    # what running sums over so many boxes, and over the cells of one, can lose
+    drift = 1e-15 * (sums[BORN] + len(tied) + 1) + 1.2e-16 * (limits[2] + 2 * limits[3])
     return Found(
         sums[BEST_LOW] - drift,
         sums[BEST_HIGH] + drift,
