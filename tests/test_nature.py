@@ -249,9 +249,6 @@ def test_refusals(forest: RandomForestClassifier) -> None:
         )
     with pytest.raises(AssayError, match="not fitted"):
         ay.evaluate(ay.Nature(RandomForestClassifier(), ay.Normal(sd=0.1)), DATA)
-    linear = xgb.XGBClassifier(booster="gblinear", n_estimators=1).fit(DATA.x, DATA.y)
-    with pytest.raises(Unsupported, match="gblinear.*as a function"):
-        ay.evaluate(ay.Nature(linear, ay.Normal(sd=0.1)), DATA)
 
 
 def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> None:
@@ -384,3 +381,37 @@ def test_a_model_that_is_no_tree_is_asked_for_what_it_predicts():
     for model, clean in ((Careful(), [0, 1, 1]), (of_arrays, [0, 0, 1])):
         game = ay.Nature(model, ay.Normal(sd=0.01))
         assert ay.evaluate(game, data, progress=False).table["clean"].tolist() == clean
+
+
+def test_columns_in_another_order_than_the_models_are_refused() -> None:
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame, Y)
+    nature = ay.Nature(tree, ay.Normal(sd=0.1))
+    data = ay.Dataset(frame[:5], Y[:5])
+    assert data.take([1, 2]).columns == ("a", "b", "c", "d")
+    ay.evaluate(nature, data)
+    for wrong in (
+        lambda: ay.evaluate(nature, ay.Dataset(frame[list("abdc")][:5], Y[:5])),
+        lambda: ay.evaluate(tree, ay.Dataset(frame[list("abdc")][:5], Y[:5]), space=ay.Linf(0.1)),
+        lambda: nature.distribution(frame[list("abdc")][:5]),
+    ):
+        with pytest.raises(AssayError, match="column 2 is 'd', but the model was fitted with 'c'"):
+            wrong()
+    ay.evaluate(nature, ay.Dataset(frame[:5].rename(columns=str.upper), Y[:5]))  # other names
+
+
+def test_what_is_no_goal_and_what_are_no_rows_is_said(forest: RandomForestClassifier) -> None:
+    nature = ay.Nature(forest, ay.Normal(sd=0.1))
+    with pytest.raises(AssayError, match="this is no goal"):
+        ay.evaluate(nature, DATA, goal=ay.Confident(ay.PGD(3)))
+    with pytest.raises(AssayError, match=r"shape \(4,\): expected"):
+        nature.distribution(X[0])
+
+
+def test_a_model_whose_trees_are_not_read_can_be_sampled() -> None:
+    line = xgb.XGBClassifier(booster="gblinear", n_estimators=3).fit(X[:100], Y[:100])
+    data = ay.Dataset(X[:2], Y[:2])
+    with pytest.raises(Unsupported, match="gblinear.*method='monte carlo'"):
+        ay.evaluate(ay.Nature(line, ay.Normal(sd=0.3)), data)
+    report = ay.evaluate(ay.Nature(line, ay.Normal(sd=0.3), method="monte carlo", draws=500), data)
+    assert set(report.table["winner"]) == {"sampled"}

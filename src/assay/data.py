@@ -33,6 +33,21 @@ def _tensor(values: Any, what: str) -> Tensor:
         raise AssayError(f"{what} cannot be read as numbers ({said}); {fix}") from None
 
 
+def in_order(model: Any, data: Any) -> None:
+    """Refuse a table whose columns are the model's, but in another order."""
+    given = getattr(data, "columns", None)
+    wanted = getattr(getattr(model, "source", None) or model, "feature_names_in_", None)
+    if given is None or wanted is None:
+        return
+    have, want = [str(c) for c in given], [str(c) for c in wanted]
+    if have != want and sorted(have) == sorted(want):
+        i = next(i for i, (a, b) in enumerate(zip(have, want, strict=True)) if a != b)
+        raise AssayError(
+            f"column {i} is {have[i]!r}, but the model was fitted with {want[i]!r} there; give the "
+            "columns in its order: frame[list(model.feature_names_in_)]"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Examples `x` (n, ...) with class indices `y` (n,).
@@ -48,8 +63,11 @@ class Dataset:
     schema: Any = None
     classes: tuple[str, ...] | None = None
     name: str = ""
+    columns: tuple[str, ...] | None = None  # a DataFrame brings its own
 
     def __post_init__(self) -> None:
+        if self.columns is None and hasattr(self.x, "columns"):
+            object.__setattr__(self, "columns", tuple(str(c) for c in self.x.columns))
         x, y = _tensor(self.x, "x"), _tensor(self.y, "y")
         ids = np.arange(len(x)) if self.ids is None else np.asarray(self.ids)
         for field, value in (("x", x), ("y", y), ("ids", ids)):

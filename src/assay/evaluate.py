@@ -15,7 +15,7 @@ import torch
 
 from assay.attacks.campaign import Campaign
 from assay.attacks.standard import standard
-from assay.data import Dataset
+from assay.data import Dataset, in_order
 from assay.errors import AssayError, Unsupported
 from assay.games.game import Game
 from assay.games.static import Static
@@ -67,7 +67,7 @@ def evaluate(
     run = run or Run()
     run.check()
     goal = untargeted() if goal is None else goal
-    _check_game(target, goal, run)
+    _check_game(target, data, goal, run)
     asked, whole = goal, data
     if isinstance(goal, Quota):
         data, goal = goal.pairs(data)
@@ -238,10 +238,11 @@ def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -
     _check_finite(data)
 
 
-def _check_game(target: Any, goal: Any, run: Run) -> None:
+def _check_game(target: Any, data: Dataset, goal: Any, run: Run) -> None:
     """What only a model that stays can be asked."""
     if isinstance(target, type):
         raise AssayError(f"{target.__name__} is a class; give an object made by it")
+    in_order(getattr(target, "model", target), data)
     if isinstance(goal, Quota) and run.until is not None:
         raise Unsupported(f"until={run.until}: a quota is about bands, and needs all its pairs")
     if not isinstance(target, Game) or isinstance(target, Static):

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from assay.data import Dataset
+from assay.errors import AssayError
 from assay.noise.mixing import silenced
 
 if TYPE_CHECKING:
@@ -40,12 +41,16 @@ def rows_of(data: Any) -> Floats:
     """Records as float64 (n, features)."""
     x = data.x if isinstance(data, Dataset) else data
     x = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
+    if x.ndim < 2:
+        raise AssayError(
+            f"records of shape {x.shape}: expected (n, features); one alone is x[None]"
+        )
     return np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
 
 
 def names(data: Any, features: int) -> list[Any]:
     """Columns with their units, names of a schema, or numbers."""
-    if hasattr(data, "columns"):
+    if getattr(data, "columns", None) is not None:
         units = getattr(data, "attrs", {}).get("units", {})
         return [f"{name} [{units[name]}]" if name in units else name for name in data.columns]
     listed = getattr(getattr(data, "schema", None), "names", None)

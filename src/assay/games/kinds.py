@@ -19,7 +19,7 @@ def check_kinds(space: Any, goal: Any, attack: Any) -> None:
     refuse_noise(space)
     for name, value, fits, example in (
         ("space", space, space is None or isinstance(space, Space), "ay.Linf(8/255)"),
-        ("goal", goal, isinstance(goal, Goal), "ay.untargeted()"),
+        ("goal", goal, isinstance(goal, Goal) and callable(goal.targets), "ay.untargeted()"),
     ):
         if isinstance(value, type):
             raise AssayError(f"{name}={value.__name__}: not the class but {value.__name__}()")

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.data import Dataset
+from assay.data import Dataset, in_order
 from assay.errors import AssayError, Unsupported
 from assay.games.features import gains, rows_of
 from assay.games.kinds import check_kinds
@@ -99,6 +99,10 @@ class Nature:
             "nature": {name: getattr(self, name) for name in ASKED},
         }
 
+    def _rows(self, data: Any) -> Floats:
+        in_order(self.model, data)
+        return rows_of(data)
+
     def prepare(
         self, data: Dataset, space: Any, goal: Any, attack: Any
     ) -> tuple[Nature, dict[str, Any]]:
@@ -111,7 +115,7 @@ class Nature:
         check_kinds(space, goal, attack)
         if isinstance(goal, least_likely):
             raise Unsupported("least_likely under noise: name the class, e.g. ay.targeted(2)")
-        x = rows_of(data)
+        x = self._rows(data)
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])
         ready = self._ready()
@@ -232,7 +236,7 @@ class Nature:
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""
-        x = rows_of(data)
+        x = self._rows(data)
         ready = self._ready()
         classes = ready._classes(x)
         if ready._ensemble is not None and self.method in ("auto", "estimate"):
@@ -256,7 +260,7 @@ class Nature:
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
         """Bounds of the mean probability of the true class, over these records."""
-        x = rows_of(data)
+        x = self._rows(data)
         classes = self._ready()._classes(x)
         found = self._ready().probability(
             x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed
@@ -269,7 +273,7 @@ class Nature:
         A DataFrame (records x features), named by the data's schema or columns; a table's
         `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
         """
-        return gains(self, data, rows_of(data), seed)
+        return gains(self, data, self._rows(data), seed)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""
@@ -291,10 +295,9 @@ class Nature:
             try:
                 return replace(self, _ensemble=read(source))
             except Unsupported as error:
-                raise Unsupported(
-                    f"{error}; to sample it instead, hand over its answers as a function: "
-                    "ay.Nature(model.predict_proba, noise)"
-                ) from None
+                if self.method not in ("monte carlo", "importance"):
+                    raise Unsupported(f"{error}; sample it: method='monte carlo'") from None
+                return replace(self, model=wrap(self.model))
         if self.method in ("estimate", "combined"):
             raise Unsupported(
                 f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'"

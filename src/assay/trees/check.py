@@ -85,7 +85,13 @@ def labels(ensemble: Ensemble, model: Any, x: Floats) -> Ints:
         if p.ndim == 2:
             return np.asarray(p.argmax(axis=1), dtype=np.int64)
         return np.asarray(p > 0.5 if ensemble.outputs == 1 else p, dtype=np.int64)
-    predicted = np.asarray(model.predict(x)).ravel()
+    rows: Any = x
+    columns = getattr(model, "feature_names_in_", None)
+    if package == "sklearn" and columns is not None:  # it complains about rows without names
+        import pandas as pd
+
+        rows = pd.DataFrame(x, columns=list(columns))
+    predicted = np.asarray(model.predict(rows)).ravel()
     classes = np.asarray(ensemble.classes)
     order = np.argsort(classes)
     return np.asarray(order[np.searchsorted(classes, predicted, sorter=order)], dtype=np.int64)
