@@ -400,8 +400,9 @@ def test_columns_in_another_order_than_the_models_are_refused() -> None:
     ay.evaluate(nature, ay.Dataset(frame[:5].rename(columns=str.upper), Y[:5]))  # other names
 
 
-def test_what_is_no_goal_and_what_are_no_rows_is_said(forest: RandomForestClassifier) -> None:
+def test_small_batches_and_what_is_no_goal_or_no_rows(forest: RandomForestClassifier) -> None:
     nature = ay.Nature(forest, ay.Normal(sd=0.1))
+    assert ay.evaluate(nature, DATA).spec["batch"] == 32  # so that the bar moves
     with pytest.raises(AssayError, match="this is no goal"):
         ay.evaluate(nature, DATA, goal=ay.Confident(ay.PGD(3)))
     with pytest.raises(AssayError, match=r"shape \(4,\): expected"):

@@ -33,6 +33,8 @@ from assay.run.run import Run
 from assay.spaces.table import TableSpace
 from assay.streams import Stream, keys
 
+BATCH = 256  # rows
+
 
 def evaluate(
     target: Any,
@@ -42,7 +44,7 @@ def evaluate(
     goal: Any = None,
     attack: Any = "standard",
     seed: int = 0,
-    batch: int = 256,
+    batch: int | None = None,
     budget: Budget | None = None,
     progress: bool | None = None,
     also: Sequence[Any] = (),
@@ -53,16 +55,18 @@ def evaluate(
 
     `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
     `attack` is the standard ensemble for the space unless given; a defender that adapts has none,
-    and attack=None says that nobody attacks it. The records depend on the seed and
-    on the examples' ids, not on `batch`. Ctrl-C ends the run and reports the finished batches.
-    `also` names further goals, each attacked in the same way and shown in the same report. `run`
-    says how it is carried out: kept in a folder and resumed, in worker processes, on Ray. A `noise`
-    is no parameter of an attack: it has a game of its own, `Nature`.
+    and attack=None says that nobody attacks it. The records depend on the seed and on the examples'
+    ids, not on `batch` (256 rows, 32 under noise). Ctrl-C ends the run and reports the finished
+    batches. `also` names further goals, each attacked in the same way and shown in the same report.
+    `run` says how it is carried out: kept in a folder and resumed, in worker processes, on Ray. A
+    `noise` is no parameter of an attack: it has a game of its own, `Nature`.
 
     >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
     """
     if noise is not None:
         raise AssayError("noise= is no part of an attack: evaluate(ay.Nature(model, noise), data)")
+    if batch is None:
+        batch = getattr(target, "batch", BATCH) if isinstance(target, Game) else BATCH
     _check(data, seed, batch, budget, also, run)
     run = run or Run()
     run.check()

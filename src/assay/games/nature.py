@@ -69,6 +69,7 @@ class Nature:
     _ensemble: Ensemble | None = field(default=None, repr=False)
 
     divisible: ClassVar[bool] = True  # records do not meet: any batch can be played by itself
+    batch: ClassVar[int] = 32  # a record may take its whole budget: the bar should move
 
     def __post_init__(self) -> None:
         if not hasattr(self.noise, "marginals"):

@@ -81,7 +81,7 @@ class Config:
     attack: Any = None
     budget: Budget | None = None
     seed: int = 0
-    batch: int = 256
+    batch: int | None = None
     out: str | None = None
     place: Place = field(default=Place(), compare=False, repr=False)
     noise: Any = None  # instead of a space: nobody attacks
