@@ -281,7 +281,6 @@ def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
         (r"Guess\(attack=PGD\).*PGD\(\)", ay.Then(ay.Guess(ay.PGD))),
         (r"Guess\(attack='PGD'\): this is no attack", ay.Guess("PGD")),
     ],
-    ids=str,
 )
 def test_parameters_of_attacks(said, attack):
     refuses(said, lambda: evaluate(attack=attack))
@@ -311,7 +310,6 @@ def test_text_labels():
         (r"targeted\(None\): expected a class", {"goal": ay.targeted(None)}),
         (r"evaluate\(ay\.Nature\(model, noise\), data\)", {"noise": ay.Normal(sd=0.1)}),
     ],
-    ids=str,
 )
 def test_what_else_evaluate_takes(said, how):
     refuses(said, lambda: evaluate(**how))
@@ -335,7 +333,6 @@ def adapting(**how):
         ("until=0.2.*build on each other", {"attack": None, "run": ay.Run(until=0.2)}),
         ("Quota.*stays", {"attack": None, "goal": ay.Quota(1, sources=(0,), targets=(1,))}),
     ],
-    ids=str,
 )
 def test_parts_of_a_game(said, how):
     refuses(said, lambda: evaluate(adapting(), **how))
