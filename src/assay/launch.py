@@ -7,6 +7,7 @@ both cases the rows that were finished are saved first.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +65,8 @@ def part(text: str | None) -> tuple[int, int] | None:
 def play(config: Config, how: Run, force: bool, quiet: bool, debug: bool) -> None:
     """One evaluation: played, printed, saved."""
     from assay.evaluate import evaluate
-    from assay.run.store import Store
 
-    folder = Path(str(how.out))
-    if force:
-        Store(folder).clear()
+    folder, how = Path(str(how.out)), replace(how, force=force)
     model, data = config.load()
     try:
         report = evaluate(

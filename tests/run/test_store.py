@@ -230,6 +230,9 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
     )
     assay("run", str(file), "--out", str(tmp_path / "whole"), "--resume")
     assay("run", str(file), "--out", str(tmp_path / "whole"), "--force")
+    wide = tmp_path / "wide.toml"
+    wide.write_text(file.read_text().replace("eps = 0.08", "eps = 80"))
+    assay("run", str(wide), "--out", str(tmp_path / "whole"), "--force", code=2)  # the run is kept
     for i in "12":
         assay("run", str(file), "--out", str(tmp_path / i), "--shard", f"{i}/2")
     assay("merge", str(tmp_path / "1"), str(tmp_path / "2"), "--out", str(tmp_path / "joined"))

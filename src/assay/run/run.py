@@ -21,7 +21,8 @@ from assay.run.store import Store
 
 @dataclass(frozen=True)
 class Run:
-    """`out`: a folder to keep (and resume) the run in. `shard=(i, n)`: the i-th of n parts, from 1.
+    """`out`: a folder to keep (and resume) the run in; `force` replaces the run that is there, once
+    this one is about to play. `shard=(i, n)`: the i-th of n parts, from 1.
 
     `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side.
     Rows are then played in a random order, or the rows seen so far would not speak for the rest.
@@ -33,6 +34,7 @@ class Run:
     workers: int = 1
     ray: str | None = None
     until: float | None = None
+    force: bool = False
 
     def check(self) -> None:
         """Refuse settings that make no sense."""
@@ -70,7 +72,7 @@ class Run:
         if store is None:
             yield from self.executor.map(job, share)
             return
-        with store.held(spec, self.resume), logged(store.folder, spec):
+        with store.held(spec, self.resume, self.force), logged(store.folder, spec):
             store.note(job.facts)
             stored = store.done()
             left = [k for k in share if k not in stored]

@@ -53,9 +53,11 @@ class Store:
         return self.folder / "index.sqlite"
 
     @contextmanager
-    def held(self, spec: dict[str, Any], resume: bool) -> Iterator[None]:
-        """Take the folder for writing: new, or to go on with the same run."""
+    def held(self, spec: dict[str, Any], resume: bool, force: bool = False) -> Iterator[None]:
+        """Take the folder for writing: new, in place of the run there, or to go on with it."""
         with _in_a_sentence(self.folder):
+            if force:
+                self.clear()
             self._make(spec, resume)
             with (self.folder / "lock").open("w") as lock:
                 try:
