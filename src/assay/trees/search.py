@@ -25,8 +25,8 @@ from assay.trees.local import Local
 
 NO, YES, OPEN, TIE, LISTED = range(5)
 Cells = NDArray[np.int32]
-# what is known of a box; WHOLE: halves would not help
-WEIGHT, LOW, HIGH, FEATURE, CUT, NUMBER, WHOLE = range(7)
+WEIGHT, LOW, HIGH, FEATURE, CUT, NUMBER, HALVES = range(7)  # what is known of a box
+UNTRIED, USELESS, MET = range(3)  # what halves do for it
 SURE_LOW, SURE_HIGH, OPEN_LOW, OPEN_HIGH, TIED, BEST_LOW, BEST_HIGH, WORK, BORN = range(9)
 TIES = 64  # undecided cells that a listed box may have
 BREATH = 200_000_000  # work between two looks at Python
@@ -41,7 +41,7 @@ class Found:
     work: int
     ties: Cells  # (n, features) single cells that the model itself must decide
     tied: Floats  # (n,) their masses
-    settled: tuple[float, float]  # bounds of the settled boxes alone
+    settled: tuple[float, float]  # bounds of the settled and resolved boxes alone
     first: Cells  # (n, features) first cells of the open boxes
     last: Cells
     mass: Floats  # (n,) the open boxes' masses
@@ -70,6 +70,9 @@ def search(local: Local, tolerance: float, budget: int, limits: tuple[int, int, 
         )  # fmt: skip
         done = done or sums[WORK] >= budget
     slots, tied = heap[: counts[0]], ties[: counts[1]]
+    met = facts[slots, HALVES] == MET  # known but for rounding
+    known = facts[slots[met]][:, [LOW, HIGH]].sum(axis=0)
+    slots = slots[~met]
     # what running sums over so many boxes, and over the cells of one, can lose
     drift = 1e-15 * (sums[BORN] + len(tied) + 1) + 1.2e-16 * (limits[2] + 2 * limits[3])
     return Found(
@@ -78,7 +81,7 @@ def search(local: Local, tolerance: float, budget: int, limits: tuple[int, int, 
         int(sums[WORK]),
         cells[tied, 0],
         facts[tied, WEIGHT],
-        (sums[SURE_LOW] - drift, sums[SURE_HIGH] + drift),
+        (sums[SURE_LOW] + known[0] - drift, sums[SURE_HIGH] + known[1] + drift),
         cells[slots, 0],
         cells[slots, 1],
         facts[slots, WEIGHT],
@@ -111,7 +114,7 @@ def _go_on(
                 cells, facts, heap, ties, free = _grow(counts, cells, facts, heap, ties, free)
             pair[0], pair[1] = _pop(heap, counts, facts), free[counts[2] - 1]
             slot = pair[0]
-            if not facts[slot, WHOLE]:
+            if facts[slot, HALVES] == UNTRIED:
                 done = resolve(
                     nf, nc, nl, nr, gain, rough, roots, base, tie, slack, unit, cell_start, mass,
                     cells[slot, 0], cells[slot, 1], limits[3], out,
@@ -120,7 +123,7 @@ def _go_on(
                 if done:
                     sums[OPEN_LOW] -= facts[slot, LOW]
                     sums[OPEN_HIGH] -= facts[slot, HIGH]
-                    facts[slot, WHOLE] = 1.0
+                    facts[slot, HALVES] = MET
                     _open(slot, out, heap, counts, facts, sums)
                     _best(sums)
                     continue
@@ -139,7 +142,8 @@ def _go_on(
                 _tie(slot, ties, counts, sums, weight)
                 continue
             if state == OPEN and out[1] - out[0] > 1e-15:
-                facts[slot, WHOLE] = base.shape[0] > 1 or out[5] > 2 * np.log(limits[3])
+                useless = base.shape[0] > 1 or out[5] > 2 * np.log(limits[3])
+                facts[slot, HALVES] = USELESS if useless else UNTRIED
                 _open(slot, out, heap, counts, facts, sums)
                 continue
             if state == YES:
