@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from assay.attacks.base import start
 from assay.attacks.capgd import unrepaired
-from assay.attacks.pgd import climb
+from assay.attacks.pgd import along, climb
 from assay.errors import AssayError
 from assay.problem import Needs, Problem
 
@@ -49,4 +49,4 @@ class CPGD:
         if not self.repair:
             problem = unrepaired(problem)
         rows = problem.open
-        climb(problem, rows, start(problem, rows, self.start), self.lengths())
+        climb(problem, rows, start(problem, rows, self.start), map(along, self.lengths()))

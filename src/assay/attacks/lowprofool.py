@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from assay.attacks.base import compact
+from assay.attacks.pgd import climb
 from assay.errors import AssayError
 from assay.losses import odds
 from assay.problem import Needs, Problem
+from assay.spaces.region import Region
 from assay.spaces.table import TableRegion
 
 
@@ -71,19 +72,14 @@ class LowProFool:
         rows = problem.open
         region = problem.region(rows)
         v = self._weights(region).to(region.origin)
-        z = region.project(region.origin + 1e-4)
-        for _ in range(self.steps):
-            _, grad = problem.value_and_grad(rows, z, _towards)
-            alive = problem.alive(rows)
-            if not bool(alive.all()):
-                rows, z, grad = compact(alive, rows, z, grad)
-                region = problem.region(rows)
-            if not len(rows):
-                return
+
+        def move(region: Region, z: Tensor, grad: Tensor) -> Tensor:
             r = v * (z - region.origin)
             size = r.norm(dim=1, keepdim=True).clamp_min(1e-12)
-            z = region.project(z + self.step * (grad - self.trade_off * v * r / size))
-        problem.submit(rows, z)
+            return z + self.step * (grad - self.trade_off * v * r / size)
+
+        z = region.project(region.origin + 1e-4)
+        climb(problem, rows, z, [move] * self.steps, _towards)
 
 
 def _towards(logits: Tensor, targets: Tensor) -> Tensor:

@@ -6,14 +6,18 @@ given relative to the region's size, as in the papers' scripts: alpha = step * e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from assay.attacks.base import compact, start
+from assay.losses import Loss
 from assay.problem import Needs, Problem
+from assay.spaces.region import Region
+
+Move = Callable[[Region, Tensor, Tensor], Tensor]  # (region, points, gradients) -> points
 
 
 @dataclass(frozen=True)
@@ -42,22 +46,33 @@ class PGD:
     def _run(self, problem: Problem) -> None:
         rows = problem.open
         length = 2.5 / self.steps if self.step is None else self.step
-        climb(problem, rows, start(problem, rows, self.start), [length] * self.steps)
+        climb(problem, rows, start(problem, rows, self.start), [along(length)] * self.steps)
 
 
-def climb(problem: Problem, rows: Tensor, z: Tensor, lengths: Iterable[float]) -> None:
-    """One projected gradient step for each length (in units of eps), on the rows still open."""
+def along(length: float) -> Move:
+    """A step of this length (in units of eps) along the gradient."""
+
+    def move(region: Region, z: Tensor, grad: Tensor) -> Tensor:
+        step = torch.full((len(z),), length * region.eps, dtype=z.dtype, device=z.device)
+        return region.ascend(z, grad, step)
+
+    return move
+
+
+def climb(
+    problem: Problem, rows: Tensor, z: Tensor, moves: Iterable[Move], loss: Loss | None = None
+) -> None:
+    """Move after move, each projected, on the rows still open."""
     region = problem.region(rows)
-    for length in lengths:
-        _, grad = problem.value_and_grad(rows, z)
+    for move in moves:
+        _, grad = problem.value_and_grad(rows, z, loss)
         alive = problem.alive(rows)
         if not bool(alive.all()):
             rows, z, grad = compact(alive, rows, z, grad)
             region = problem.region(rows)
         if not len(rows):
             return
-        step = torch.full((len(rows),), length * region.eps, dtype=z.dtype, device=z.device)
-        z = region.project(region.ascend(z, grad, step))
+        z = region.project(move(region, z, grad))
     problem.submit(rows, z)
 
 
