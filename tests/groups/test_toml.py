@@ -43,28 +43,6 @@ def test_a_group_goal_on_a_table(tmp_path):
     assert (report.table.loc[report.table["y"] < 2, "skipped"] == "no target").all()
 
 
-def test_orders_multiply_in_a_file():
-    text = """
-[data]
-name = "orl"
-[model]
-demo = "orl"
-[space]
-type = "Patch"
-[goal]
-type = "Quota"
-sources = ["s1"]
-targets = ["s2"]
-[attack]
-type = "Campaign"
-attack = {type = "PGD"}
-order = {type = "Product", first = {type = "by_md", steps = 1}, second = {type = "by_chance"}}
-"""
-    assert parse(text).attack.order == ay.by_md(1) * ay.by_chance()
-    with pytest.raises(ay.AssayError, match="by_md"):
-        parse(text.replace('"by_md"', '"by_mdd"'))
-
-
 VAULT = """
 [data]
 name = "orl"
@@ -78,6 +56,21 @@ type = "Quota"
 sources = ["s1"]
 targets = ["s2"]
 """
+
+
+def test_orders_multiply_in_a_file():
+    text = (
+        VAULT
+        + """
+[attack]
+type = "Campaign"
+attack = {type = "PGD"}
+order = {type = "Product", first = {type = "by_md", steps = 1}, second = {type = "by_chance"}}
+"""
+    )
+    assert parse(text).attack.order == ay.by_md(1) * ay.by_chance()
+    with pytest.raises(ay.AssayError, match="by_md"):
+        parse(text.replace('"by_md"', '"by_mdd"'))
 
 
 def test_a_goal_that_cannot_be_is_told_with_its_line():

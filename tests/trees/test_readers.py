@@ -1,8 +1,11 @@
 """Every reading agrees with its library on and beside thresholds, and with treelite where that
 reads it too."""
 
+import catboost
+import lightgbm as lgb
 import numpy as np
 import pytest
+import treelite
 import xgboost as xgb
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,9 +22,6 @@ from assay.errors import AssayError, Unsupported
 from assay.trees import read
 from assay.trees.check import check, labels, near_tie, probes
 from assay.trees.ensemble import effective
-
-lgb = pytest.importorskip("lightgbm")
-catboost = pytest.importorskip("catboost")
 
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(400, 5)), 1)  # one decimal: where float32 and float64 part
@@ -90,7 +90,6 @@ def test_categorical_splits_of_lightgbm_and_xgboost() -> None:
 
 
 def test_treelite_gives_the_same_scores() -> None:
-    treelite = pytest.importorskip("treelite")
     y = (SCORE > 0).astype(int)
     rows = X[:100].astype(np.float32)
     boosted = MODELS["xgboost"]().fit(X, y)
