@@ -75,7 +75,7 @@ class LowProFool:
 
         def move(region: Region, z: Tensor, grad: Tensor) -> Tensor:
             r = v * (z - region.origin)
-            size = r.norm(dim=1, keepdim=True).clamp_min(1e-12)
+            size: Tensor = r.norm(dim=1, keepdim=True).clamp_min(1e-12)
             return z + self.step * (grad - self.trade_off * v * r / size)
 
         z = region.project(region.origin + 1e-4)
