@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from assay.report.report import Report as Report
     from assay.run.run import Run as Run
     from assay.spaces.eyeglasses import eyeglasses as eyeglasses
+    from assay.spaces.feature import Feature as Feature
     from assay.spaces.lp import L0 as L0
     from assay.spaces.lp import L1 as L1
     from assay.spaces.lp import L2 as L2
@@ -103,7 +104,6 @@ if TYPE_CHECKING:
     from assay.spaces.relations import maximum as maximum
     from assay.spaces.relations import minimum as minimum
     from assay.spaces.relations import where as where
-    from assay.spaces.schema import Feature as Feature
     from assay.spaces.schema import Schema as Schema
     from assay.spaces.table import TableSpace as TableSpace
 

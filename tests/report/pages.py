@@ -13,7 +13,7 @@ import torch
 import assay as ay
 from assay.report import compare, rungs
 from assay.report.sweep import Sweep
-from assay.spaces.schema import Feature
+from assay.spaces.feature import Feature
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 

@@ -95,7 +95,7 @@ def test_binding_by_hand() -> None:
 
 
 def _schema() -> ay.Schema:
-    from assay.spaces.schema import Feature
+    from assay.spaces.feature import Feature
 
     return ay.Schema(
         [

@@ -13,7 +13,8 @@ from assay.attacks.capgd import CAPGD
 from assay.attacks.cpgd import CPGD
 from assay.attacks.lowprofool import LowProFool
 from assay.data import Dataset
-from assay.spaces.schema import Feature, Schema
+from assay.spaces.feature import Feature
+from assay.spaces.schema import Schema
 from assay.streams import Stream
 from assay.testing import check_attack
 

@@ -14,9 +14,10 @@ from tests.tables.rules import holds
 from assay.errors import AssayError
 from assay.spaces import parse
 from assay.spaces.compile import Program
+from assay.spaces.feature import Feature
 from assay.spaces.normal import Layout
 from assay.spaces.relations import F, count, divide, floor, log, maximum, minimum, where
-from assay.spaces.schema import Feature, Schema
+from assay.spaces.schema import Schema
 
 NAMES = ("a", "b", "c", "d")
 LAYOUT = Layout(

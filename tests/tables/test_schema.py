@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from assay.errors import AssayError
+from assay.spaces.feature import Feature
 from assay.spaces.relations import F, implies
-from assay.spaces.schema import Feature, Schema
+from assay.spaces.schema import Schema
 
 LOANS = Schema(
     [

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
+from assay.spaces.feature import Feature
 from assay.spaces.region import Region, Space
 from assay.spaces.repair import Repair
-from assay.spaces.schema import Feature, Schema
+from assay.spaces.schema import Schema
 from assay.streams import Stream
 
 

@@ -21,7 +21,7 @@ from assay.spaces.schema import Schema
 class TableInput(nn.Module):
     """(n, d) records -> numbers (n, m) and one block (n, k) for each category or one-hot group.
 
-    >>> from assay.spaces.schema import Feature
+    >>> from assay.spaces.feature import Feature
     >>> layer = TableInput(Schema([Feature("age", "real", 0, 50), Feature("pet", "category",
     ...     values=("cat", "dog"))]))
     >>> layer(torch.tensor([[25.0, 1.0]]))

@@ -89,7 +89,8 @@ def ctu13(path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
 
 def schema() -> Schema:
     """756 features of which 432 may grow, and 360 relations."""
-    from assay.spaces.schema import Feature, Schema
+    from assay.spaces.feature import Feature
+    from assay.spaces.schema import Schema
 
     stored = source.bundled("ctu13")
     described = []

@@ -198,7 +198,8 @@ def engineer(loans: pd.DataFrame, features: int) -> pd.DataFrame:
 
 def schema(features: int = 28) -> Schema:
     """Types, bounds, mutability and relations of one of the two versions."""
-    from assay.spaces.schema import Feature, Schema
+    from assay.spaces.feature import Feature
+    from assay.spaces.schema import Schema
 
     if features not in COLUMNS:
         raise AssayError(f"lcld has versions with 28 and with 47 features; asked for {features}")

@@ -90,7 +90,8 @@ def url(
 
 def schema(relations: str = "meant") -> Schema:
     """Types, bounds and relations: as meant, or "published" with the authors' vacuous if-thens."""
-    from assay.spaces.schema import Feature, Schema
+    from assay.spaces.feature import Feature
+    from assay.spaces.schema import Schema
 
     if relations not in ("meant", "published"):
         raise AssayError(f'relations={relations!r}; expected "meant" or "published"')

@@ -33,7 +33,8 @@ from assay.errors import AssayError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from assay.spaces.schema import Feature, Schema
+    from assay.spaces.feature import Feature
+    from assay.spaces.schema import Schema
 
 CLASSES = ("survived", "died")
 LABEL = "hospital_death"
@@ -151,7 +152,7 @@ def schema(table: pd.DataFrame) -> Schema:
 
 
 def _feature(name: str, column: pd.Series) -> Feature:
-    from assay.spaces.schema import Feature
+    from assay.spaces.feature import Feature
 
     if name in CATEGORIES:
         return Feature(name, "category", mutable=False, values=tuple(sorted(set(column))))

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError, nearest
+from assay.spaces.feature import Feature, plain
 from assay.spaces.relations import Relation
-from assay.spaces.schema import Feature, Schema, plain
+from assay.spaces.schema import Schema
 
 
 def read(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:

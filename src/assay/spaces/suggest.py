@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from assay.errors import AssayError
 from assay.spaces import evidence, families, formulas
 from assay.spaces.evidence import Candidate, Sample, tokens
-from assay.spaces.schema import Feature, Schema
+from assay.spaces.feature import Feature
+from assay.spaces.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
