@@ -53,7 +53,7 @@ def attacks(steps: int) -> dict[str, object]:
         "average guess": ay.Guess(single, mode="average"),
         "MDMAX, twice": ay.Restarts(ay.APGD(steps, loss="mdmax"), 2),
         "MDMUL, twice": ay.Restarts(ay.APGD(steps, loss="mdmul"), 2),
-        "top 1 by clean MD": ay.Guess(single, most=1, order=ay.by_md(0)),
+        "top 1 by clean MD": ay.Guess(single, most=1, order=ay.orders.ByMD(0)),
         "escalation, 1 target": ay.Escalation(steps, most=1),
         "escalation": ay.Escalation(steps),
         "escalation, thorough": ay.Escalation(steps, thorough=True),

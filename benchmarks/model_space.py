@@ -22,10 +22,10 @@ from torch.nn.functional import cross_entropy
 import assay as ay
 from assay.architectures import LeNet
 from assay.defenses.neighbours import Bank
-from assay.model import wrap
+from assay.model.classifier import wrap
+from assay.problem.victims import Victims
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard
-from assay.victims import Victims
 
 EPS = 0.1
 
@@ -147,7 +147,7 @@ def gradient(count: int, rows: int, build: object) -> None:
 
         def query(victims: Victims = victims) -> None:
             point = x.clone().requires_grad_()
-            _, value = victims.look(point, torch.arange(rows), ay.ce, targets)
+            _, value = victims.look(point, torch.arange(rows), ay.losses.ce, targets)
             torch.autograd.grad(value.sum(), point)
 
         query()

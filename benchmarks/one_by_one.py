@@ -21,7 +21,7 @@ from pymoo.operators.mutation.pm import mut_pm
 from pymoo.optimize import minimize
 
 import assay as ay
-from assay.goals import reached
+from assay.goals.goal import reached
 
 
 class ByKind(Crossover):

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 import assay as ay
+from assay.demo.models import url_net
 from assay.records import FIELDS, Records
 from assay.run.executors import Executor, Here, Processes, Ray
 from assay.run.job import Job, Part
-from assay.run.models import url_net
 from assay.run.store import Store
 from assay.streams import Stream, keys
 
@@ -48,7 +48,7 @@ def phishing(rows: int, seed: int = 0) -> ay.Dataset:
 def job(rows: int, batch: int, steps: int = 10) -> Job:
     data = phishing(rows)
     space = data.schema.space(eps=0.2, p=2)
-    made = Job(url_net(), data, space, ay.untargeted(), ay.CAPGD(steps), 0, batch, ay.Budget())
+    made = Job(url_net(), data, space, ay.Untargeted(), ay.CAPGD(steps), 0, batch, ay.Budget())
     made.prepare()
     return made
 
@@ -109,7 +109,7 @@ def overhead(where: dict[str, Executor], chunks: int, repeats: int) -> None:
     net = torch.nn.Linear(4, 2)
     data = ay.Dataset(torch.rand(chunks, 4, generator=torch.Generator().manual_seed(0)),
                       torch.zeros(chunks))  # fmt: skip
-    work = Job(net, data, ay.Linf(0.01), ay.untargeted(), ay.FGSM(), 0, 1, ay.Budget())
+    work = Job(net, data, ay.Linf(0.01), ay.Untargeted(), ay.FGSM(), 0, 1, ay.Budget())
     work.prepare()
     print(f"\n{chunks} chunks of one row, one step each, best of {repeats}:")
     alone = 0.0

@@ -29,10 +29,10 @@ from pymoo.functions import is_compiled
 
 import assay as ay
 from assay import losses
-from assay.attacks.fronts import fronts
-from assay.attacks.riesz import reference_points
-from assay.problem import Problem
-from assay.referee import Referee
+from assay.attacks.evolution.fronts import fronts
+from assay.attacks.evolution.reference_points import reference_points
+from assay.problem.problem import Problem
+from assay.problem.referee import Referee
 from assay.streams import Stream, keys
 
 

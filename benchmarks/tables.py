@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import assay as ay
 from assay.data import Dataset
-from assay.spaces.compile import Program
+from assay.relations.program import Program
 
 
 class Unreachable(nn.Module):

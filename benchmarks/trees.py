@@ -27,8 +27,9 @@ from sklearn.ensemble import RandomForestClassifier
 
 from assay import datasets
 from assay.noise import Normal
-from assay.trees import probability, read
-from assay.trees.correlated import SCRAMBLES
+from assay.probability.estimated.quasi import SCRAMBLES
+from assay.probability.methods import probability
+from assay.trees import read
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 

@@ -8,7 +8,7 @@ import torch
 
 import assay as ay
 from assay.errors import AssayError
-from assay.problem import Needs
+from assay.problem.problem import Needs
 
 X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(40) % 3
@@ -185,17 +185,17 @@ def test_a_box_that_is_none(low, high, said):
 @pytest.mark.parametrize(
     ("goal", "said"),
     [
-        (ay.targeted(3), r"class 3, but the model has classes 0\.\.2"),
-        (ay.targeted(-1), "class -1"),
-        (ay.targeted("cat"), "class 'cat', but the data has no class names"),
-        (ay.targeted([0, 1]), "2 targets, but the data has a row 39"),
-        (ay.group({0: [5]}), "class 5"),
-        (ay.group({7: [0]}), "class 7"),
-        (ay.group({}), "empty relation"),
-        (ay.group({0: 1}), "must be a list"),
-        (ay.group({0: [0]}), "its own target"),
-        (ay.untargeted(reject=9), "class 9"),
-        (ay.group({0: []}), "no row of this data has any class"),
+        (ay.Targeted(3), r"class 3, but the model has classes 0\.\.2"),
+        (ay.Targeted(-1), "class -1"),
+        (ay.Targeted("cat"), "class 'cat', but the data has no class names"),
+        (ay.Targeted([0, 1]), "2 targets, but the data has a row 39"),
+        (ay.Group({0: [5]}), "class 5"),
+        (ay.Group({7: [0]}), "class 7"),
+        (ay.Group({}), "empty relation"),
+        (ay.Group({0: 1}), "must be a list"),
+        (ay.Group({0: [0]}), "its own target"),
+        (ay.Untargeted(reject=9), "class 9"),
+        (ay.Group({0: []}), "no row of this data has any class"),
     ],
 )
 def test_goals_for_other_classes(goal, said):
@@ -242,7 +242,7 @@ def test_a_forest_given_other_columns_is_told_of() -> None:
         ay.evaluate(forest, data, space=ay.Linf(0.1), attack=ay.Square(10))
 
 
-@pytest.mark.parametrize("noise", [0.05, ay.normal(0, 0.05)])
+@pytest.mark.parametrize("noise", [0.05, ay.noise.normal(0, 0.05)])
 def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
     with pytest.raises(ay.AssayError, match="expected a noise"):
         ay.Nature(lambda x: x, noise)
@@ -302,12 +302,12 @@ def test_text_labels():
         ("seed=1.5.*whole number", {"seed": 1.5}),
         (r"budget=5.*ay\.Budget", {"budget": 5}),
         (r"run='runs/x'.*ay\.Run", {"run": "runs/x"}),
-        (r"also=untargeted\(\).*list of goals", {"also": ay.untargeted()}),
+        (r"also=Untargeted\(\).*list of goals", {"also": ay.Untargeted()}),
         ("'x' is no goal", {"also": ["x"]}),
         ("Net is a class", {"model": Net}),
         ("Transductive is a class", {"model": ay.Transductive}),
-        (r"group\(\['a'\]\): expected", {"goal": ay.group(["a"])}),
-        (r"targeted\(None\): expected a class", {"goal": ay.targeted(None)}),
+        (r"Group\(\['a'\]\): expected", {"goal": ay.Group(["a"])}),
+        (r"Targeted\(None\): expected a class", {"goal": ay.Targeted(None)}),
         (r"evaluate\(ay\.Nature\(model, noise\), data\)", {"noise": ay.Normal(sd=0.1)}),
     ],
 )

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import assay as ay
+from assay.config.config import parse
+from assay.config.sweep import Grid, read
 from assay.errors import AssayError
-from assay.run.config import parse
-from assay.run.grid import Grid, read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -27,7 +27,7 @@ def test_examples_read(file):
 def test_own_model_example_runs(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from assay.cli import app
+    from assay.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     file = ROOT / "examples" / "own_model.toml"

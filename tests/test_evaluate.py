@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import assay as ay
-from assay.problem import Budget, Needs, Problem
+from assay.problem.budget import Budget
+from assay.problem.problem import Needs, Problem
 
 
 def small_net(inputs: int = 12, classes: int = 4, seed: int = 0) -> torch.nn.Module:
@@ -159,7 +160,7 @@ def test_own_targets_stay_with_their_rows_when_rows_are_played_in_random_order()
         net,
         data,
         space=ay.Linf(0.1),
-        goal=ay.targeted(wanted.tolist()),
+        goal=ay.Targeted(wanted.tolist()),
         attack=ay.FGSM(),
         batch=20,
         run=ay.Run(until=0.3),
@@ -176,15 +177,15 @@ def test_goals_change_what_counts() -> None:
     results = {
         name: ay.evaluate(net, data, space=space, goal=goal, attack=attack)
         for name, goal in {
-            "any": ay.untargeted(),
-            "one": ay.targeted(2),
-            "each": ay.targeted([(int(y) + 1) % 4 for y in data.y]),
-            "least": ay.least_likely(),
-            "group": ay.group({0: [1, 2], 1: [2]}),
+            "any": ay.Untargeted(),
+            "one": ay.Targeted(2),
+            "each": ay.Targeted([(int(y) + 1) % 4 for y in data.y]),
+            "least": ay.LeastLikely(),
+            "group": ay.Group({0: [1, 2], 1: [2]}),
         }.items()
     }
     won = {k: r.table["success"] for k, r in results.items()}
-    for name, goal in {"one": ay.targeted(2), "group": ay.group({0: [1, 2], 1: [2]})}.items():
+    for name, goal in {"one": ay.Targeted(2), "group": ay.Group({0: [1, 2], 1: [2]})}.items():
         mask = goal.targets(data.y, net(data.x).detach(), torch.arange(len(data)))
         final = torch.tensor(results[name].table["final"].to_numpy())
         landed = mask.gather(1, final[:, None])[:, 0].numpy()
@@ -198,7 +199,7 @@ def test_goals_change_what_counts() -> None:
 def test_a_rejected_input_is_no_success() -> None:
     data = blobs(small_net())
     report = ay.evaluate(
-        small_net(), data, space=ay.Linf(0.3), goal=ay.untargeted(reject=3), attack=ay.APGD(30)
+        small_net(), data, space=ay.Linf(0.3), goal=ay.Untargeted(reject=3), attack=ay.APGD(30)
     )
     won = report.table[report.table["success"]]
     assert len(won) > 0

@@ -41,5 +41,5 @@ def test_a_wrong_name_is_an_attribute_error_that_helps():
 
 
 def test_evaluate_is_the_verb_whoever_loaded_its_module_first():
-    code = "from assay.evaluate import evaluate as f; import assay; print(assay.evaluate is f)"
+    code = "from assay._evaluate import evaluate as f; import assay; print(assay.evaluate is f)"
     assert run(code) == ["True"]

@@ -1,5 +1,5 @@
 """`python -m assay` is the command `assay`."""
 
-from assay.cli import app
+from assay.cli.app import app
 
 app()

@@ -28,7 +28,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from assay.errors import AssayError, Unsupported, nearest
-from assay.goals import gap
+from assay.goals.goal import gap
+
+__all__ = ["ce", "dlr", "lse", "margin", "md", "mdmax", "mdmul", "odds"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -23,11 +23,13 @@ import torch
 from torch import Tensor
 
 import assay
+from assay._evaluate import evaluate
 from assay.data import Dataset
-from assay.evaluate import evaluate
-from assay.goals import group, reached, targeted, untargeted
-from assay.model import wrap
-from assay.problem import Budget
+from assay.goals.classes import Targeted, Untargeted
+from assay.goals.goal import reached
+from assay.goals.group import Group
+from assay.model.classifier import wrap
+from assay.problem.budget import Budget
 from assay.spaces.lp import Lp
 from assay.streams import Stream
 
@@ -102,20 +104,21 @@ def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: i
     for case in cases(space, attack.needs.norms):
         classes = case.model.b.shape[1]
         ring = {c: [(c + 1) % classes, (c + 2) % classes][: classes - 1] for c in range(classes)}
-        for goal in (untargeted(), targeted(0), group(ring))[: classes if classes < 3 else 3]:
+        for goal in (Untargeted(), Targeted(0), Group(ring))[: classes if classes < 3 else 3]:
             with _untouched(case.model, f"{attack!r} on {case.name}"):
                 report = evaluate(case.model, case.data, space=case.space, goal=goal,
                                   attack=attack, progress=False)  # fmt: skip
             _check_claims(report, case, goal, attack)
-            if isinstance(goal, untargeted):
+            if isinstance(goal, Untargeted):
                 _check_strength(report, case, attack, luck)
                 _check_batches(report, case, attack)
         _check_budget(case, attack, at_once)
 
 
 def _check_repr(thing: Any) -> None:
+    public = {n: getattr(assay, n) for n in dir(assay)} | vars(assay.orders)
     names = {type(thing).__name__: type(thing), "inf": math.inf, "nan": math.nan}
-    again = eval(repr(thing), {}, {n: getattr(assay, n) for n in dir(assay)} | names)
+    again = eval(repr(thing), {}, public | names)
     _expect(repr(again) == repr(thing), f"{thing!r}: its repr does not give it back: {again!r}")
 
 
@@ -151,9 +154,9 @@ def _check_claims(report: Any, case: Case, goal: Any, attack: Any) -> None:
     _expect((found >= case.space.low).all() and (found <= case.space.high).all(),
             f"{what}: a success outside the box")  # fmt: skip
     y, predicted = case.data.y.numpy()[won], case.model.numpy(found).argmax(1)
-    if isinstance(goal, untargeted):
+    if isinstance(goal, Untargeted):
         fine = predicted != y
-    elif isinstance(goal, targeted):
+    elif isinstance(goal, Targeted):
         fine = predicted == goal.target
     else:
         fine = np.array([p in goal.relation[s] for p, s in zip(predicted, y, strict=True)], bool)
@@ -264,7 +267,7 @@ def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = Non
                rows: int | None = None) -> None:  # fmt: skip
     """Raise AssertionError unless the goal gives a proper mask, row by row.
 
-    >>> check_goal(targeted(3))
+    >>> check_goal(Targeted(3))
     """
     n, what = rows or 3 * classes, repr(goal)
     index = torch.arange(n)

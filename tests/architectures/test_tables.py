@@ -11,8 +11,8 @@ from assay.architectures.tableinput import TableInput
 from assay.architectures.tabnet import GhostNorm, sparsemax
 from assay.architectures.vime import corrupt
 from assay.errors import AssayError
-from assay.spaces.feature import Feature
-from assay.spaces.schema import Schema
+from assay.tables.feature import Feature
+from assay.tables.schema import Schema
 from assay.training import Adversarial, Batch, Standard, craft_by
 
 ALL = (MLP, TabTransformer, TabNet, RLN, STG, VIME)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import assay as ay
-from assay.problem import Needs
+from assay.problem.problem import Needs
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def test_worst_keeps_the_first_of_equals():
 
 def test_worst_counts_each_gradient_once():
     attack, seen = ay.Then(ay.FGSM(), ay.Worst(ay.FGSM(), ay.FGSM())), []
-    game, _ = ay.Static(Steps()).prepare(DATA, ay.Linf(0.01, 0.0, 3.0), ay.untargeted(), attack)
-    how = (DATA, ay.Linf(0.01, 0.0, 3.0), ay.untargeted(), attack, 0)
+    game, _ = ay.Static(Steps()).prepare(DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack)
+    how = (DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack, 0)
     (records,) = game.play(*how, observe=seen.append)
     assert seen[0].gradients == records.columns["backwards"].sum() == 3 * len(DATA)
 
@@ -127,9 +127,9 @@ def test_guess_refuses_an_unknown_mode():
 
 
 def test_a_targeted_goal_is_not_reached_by_another_wrong_class():
-    report = play(Spy(1.0), goal=ay.targeted(2))
+    report = play(Spy(1.0), goal=ay.Targeted(2))
     assert not report.table["success"].any()
-    assert play(Spy(2.2), goal=ay.targeted(2)).table["success"].all()
+    assert play(Spy(2.2), goal=ay.Targeted(2)).table["success"].all()
 
 
 def test_solved_rows_and_rows_without_a_target_cost_nothing():
@@ -137,6 +137,6 @@ def test_solved_rows_and_rows_without_a_target_cost_nothing():
     report = play(ay.PGD(5), data)
     assert report.table["forwards"].tolist()[1] == 1
     assert report.table["winner"].tolist()[1] == "clean"
-    report = play(ay.PGD(5), goal=ay.group({1: [2]}), data=ay.Dataset(X, [0, 0, 1]))
+    report = play(ay.PGD(5), goal=ay.Group({1: [2]}), data=ay.Dataset(X, [0, 0, 1]))
     assert report.table["skipped"].tolist()[:2] == ["no target"] * 2
     assert report.table["forwards"].tolist()[:2] == [1, 1]

@@ -7,7 +7,7 @@ import torch
 
 import assay as ay
 from assay.attacks.standard import AutoAttack
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 from assay.testing import check_attack, check_goal, check_space
 
 ATTACKS = [
@@ -133,12 +133,12 @@ def test_check_space_catches_a_projection_that_leaves_the_ball():
 @pytest.mark.parametrize(
     "goal",
     [
-        ay.untargeted(),
-        ay.untargeted(reject=9),
-        ay.targeted(3),
-        ay.targeted([1, 2, 3] * 10),
-        ay.least_likely(),
-        ay.group({0: [1, 2], 5: [6]}),
+        ay.Untargeted(),
+        ay.Untargeted(reject=9),
+        ay.Targeted(3),
+        ay.Targeted([1, 2, 3] * 10),
+        ay.LeastLikely(),
+        ay.Group({0: [1, 2], 5: [6]}),
     ],
     ids=str,
 )

@@ -9,10 +9,10 @@ from scipy import special, stats
 from assay import noise as nz
 from assay.errors import AssayError, Unsupported
 from assay.noise.copula import nearest_correlation
-from assay.noise.genz import normal_boxes
-from assay.noise.importance import importance
-from assay.noise.mixing import silenced
-from assay.noise.sampling import clopper_pearson, generator, monte_carlo
+from assay.noise.normal_boxes import normal_boxes
+from assay.noise.silenced import silenced
+from assay.probability.importance import importance
+from assay.probability.sampling import clopper_pearson, generator, monte_carlo
 
 PARTS = {
     "normal": nz.normal(0.1, 0.7),

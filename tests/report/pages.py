@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 import assay as ay
-from assay.report import compare, rungs
+from assay.report.page import comparison as compare
+from assay.report.page import ladder as rungs
 from assay.report.sweep import Sweep
-from assay.spaces.feature import Feature
+from assay.tables.feature import Feature
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
@@ -65,7 +66,7 @@ def images(seed: int = 0) -> ay.Report:
 @cache
 def groups() -> ay.Report:
     net, data = _signs()
-    goal = ay.group({"stop": ["go", HOSTILE], "yield": ["go"]})
+    goal = ay.Group({"stop": ["go", HOSTILE], "yield": ["go"]})
     return ay.evaluate(net, data, space=ay.Linf(0.06), goal=goal, attack=ay.APGD(10))
 
 

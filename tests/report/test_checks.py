@@ -67,7 +67,7 @@ def test_a_loss_that_is_flat_once_the_goal_is_reached_is_no_vanishing_gradient()
     torch.manual_seed(0)
     wide = nn.Linear(4, 6).eval()
     data = ay.Dataset(X, wide(X).argmax(1))
-    goal = ay.group({s: [t for t in range(6) if t not in (s, (s + 1) % 6)] for s in range(6)})
+    goal = ay.Group({s: [t for t in range(6) if t not in (s, (s + 1) % 6)] for s in range(6)})
     found = flags(wide, data, ay.PGD(5, loss="mdmax"), goal=goal, space=ay.Linf(1.0))
     assert "vanishing-gradients" not in found
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import assay as ay
-from assay.report import png, svg
+from assay.report.page import png, svg
 from assay.report.stats import Estimate, wilson
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"

@@ -95,7 +95,7 @@ def test_binding_by_hand() -> None:
 
 
 def _schema() -> ay.Schema:
-    from assay.spaces.feature import Feature
+    from assay.tables.feature import Feature
 
     return ay.Schema(
         [
@@ -146,7 +146,7 @@ def test_a_sweep_starts_at_clean_accuracy() -> None:
 
 
 def test_comparison_is_paired() -> None:
-    from assay.report.compare import paired
+    from assay.report.page.comparison import paired
 
     tests = {t[0]: t for t in paired(pages.images(0).compare(pages.images(2)))}
     _, a, b, d, p, test = tests["robust accuracy"]

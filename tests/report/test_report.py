@@ -8,7 +8,8 @@ from scipy import stats as sps
 
 import assay as ay
 from assay.errors import AssayError
-from assay.report.report import Comparison, Report
+from assay.report.comparison import Comparison
+from assay.report.report import Report
 from assay.report.stats import wilson
 
 X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
@@ -146,7 +147,7 @@ def test_comparison_is_by_id_not_by_place():
 
 
 def test_only_rows_that_were_played_are_compared():
-    goal = ay.group({"a": ["b"], "b": ["a", "c"]})
+    goal = ay.Group({"a": ["b"], "b": ["a", "c"]})
     weak, strong = (evaluate(goal=goal, attack=a) for a in (ay.PGD(1, step=0.01), ay.APGD(20)))
     c, n = weak.compare(strong), weak.metric("robust").n
     assert n < 60 and c.robust.n == n

@@ -97,7 +97,7 @@ def test_a_killed_worker_is_replaced(cluster: Any, tmp_path: Path) -> None:
 def _job(net: Any, data: ay.Dataset, how: dict[str, Any]) -> Any:
     from assay.run.job import Job
 
-    return Job(net, data, how["space"], ay.untargeted(), how["attack"], 0, how["batch"],
+    return Job(net, data, how["space"], ay.Untargeted(), how["attack"], 0, how["batch"],
                ay.Budget())  # fmt: skip
 
 

@@ -140,9 +140,9 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     from assay.run.job import Job
 
     net, data, how = small()
-    job = Job(KillsOnce(net, str(tmp_path / "killed")), data, how["space"], ay.untargeted(),
+    job = Job(KillsOnce(net, str(tmp_path / "killed")), data, how["space"], ay.Untargeted(),
               how["attack"], 0, 12, ay.Budget())  # fmt: skip
-    honest = Job(net, data, how["space"], ay.untargeted(), how["attack"], 0, 12, ay.Budget())
+    honest = Job(net, data, how["space"], ay.Untargeted(), how["attack"], 0, 12, ay.Budget())
     honest.prepare()
     got = dict(Processes(2).map(job, range(10)))
     assert (tmp_path / "killed").exists()
@@ -208,7 +208,7 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
     """A run in two shards, merged, against the run in one piece; a second start is refused."""
     from typer.testing import CliRunner
 
-    from assay.cli import app
+    from assay.cli.app import app
 
     file = tmp_path / "small.toml"
     file.write_text(
@@ -272,7 +272,7 @@ def test_flags_of_the_model_are_kept_with_an_unfinished_run(tmp_path: Path) -> N
 
 def test_a_replaced_run_leaves_no_records_behind(tmp_path: Path) -> None:
     net, data, how = small()
-    further = (ay.untargeted(), ay.targeted(0))
+    further = (ay.Untargeted(), ay.Targeted(0))
     first = ay.evaluate(net, data, **how, also=further, run=ay.Run(tmp_path))
     first.save(tmp_path)
     assert list(ay.Report.load(tmp_path).also) == ["untargeted", "targeted"]
@@ -287,7 +287,7 @@ def test_a_replaced_run_leaves_no_records_behind(tmp_path: Path) -> None:
 
 def test_a_report_saved_over_another_has_only_its_own_goals(tmp_path: Path) -> None:
     net, data, how = small()
-    ay.evaluate(net, data, **how, also=(ay.targeted(0),)).save(tmp_path)
+    ay.evaluate(net, data, **how, also=(ay.Targeted(0),)).save(tmp_path)
     ay.evaluate(net, data, **how).save(tmp_path)
     assert not ay.Report.load(tmp_path).also
 
@@ -308,7 +308,7 @@ def test_what_is_done_survives_a_further_goal(error: BaseException) -> None:
                 raise error
             super().__call__(problem)  # type: ignore[arg-type]
 
-    how |= {"attack": Second(2), "also": (ay.targeted(0), ay.untargeted())}
+    how |= {"attack": Second(2), "also": (ay.Targeted(0), ay.Untargeted())}
     if isinstance(error, KeyboardInterrupt):
         report = ay.evaluate(net, data, **how)
         assert report.flags[-1].id == "interrupted"
@@ -316,5 +316,5 @@ def test_what_is_done_survives_a_further_goal(error: BaseException) -> None:
         with pytest.raises(RuntimeError) as caught:
             ay.evaluate(net, data, **how)
         report = caught.value.partial  # type: ignore[attr-defined]
-    assert report.spec["goal"] == "untargeted()" and len(report.records) == len(data)
+    assert report.spec["goal"] == "Untargeted()" and len(report.records) == len(data)
     assert not report.also

@@ -1,4 +1,4 @@
-"""The paper's data sets: claimed successes judged again by studies/table_rules.py, plain numpy."""
+"""The paper's data sets: successes judged again by studies/caa/table_rules.py, plain numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import assay as ay
 from assay.streams import Stream
 
-_FILE = Path(__file__).parents[2] / "studies" / "table_rules.py"
+_FILE = Path(__file__).parents[2] / "studies" / "caa" / "table_rules.py"
 _SPEC = importlib.util.spec_from_file_location("table_rules", _FILE)
 table_rules = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(table_rules)

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from assay.errors import AssayError
-from assay.spaces.feature import Feature
-from assay.spaces.relations import F, implies
-from assay.spaces.schema import Schema
+from assay.relations.language import F, implies
+from assay.tables.feature import Feature
+from assay.tables.schema import Schema
 
 LOANS = Schema(
     [

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from assay.errors import AssayError, Unsupported
 from assay.trees import read
-from assay.trees.check import check, labels, near_tie, probes
+from assay.trees.agreement import check, labels, near_tie, probes
 from assay.trees.ensemble import effective
 
 RNG = np.random.default_rng(0)

@@ -11,8 +11,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from assay.architectures.tablenet import TableNet
-from assay.spaces.schema import Schema
 from assay.streams import seeded
+from assay.tables.schema import Schema
 
 
 def layers(*sizes: int, between: type[nn.Module] = nn.ReLU, dropout: float = 0.0) -> nn.Sequential:

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from assay.spaces.schema import Schema
+from assay.tables.schema import Schema
 
 
 class TableInput(nn.Module):
     """(n, d) records -> numbers (n, m) and one block (n, k) for each category or one-hot group.
 
-    >>> from assay.spaces.feature import Feature
+    >>> from assay.tables.feature import Feature
     >>> layer = TableInput(Schema([Feature("age", "real", 0, 50), Feature("pet", "category",
     ...     values=("cat", "dog"))]))
     >>> layer(torch.tensor([[25.0, 1.0]]))

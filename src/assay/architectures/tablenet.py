@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from assay.architectures.tableinput import TableInput
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
-from assay.spaces import schemafile
-from assay.spaces.schema import Schema
+from assay.tables import files as schemafile
+from assay.tables.schema import Schema
 from assay.training.holdout import holdout
 from assay.training.loop import Batch, Epoch, Recipe, recall
 from assay.training.loop import fit as train

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import glu
 
 from assay.architectures.tablenet import TableNet, Training
-from assay.spaces.schema import Schema
 from assay.streams import seeded
+from assay.tables.schema import Schema
 from assay.training.loop import Batch
 
 

@@ -17,8 +17,8 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from assay.architectures.mlp import layers
 from assay.architectures.tablenet import TableNet
-from assay.spaces.schema import Schema
 from assay.streams import seeded
+from assay.tables.schema import Schema
 
 
 class Mixing(nn.Module):

@@ -22,8 +22,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 from assay.architectures.mlp import layers
 from assay.architectures.tablenet import TableNet, Training
 from assay.data import Dataset
-from assay.spaces.schema import Schema
 from assay.streams import seeded
+from assay.tables.schema import Schema
 from assay.training.loop import Batch, fit
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import compact, start
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 from assay.spaces.region import per_row
 
 

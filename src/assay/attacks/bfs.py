@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import compact
-from assay.attacks.brood import Brood, blocks, genetic
+from assay.attacks.evolution.population import Brood, blocks, genetic
 from assay.errors import AssayError
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 from assay.spaces.genes import Genes
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.attacks.base import Attack, Then
+from assay.attacks.base import Attack
 from assay.attacks.capgd import CAPGD
+from assay.attacks.combine import Then
 from assay.attacks.moeva import MOEVA
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 
 _FIRST, _THEN = CAPGD(), MOEVA()
 

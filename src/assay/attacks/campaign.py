@@ -1,7 +1,7 @@
 """Campaign: who tries to pass for whom, in which order, until the quota is filled.
 
 Lin et al. (NDSS 2024, III-B): an attempt is one targeted attack of one attacker x on one target t.
-An order (`by_md`, `by_prior`, ...) scores every pair; the campaign makes attempts from the most
+An order (`ByMD`, `ByPrior`, ...) scores every pair; the campaign makes attempts from the most
 promising pair on, and never one that cannot help any more:
 
     reuse       a target that is hit already; a non-manager when all open places are for managers
@@ -25,10 +25,10 @@ import torch
 from numpy.typing import NDArray
 
 from assay.attacks.base import Attack, label, run
-from assay.attacks.orders import Order, by_md
+from assay.attacks.orders import ByMD, Order
 from assay.errors import Unsupported
-from assay.problem import Needs, Problem
-from assay.quota import Pairs, Rule
+from assay.goals.bands import Pairs, Rule
+from assay.problem.problem import Needs, Problem
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Campaign:
     """
 
     attack: Attack
-    order: Order = field(default=by_md(1))
+    order: Order = field(default=ByMD(1))
 
     @property
     def name(self) -> str:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from assay.attacks.apgd import APGD
 from assay.errors import AssayError
-from assay.problem import Needs, Problem
-from assay.spaces.table import TableRegion
+from assay.problem.problem import Needs, Problem
+from assay.tables.space import TableRegion
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay.attacks.base import label, run, single_targets
+from assay.attacks.base import label, run
+from assay.attacks.combine import single_targets
 from assay.attacks.pgd import PGD
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 
 _PGD = PGD(100, step=1 / 8)  # steps of 1/255 for eps = 8/255
 

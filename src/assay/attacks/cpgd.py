@@ -18,7 +18,7 @@ from assay.attacks.base import start
 from assay.attacks.capgd import unrepaired
 from assay.attacks.pgd import along, climb
 from assay.errors import AssayError
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 
 
 @dataclass(frozen=True)

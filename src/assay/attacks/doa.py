@@ -16,8 +16,8 @@ from torch import Tensor
 
 from assay.attacks.base import compact
 from assay.errors import Unsupported
-from assay.problem import Needs, Problem
-from assay.spaces.mask import RectangleRegion
+from assay.problem.problem import Needs, Problem
+from assay.spaces.rectangle import RectangleRegion
 from assay.spaces.region import Region
 
 

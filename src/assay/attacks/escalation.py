@@ -19,9 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from assay.attacks.apgd import APGD
-from assay.attacks.base import label, run, single_targets
-from assay.attacks.orders import by_md
-from assay.problem import Needs, Problem
+from assay.attacks.base import label, run
+from assay.attacks.combine import single_targets
+from assay.attacks.orders import ByMD
+from assay.problem.problem import Needs, Problem
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Escalation:
         return Needs(gradient=True)
 
     def __call__(self, problem: Problem) -> None:
-        scores = by_md(1, among=10).scores(problem)
+        scores = ByMD(1, among=10).scores(problem)
         for k, targets in enumerate(single_targets(problem, self.most, scores)):
             attack = APGD(max(1, self.steps // 2) if k else self.steps, loss="md")
             run(attack, problem.aim(targets=targets), f"{label(attack)}-T")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import compact
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 
 # Grey, orange, brown, olive, yellow: RGB of 255, the published frames.
 COLOURS = ((128, 128, 128), (220, 130, 0), (160, 105, 55), (200, 175, 30), (220, 210, 50))

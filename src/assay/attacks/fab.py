@@ -24,9 +24,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import ball, compact, single_targets
-from assay.goals import reached
-from assay.problem import Needs, Problem
+from assay.attacks.base import ball, compact
+from assay.attacks.combine import single_targets
+from assay.goals.goal import reached
+from assay.problem.problem import Needs, Problem
 from assay.spaces.lp import LpRegion, level, room_to
 from assay.spaces.region import per_row
 

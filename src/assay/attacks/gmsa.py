@@ -27,10 +27,10 @@ from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
 from assay.attacks.pgd import PGD
 from assay.errors import AssayError, Unsupported
-from assay.goals import reached
-from assay.model import Classifier
-from assay.problem import Needs, Problem, Rehearsal
-from assay.victims import Victims
+from assay.goals.goal import reached
+from assay.model.classifier import Classifier
+from assay.problem.problem import Needs, Problem, Rehearsal
+from assay.problem.victims import Victims
 
 _PGD = PGD(100)
 _COMBINE = {"avg": "mean", "min": "min", "last": "mean"}

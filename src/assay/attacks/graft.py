@@ -23,9 +23,9 @@ from torch import Tensor
 
 from assay import losses
 from assay.attacks.base import compact
-from assay.attacks.brood import blocks
+from assay.attacks.evolution.population import blocks
 from assay.errors import AssayError
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 from assay.spaces.region import Region
 
 _BROKEN = 1e9  # taken off what breaks a relation: more than any log odds

@@ -24,9 +24,9 @@ from torch.nn.functional import logsigmoid
 from assay.attacks.pgd import climb
 from assay.errors import AssayError
 from assay.losses import odds
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 from assay.spaces.region import Region
-from assay.spaces.table import TableRegion
+from assay.tables.space import TableRegion
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from assay.attacks.breed import breed
-from assay.attacks.brood import Brood, blocks, genetic
-from assay.attacks.nsga import Survival, replace
-from assay.attacks.riesz import reference_points
+from assay.attacks.evolution.population import Brood, blocks, genetic
+from assay.attacks.evolution.reference_points import reference_points
+from assay.attacks.evolution.survival import Survival, replace
+from assay.attacks.evolution.variation import breed
 from assay.errors import AssayError
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 
 _AXES = 3  # extreme directions that R-NSGA-III adds to its reference points
 

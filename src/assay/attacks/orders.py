@@ -24,11 +24,13 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
+
+__all__ = ["ByChance", "ByMD", "ByPrior", "Order", "Product"]
 
 
 class Order(ABC):
-    """Promise of every (row, target) pair. Orders multiply: `by_md(1) * by_prior(P)`."""
+    """Promise of every (row, target) pair. Orders multiply: `ByMD(1) * ByPrior(P)`."""
 
     wants: Needs = Needs()  # not `needs`: an order is no attack
 
@@ -56,7 +58,7 @@ class Product(Order):
 
 
 @dataclass(frozen=True)
-class by_chance(Order):
+class ByChance(Order):
     """A random order, the baseline."""
 
     def scores(self, problem: Problem) -> Tensor:
@@ -66,7 +68,7 @@ class by_chance(Order):
 
 
 @dataclass(frozen=True)
-class by_prior(Order):
+class ByPrior(Order):
     """1 - P[s][t], the share of rows of s that an attack turned into t on other data.
 
     `P` is a matrix (C, C) or a mapping {(s, t): share}; see `campaign.prior(report)`.
@@ -84,14 +86,14 @@ class by_prior(Order):
             matrix = torch.as_tensor(self.P, dtype=torch.float64)
         if matrix.shape != (count, count):
             raise AssayError(
-                f"by_prior(P): P has shape {tuple(matrix.shape)}; expected ({count}, {count}), "
+                f"ByPrior(P): P has shape {tuple(matrix.shape)}; expected ({count}, {count}), "
                 "one row per true class and one column per target"
             )
         return 1 - matrix.to(problem.y.device)[problem.y]
 
 
 @dataclass(frozen=True)
-class by_md(Order):
+class ByMD(Order):
     """Minimal difference to the target after `steps` steps of the attack; 0: on the clean input.
 
     As published, one step is twice the region's size long and starts at a random point, so that

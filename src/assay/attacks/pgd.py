@@ -14,7 +14,7 @@ from torch import Tensor
 
 from assay.attacks.base import compact, start
 from assay.losses import Loss
-from assay.problem import Needs, Problem
+from assay.problem.problem import Needs, Problem
 from assay.spaces.region import Region
 
 Move = Callable[[Region, Tensor, Tensor], Tensor]  # (region, points, gradients) -> points

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.attacks.apgd import APGD
-from assay.attacks.base import Guess, Then, run
+from assay.attacks.base import run
 from assay.attacks.caa import CAA
+from assay.attacks.combine import Guess, Then
 from assay.attacks.fab import FAB
 from assay.attacks.graft import Graft
 from assay.attacks.square import Square
 from assay.errors import Unsupported
-from assay.problem import Needs, Problem
-from assay.spaces.table import TableSpace
+from assay.problem.problem import Needs, Problem
+from assay.tables.space import TableSpace
 
 
 @dataclass(frozen=True)

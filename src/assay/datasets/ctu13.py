@@ -32,7 +32,7 @@ from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from assay.data import Dataset
-    from assay.spaces.schema import Schema
+    from assay.tables.schema import Schema
 
 CLASSES = ("benign", "botnet")
 TRAIN_ROWS = 143_046
@@ -89,8 +89,8 @@ def ctu13(path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
 
 def schema() -> Schema:
     """756 features of which 432 may grow, and 360 relations."""
-    from assay.spaces.feature import Feature
-    from assay.spaces.schema import Schema
+    from assay.tables.feature import Feature
+    from assay.tables.schema import Schema
 
     stored = source.bundled("ctu13")
     described = []

@@ -27,7 +27,9 @@ from assay.datasets.splits import Splits, images
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
-    from assay.goals import group
+    from assay.goals.group import Group
+
+    pass
 
 CLASSES = (
     *("20", "30", "50", "60", "70", "80", "end of 80", "100", "120"),
@@ -46,7 +48,7 @@ STOPPING = ("stop", "no vehicles", "no entry")
 class Signs(Splits):
     """The splits, and what an attacker may want of them."""
 
-    def slow_down_goal(self) -> group:
+    def slow_down_goal(self) -> Group:
         """Speed signs read as a sign to stop, or as at most half the limit (Lin et al. 2024).
 
         The sources are the nine speed signs, "end of 80" among them and taken as an 80.
@@ -55,11 +57,11 @@ class Signs(Splits):
         >>> goal.relation["50"]
         ['20', 'stop', 'no vehicles', 'no entry']
         """
-        from assay.goals import group
+        from assay.goals.group import Group
 
         speeds = {name: int(name.split()[-1]) for name in CLASSES[:9]}
         limits = {name: v for name, v in speeds.items() if name.isdigit()}
-        return group(
+        return Group(
             {
                 name: [*(n for n, v in limits.items() if 2 * v <= speed), *STOPPING]
                 for name, speed in speeds.items()

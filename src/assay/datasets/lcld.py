@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay.data import Dataset
-    from assay.spaces.schema import Schema
+    from assay.tables.schema import Schema
 
 CLASSES = ("fully paid", "charged off")
 HOMES = ("ANY", "MORTGAGE", "OTHER", "OWN", "RENT")
@@ -198,8 +198,8 @@ def engineer(loans: pd.DataFrame, features: int) -> pd.DataFrame:
 
 def schema(features: int = 28) -> Schema:
     """Types, bounds, mutability and relations of one of the two versions."""
-    from assay.spaces.feature import Feature
-    from assay.spaces.schema import Schema
+    from assay.tables.feature import Feature
+    from assay.tables.schema import Schema
 
     if features not in COLUMNS:
         raise AssayError(f"lcld has versions with 28 and with 47 features; asked for {features}")

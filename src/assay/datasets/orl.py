@@ -22,7 +22,8 @@ from assay.datasets.splits import Splits, images
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
-    from assay.goals import Quota, group
+    from assay.goals.group import Group
+    from assay.goals.quota import Quota
 
 CLASSES = tuple(f"s{person}" for person in range(1, 41))
 TRAIN_SHOTS = 7
@@ -33,15 +34,15 @@ BURGLARS = tuple(f"s{person}" for person in (5, 13, 21, 29, 37))
 class Faces(Splits):
     """The splits, and two examples of what an attacker may want: any staff, or several of them."""
 
-    def staff_goal(self) -> group:
+    def staff_goal(self) -> Group:
         """Any burglar passes for any one of the staff.
 
         >>> orl().staff_goal().relation["s5"]
         ['s3', 's11', 's19', 's27', 's35']
         """
-        from assay.goals import group
+        from assay.goals.group import Group
 
-        return group({burglar: list(STAFF) for burglar in BURGLARS})
+        return Group({burglar: list(STAFF) for burglar in BURGLARS})
 
     def vault(self, k: int = 3, reuse: bool = False) -> Quota:
         """The burglars together pass for `k` different ones of the staff.
@@ -49,7 +50,7 @@ class Faces(Splits):
         >>> orl().vault(k=2).k
         2
         """
-        from assay.goals import Quota
+        from assay.goals.quota import Quota
 
         return Quota(k, BURGLARS, STAFF, reuse)
 

@@ -34,7 +34,7 @@ from assay.datasets.splits import Splits
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
-    from assay.spaces.schema import Schema
+    from assay.tables.schema import Schema
 
 CLASSES = ("legitimate", "phishing")
 ROWS = 11_430
@@ -90,8 +90,8 @@ def url(
 
 def schema(relations: str = "meant") -> Schema:
     """Types, bounds and relations: as meant, or "published" with the authors' vacuous if-thens."""
-    from assay.spaces.feature import Feature
-    from assay.spaces.schema import Schema
+    from assay.tables.feature import Feature
+    from assay.tables.schema import Schema
 
     if relations not in ("meant", "published"):
         raise AssayError(f'relations={relations!r}; expected "meant" or "published"')

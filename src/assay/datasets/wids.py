@@ -33,8 +33,8 @@ from assay.errors import AssayError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from assay.spaces.feature import Feature
-    from assay.spaces.schema import Schema
+    from assay.tables.feature import Feature
+    from assay.tables.schema import Schema
 
 CLASSES = ("survived", "died")
 LABEL = "hospital_death"
@@ -146,13 +146,13 @@ def fill(raw: pd.DataFrame, train: np.ndarray) -> pd.DataFrame:
 
 def schema(table: pd.DataFrame) -> Schema:
     """Types and bounds as the filled table has them, mutability, and the 31 relations."""
-    from assay.spaces.schema import Schema
+    from assay.tables.schema import Schema
 
     return Schema([_feature(name, table[name]) for name in FEATURES], RELATIONS, "wids")
 
 
 def _feature(name: str, column: pd.Series) -> Feature:
-    from assay.spaces.feature import Feature
+    from assay.tables.feature import Feature
 
     if name in CATEGORIES:
         return Feature(name, "category", mutable=False, values=tuple(sorted(set(column))))

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.streams import seeded
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from assay.data import Dataset
 from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard
 

@@ -29,7 +29,7 @@ from assay.defenses.control import Control
 from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.streams import derive, seeded
 from assay.training.loop import fresh
 

@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.streams import seeded
 
 _BETAS = (0.99, 0.999, 0.6)

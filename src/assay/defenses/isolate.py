@@ -6,7 +6,7 @@ import copy
 
 from torch import nn
 
-from assay.model import Classifier, wrap
+from assay.model.classifier import Classifier, wrap
 
 
 def still(module: nn.Module) -> Classifier:

@@ -31,7 +31,7 @@ from assay.data import Dataset
 from assay.defenses.isolate import still
 from assay.defenses.neighbours import Bank, penultimate
 from assay.defenses.parts import check_parts
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.streams import derive, seeded
 from assay.training.adversarial import craft_by
 

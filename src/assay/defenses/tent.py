@@ -24,7 +24,7 @@ from assay.defenses.dent import check_norms
 from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.streams import seeded
 
 

@@ -28,7 +28,7 @@ from assay.data import Dataset
 from assay.defenses.isolate import still
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
-from assay.model import Classifier
+from assay.model.classifier import Classifier
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from assay.data import Dataset
 from assay.errors import AssayError
-from assay.noise.mixing import silenced
+from assay.noise.silenced import silenced
 
 if TYPE_CHECKING:
     from assay.games.nature import Nature

@@ -27,19 +27,19 @@ from numpy.typing import NDArray
 
 from assay.data import Dataset, in_order
 from assay.errors import AssayError, Unsupported
+from assay.games.arguments import check_kinds
 from assay.games.features import gains, rows_of
-from assay.games.kinds import check_kinds
-from assay.goals import least_likely, untargeted
-from assay.model import Classifier, wrap
-from assay.noise.importance import importance as sampled_where_labels_change
+from assay.goals.classes import LeastLikely, Untargeted
+from assay.model.classifier import Classifier, wrap
+from assay.model.probe import settle
 from assay.noise.joint import Noise
-from assay.noise.sampling import generator, monte_carlo
+from assay.probability import methods as exact
+from assay.probability.certified.bounds import Draws
+from assay.probability.importance import importance as sampled_where_labels_change
+from assay.probability.sampling import generator, monte_carlo
 from assay.records import Records
-from assay.trees import exact
-from assay.trees.bounds import Draws
 from assay.trees.ensemble import Ensemble
 from assay.trees.readers import read, reader
-from assay.trial import settle
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -75,7 +75,7 @@ class Nature:
         if not hasattr(self.noise, "marginals"):
             raise AssayError(
                 f"noise={self.noise!r}: expected a noise, e.g. ay.Normal(sd=0.1) or "
-                "ay.Independent([ay.normal(0, 0.1), ...])"
+                "ay.Independent([ay.noise.normal(0, 0.1), ...])"
             )
         if self.method not in METHODS:
             raise AssayError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
@@ -114,8 +114,8 @@ class Nature:
                 "Static for those"
             )
         check_kinds(space, goal, attack)
-        if isinstance(goal, least_likely):
-            raise Unsupported("least_likely under noise: name the class, e.g. ay.targeted(2)")
+        if isinstance(goal, LeastLikely):
+            raise Unsupported("least_likely under noise: name the class, e.g. ay.Targeted(2)")
         x = self._rows(data)
         self.noise.marginals(x.shape[1])
         self.noise.correlation(x.shape[1])
@@ -165,7 +165,7 @@ class Nature:
         x, y = rows_of(data)[index.numpy()], data.y[index]
         clean = self.predict(x)
         classes = self._classes(x)
-        if isinstance(goal, untargeted):
+        if isinstance(goal, Untargeted):
             stays = np.eye(classes, dtype=bool)[clean]
         else:
             blank = torch.nn.functional.one_hot(torch.from_numpy(clean), classes).double()

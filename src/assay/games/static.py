@@ -18,16 +18,17 @@ from assay import losses
 from assay.attacks.base import Attack, run
 from assay.data import Dataset
 from assay.errors import AssayError
-from assay.games.kinds import check_kinds
-from assay.goals import Goal
-from assay.model import wrap
-from assay.problem import UNLIMITED, Budget, Problem, check_needs
+from assay.games.arguments import check_kinds
+from assay.goals.goal import Goal
+from assay.model.classifier import wrap
+from assay.model.probe import examine, settle
+from assay.problem.budget import UNLIMITED, Budget
+from assay.problem.problem import Problem, check_needs
+from assay.problem.referee import Referee
 from assay.records import Records
-from assay.referee import Referee
 from assay.spaces.genes import violation
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
-from assay.trial import examine, settle
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,15 +32,16 @@ from assay.attacks.base import Attack
 from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
-from assay.games.kinds import check_kinds
-from assay.games.round import Round, class_names
-from assay.goals import Goal
-from assay.model import Classifier, wrap
-from assay.problem import UNLIMITED, Budget, check_needs
+from assay.games.arguments import check_kinds
+from assay.games.transductive_round import Round, class_names
+from assay.goals.goal import Goal
+from assay.model.classifier import Classifier, wrap
+from assay.model.probe import examine
+from assay.problem.budget import UNLIMITED, Budget
+from assay.problem.problem import check_needs
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.streams import derive
-from assay.trial import examine
 
 
 @runtime_checkable
@@ -140,7 +141,7 @@ class Transductive:
         if base.reject is not None and bool(targets[:, base.reject].any()):
             raise AssayError(
                 f"goal {goal!r} counts a rejected input as a success; the reject class is "
-                f"{base.reject}: use ay.untargeted(reject={base.reject})"
+                f"{base.reject}: use ay.Untargeted(reject={base.reject})"
             )
         facts["unattacked"] = attack is None
         if self.probe:

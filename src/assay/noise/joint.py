@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from assay.errors import AssayError
-from assay.noise.genz import normal_boxes
 from assay.noise.marginal import Confusion, Floats, Marginal, between
+from assay.noise.normal_boxes import normal_boxes
 
 Part = Marginal | Confusion
 
@@ -139,7 +139,8 @@ def listed(parts: Any) -> tuple[Part, ...]:
     if wrong:
         raise AssayError(
             f"parts: {wrong[0]!r}; expected a list with one marginal per feature, e.g. "
-            "[ay.normal(sd=2), ay.still()]; for the same normal error in all, ay.Normal(sd=2)"
+            "[ay.noise.normal(sd=2), ay.noise.still()]; for the same normal error in all, "
+            "ay.Normal(sd=2)"
         )
     return given
 

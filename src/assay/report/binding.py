@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.spaces.validate import bounded
+from assay.tables.validate import bounded
 
 _SHARE = 0.01  # of the change, that a real-valued feature is pushed on
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.goals import AS
+from assay.goals.quota import AS
 from assay.records import Records
 from assay.report.stats import Estimate, at_most
 

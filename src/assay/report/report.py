@@ -17,64 +17,19 @@ import numpy as np
 
 from assay.errors import AssayError, nearest
 from assay.records import FIELDS, Records
-from assay.report import groups, probabilities, rounds
 from assay.report.checks import Flag
+from assay.report.comparison import Comparison
 from assay.report.examples import Examples
-from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
+from assay.report.figures import groups
+from assay.report.figures import noise as probabilities
+from assay.report.figures import transductive as rounds
+from assay.report.metrics import METRICS, _played
+from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def _rate(rows: pd.DataFrame, hits: Any) -> Estimate:
-    return wilson(int(np.asarray(hits).sum()), len(rows))
-
-
-def _played(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["skipped"] == ""]
-
-
-def _attacked(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = _played(rows)
-    return rows[rows["winner"] != "clean"]
-
-
-def middle(rows: pd.DataFrame) -> np.ndarray:
-    """The middle of each record's bounds, NaN where it has none."""
-    return (rows["probability_low"] + rows["probability_high"]).to_numpy(float) / 2
-
-
-def _mean(rows: pd.DataFrame, column: str) -> Estimate:
-    values = rows[column].dropna()
-    return bootstrap(values.to_numpy(), rows.loc[values.index, "id"].to_numpy())
-
-
-METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
-    "clean": (
-        "clean accuracy",
-        lambda t: _rate(t, t["clean"] == t["y"]),
-    ),
-    "robust": (
-        "robust accuracy",
-        lambda t: _rate(_played(t), ~_played(t)["success"]),
-    ),
-    "success": (
-        "attack success (of rows attacked)",
-        lambda t: _rate(_attacked(t), _attacked(t)["success"]),
-    ),
-    "valid": ("valid share", lambda t: _rate(t, t["valid"])),
-    "blocked": (
-        "flipped, but only by invalid inputs",
-        lambda t: _rate(_attacked(t), _attacked(t)["blocked"]),
-    ),
-    "distance": (
-        "distance of successes",
-        lambda t: _mean(_attacked(t)[_attacked(t)["success"]], "distance"),
-    ),
-    "forwards": ("forward passes per row attacked", lambda t: _mean(_attacked(t), "forwards")),
-    "backwards": ("backward passes per row attacked", lambda t: _mean(_attacked(t), "backwards")),
-    "seconds": ("seconds per row attacked", lambda t: _mean(_attacked(t), "seconds")),
-}
 CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
 FILES = ("report.html", "records.parquet", "adversarial.npz", "examples.npz")  # besides the spec
 _SHOWN = ("clean", "robust", "success", "valid", "forwards", "backwards")
@@ -186,7 +141,7 @@ class Report:
 
     def html(self) -> str:
         """The report as one self-contained page."""
-        from assay.report.html import page
+        from assay.report.page.page import page
 
         return page(self)
 
@@ -242,77 +197,3 @@ class Report:
         examples = Examples.load(shown) if shown.exists() else None
         records = Records.of(len(table), adversarial, **columns)
         return cls(spec, records, flags, also, examples)
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Two reports on the same rows: difference with interval, and the test that pairs them.
-
-    Where nobody attacked, what is compared is the probability that the answer stays.
-    """
-
-    first: pd.DataFrame
-    second: pd.DataFrame
-
-    @property
-    def sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """What each side gives a row: its probability under noise, else whether it held."""
-        a, b = (middle(t) for t in (self.first, self.second))
-        if np.isfinite(a).all() and np.isfinite(b).all():
-            return a, b
-        return tuple(~t["success"].to_numpy(bool) for t in (self.first, self.second))  # type: ignore[return-value]
-
-    @property
-    def noisy(self) -> bool:
-        """Whether probabilities are compared."""
-        return self.sides[0].dtype != bool
-
-    @property
-    def robust(self) -> Estimate:
-        """Robustness of the first minus that of the second; rows of one example go together."""
-        return paired_difference(*self.sides, self.ids)
-
-    @property
-    def ids(self) -> np.ndarray:
-        """Whose row it is."""
-        return self.first.index.get_level_values("id").to_numpy()
-
-    @property
-    def only_first(self) -> int:
-        """Rows that only the first attack broke."""
-        return int((self.first["success"] & ~self.second["success"]).sum())
-
-    @property
-    def only_second(self) -> int:
-        """Rows that only the second attack broke."""
-        return int((self.second["success"] & ~self.first["success"]).sum())
-
-    @property
-    def p_value(self) -> float:
-        """McNemar's exact test of equal robust accuracy; Wilcoxon's where probabilities are met."""
-        if self.noisy:
-            return wilcoxon(*self.sides)
-        return mcnemar(self.only_first, self.only_second)
-
-    @property
-    def queries_p_value(self) -> float:
-        """Wilcoxon's test of equal cost, in forward passes per row."""
-        return wilcoxon(self.first["forwards"].to_numpy(), self.second["forwards"].to_numpy())
-
-    def __str__(self) -> str:
-        r, (a, b) = self.robust, self.sides
-        name = "probability it stays " if self.noisy else "robust accuracy      "
-        lines = [
-            f"rows compared            {len(self.first)}",
-            f"{name}    {a.mean():.3f} against {b.mean():.3f}",
-            f"difference               {r.value:+.3f} [{r.low:+.3f}, {r.high:+.3f}]",
-        ]
-        if self.noisy:
-            return "\n".join([*lines, f"Wilcoxon                 p = {self.p_value:.3g}"])
-        lines += [
-            f"broken by one only       {self.only_first} against {self.only_second} "
-            f"(McNemar p = {self.p_value:.3g})",
-            f"forward passes per row   {self.first['forwards'].mean():.1f} against "
-            f"{self.second['forwards'].mean():.1f} (Wilcoxon p = {self.queries_p_value:.3g})",
-        ]
-        return "\n".join(lines)

@@ -17,13 +17,14 @@ import numpy as np
 from markupsafe import Markup
 
 from assay.errors import AssayError
-from assay.report import checks, svg
+from assay.report import checks
 from assay.report.checks import Flag
-from assay.report.parts import figures
+from assay.report.page import svg
+from assay.report.page.section import Section, joined, render, table
+from assay.report.page.sections import figures
+from assay.report.page.verdict import of_hundred
 from assay.report.report import Report
-from assay.report.section import Section, joined, render, table
 from assay.report.stats import Estimate, bootstrap
-from assay.report.verdict import of_hundred
 
 Line = list[tuple[float, Estimate]]
 _SERIES = 12  # lines in one chart
@@ -77,7 +78,7 @@ class Sweep:
                 by_value.setdefault(at, []).append(name)
             line = [(x, self.robust(by_value[x])) for x in sorted(by_value)]
             first = self.reports[names[0]]
-            plain = str(first.spec.get("goal", "")).startswith("untargeted")
+            plain = str(first.spec.get("goal", "")).startswith("Untargeted")
             if axis.endswith(".eps") and plain and "quota" not in first.spec:
                 line.insert(0, (0.0, first.metric("clean")))  # no budget: the clean accuracy
             found[label or "robust"] = line

@@ -32,7 +32,7 @@ def title(report: Report) -> str:
     s = {"model": "model", "data": "data", "space": "", "goal": "", **report.spec}
     goal = shorten(str(s["goal"]), 60, placeholder=" ...")
     if s.get("game") == "Nature":
-        other = "" if goal.startswith("untargeted") else f", {goal}"
+        other = "" if goal.startswith("Untargeted") else f", {goal}"
         return f"{s['model']} on {s['data']} under {s.get('under', 'noise')}{other}"
     return f"{s['model']} on {s['data']}: {_rounded(str(s['space']))}, {goal}"
 

@@ -12,9 +12,9 @@ from typing import Any
 from assay.data import Dataset
 from assay.games.game import Game
 from assay.games.static import Static
-from assay.problem import Budget
+from assay.problem.budget import Budget
+from assay.problem.referee import Referee
 from assay.records import Records
-from assay.referee import Referee
 
 COUNTED = ("gradients", "flat", "nonfinite")  # what a referee notices on the way
 

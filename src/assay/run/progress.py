@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.kernel import on_compile
+from assay.kernels.compile import on_compile
 from assay.records import Records
 from assay.report.stats import Estimate, wilson
 

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from assay import losses
 from assay.attacks.base import Attack, run
-from assay.games.kinds import check_kinds
-from assay.goals import Goal, untargeted
-from assay.model import wrap
-from assay.problem import Problem
-from assay.referee import Referee
+from assay.games.arguments import check_kinds
+from assay.goals.classes import Untargeted
+from assay.goals.goal import Goal
+from assay.model.classifier import wrap
+from assay.problem.problem import Problem
+from assay.problem.referee import Referee
 from assay.spaces.region import Space
 from assay.streams import Stream
 from assay.training.loop import Batch
@@ -37,7 +38,7 @@ class craft_by:
 
     attack: Attack
     space: Space
-    goal: Goal = field(default=untargeted())
+    goal: Goal = field(default=Untargeted())
 
     def __post_init__(self) -> None:
         check_kinds(self.space, self.goal, self.attack)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.doa import DOA
-from assay.spaces.mask import Rectangle
+from assay.spaces.rectangle import Rectangle
 from assay.training.adversarial import Adversarial, craft_by
 from assay.training.loop import Batch
 

@@ -29,7 +29,7 @@ from torch.nn.functional import cross_entropy
 from assay import losses
 from assay.attacks.base import Attack
 from assay.errors import AssayError
-from assay.goals import Goal, Names
+from assay.goals.goal import Goal, Names
 from assay.spaces.region import Space
 from assay.training.adversarial import craft_by
 from assay.training.loop import Batch

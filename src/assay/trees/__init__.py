@@ -2,7 +2,6 @@
 noise."""
 
 from assay.trees.ensemble import Ensemble
-from assay.trees.exact import Probability, distribution, inside, probability
 from assay.trees.readers import read
 
-__all__ = ["Ensemble", "Probability", "distribution", "inside", "probability", "read"]
+__all__ = ["Ensemble", "read"]

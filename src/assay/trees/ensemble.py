@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.errors import AssayError
-from assay.kernel import kernel
+from assay.kernels.compile import kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from assay.errors import AssayError, Unsupported
-from assay.trees.check import check
+from assay.trees.agreement import check
 from assay.trees.ensemble import Ensemble
 
 SUPPORTED = (

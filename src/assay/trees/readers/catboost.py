@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import Unsupported
+from assay.trees.builder import Grower
 from assay.trees.ensemble import Ensemble
-from assay.trees.grower import Grower
 
 
 def read(model: Any) -> Ensemble:

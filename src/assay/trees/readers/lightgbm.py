@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 from assay.errors import Unsupported
+from assay.trees.builder import Grower
 from assay.trees.ensemble import Ensemble
-from assay.trees.grower import Grower
 
 TINY = 1.0000000180025095e-35
 OBJECTIVES = ("binary", "multiclass", "multiclassova")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from assay.errors import Unsupported
+from assay.trees.builder import Grower
 from assay.trees.ensemble import Ensemble
-from assay.trees.grower import Grower
 
 OBJECTIVES = ("binary:logistic", "multi:softprob", "multi:softmax")
 

@@ -1,0 +1,279 @@
+"""evaluate(): the one verb. Who is attacked (target, data), how (space, goal, attack) -> Report."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.attacks.campaign import Campaign
+from assay.attacks.standard import standard
+from assay.data import Dataset, in_order
+from assay.errors import AssayError, Unsupported
+from assay.games.game import Game
+from assay.games.static import Static
+from assay.games.transductive import Transductive
+from assay.goals.classes import Targeted, Untargeted
+from assay.goals.goal import Goal
+from assay.goals.group import Group
+from assay.goals.quota import Quota
+from assay.model.classifier import wrap
+from assay.problem.budget import Budget
+from assay.records import Records
+from assay.report import checks
+from assay.report.examples import gather
+from assay.report.report import Report
+from assay.run.job import COUNTED, Job
+from assay.run.progress import Progress
+from assay.run.run import Run
+from assay.streams import Stream, keys
+from assay.tables.space import TableSpace
+
+BATCH = 256  # rows
+
+
+def evaluate(
+    target: Any,
+    data: Dataset,
+    *,
+    space: Any = None,
+    goal: Any = None,
+    attack: Any = "standard",
+    seed: int = 0,
+    batch: int | None = None,
+    budget: Budget | None = None,
+    progress: bool | None = None,
+    also: Sequence[Any] = (),
+    run: Run | None = None,
+    noise: None = None,
+) -> Report:
+    """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
+
+    `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
+    `attack` is the standard ensemble for the space unless given; a defender that adapts has none,
+    and attack=None says that nobody attacks it. The records depend on the seed and on the examples'
+    ids, not on `batch` (256 rows, 32 under noise). Ctrl-C ends the run and reports the finished
+    batches. `also` names further goals, each attacked in the same way and shown in the same report.
+    `run` says how it is carried out: kept in a folder and resumed, in worker processes, on Ray. A
+    `noise` is no parameter of an attack: it has a game of its own, `Nature`.
+
+    >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
+    """
+    if noise is not None:
+        raise AssayError("noise= is no part of an attack: evaluate(ay.Nature(model, noise), data)")
+    if batch is None:
+        batch = getattr(target, "batch", BATCH) if isinstance(target, Game) else BATCH
+    _check(data, seed, batch, budget, also, run)
+    run = run or Run()
+    run.check()
+    goal = Untargeted() if goal is None else goal
+    _check_game(target, data, goal, run)
+    asked, whole = goal, data
+    if isinstance(goal, Quota):
+        data, goal = goal.pairs(data)
+    attack = _attacker(target, space, attack)
+    if attack is None and budget is not None:
+        raise AssayError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")
+    if run.until is not None:
+        order = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
+        data = data.take(order)
+        if isinstance(goal, Targeted):
+            goal = goal.take(order)
+    job = Job(target, data, space, goal, attack, seed, batch, budget or Budget())
+    facts = job.prepare()
+    spec = describe(job, asked) | aims(asked, data, facts.get("classes", 0))
+    if run.shard is not None:
+        spec["shard"] = list(run.shard)
+    records = _collect(job, run, spec, facts, progress)
+    flags = checks.of_report(records, facts, spec)
+    report = Report(spec, records, flags, examples=gather(data, records))
+    if "interrupted" in facts or not also:
+        return report
+    how = {"space": space, "seed": seed, "batch": batch, "budget": budget, "progress": progress}
+    how["attack"] = attack.attack if isinstance(attack, Campaign) else attack
+    return _further(report, titled(also), run, partial(evaluate, target, whole, **how))
+
+
+def _further(
+    report: Report, goals: dict[str, Any], run: Run, play: Callable[..., Report]
+) -> Report:
+    """The report with those of further goals; what is done survives whatever ends them."""
+    done: dict[str, Report] = {}
+    for name, goal in goals.items():
+        out = run.out and Path(run.out) / "also" / name
+        try:
+            done[name] = play(goal=goal, run=replace(run, out=out))
+            stopped = any(f.id == "interrupted" for f in done[name].flags)
+        except KeyboardInterrupt:
+            stopped = True
+        except Exception as error:
+            error.partial = replace(report, also=done)  # type: ignore[attr-defined]
+            error.add_note(f"this was the further goal {name}; the first is finished: see .partial")
+            raise
+        if stopped:
+            flag = checks.Flag("interrupted", f"stopped by hand at the further goal {name}")
+            return replace(report, also=done, flags=(*report.flags, flag))
+    return replace(report, also=done)
+
+
+def _attacker(target: Any, space: Any, attack: Any) -> Any:
+    """The attack to play: what was given, or the standard one of a fixed model."""
+    if attack is not None and not (isinstance(attack, str) and attack == "standard"):
+        return attack
+    if attack is not None and isinstance(target, Transductive):
+        inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"
+        raise AssayError(
+            "there is no standard attack on a defender that adapts: give one that rehearses it, "
+            f'attack=ay.GMSA(ay.{inner}, "avg"); attack=None if nobody is to attack'
+        )
+    model = target.model if isinstance(target, Static) else target
+    if isinstance(model, Game) or space is None:
+        return None
+    return standard(space, gradients=wrap(model).differentiable)
+
+
+def titled(goals: Sequence[Any]) -> dict[str, Any]:
+    """Goals by the name of their kind, as metrics write it; the second of a kind is `group_2`."""
+    named: dict[str, Any] = {}
+    for goal in goals:
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(goal).__name__).lower()
+        count = sum(type(other) is type(goal) for other in named.values())
+        named[f"{kind}_{count + 1}" if count else kind] = goal
+    return named
+
+
+def _collect(
+    job: Job, run: Run, spec: dict[str, Any], facts: dict[str, Any], progress: bool | None
+) -> Records:
+    """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
+    parts: dict[int, Records] = {}
+    facts |= dict.fromkeys(COUNTED, 0)
+
+    def done() -> Records:
+        return Records.concat(parts[k] for k in sorted(parts))
+
+    with Progress(len(job.data), progress) as bar:
+        try:
+            for k, part in run.parts(job, spec):
+                parts[k] = part.records
+                for name, count in part.facts.items():
+                    facts[name] += count
+                bar.advance(part.records, part.stored)
+                if run.until is not None and bar.half_width <= run.until:
+                    facts["narrow"] = len(job.data)
+                    break
+        except KeyboardInterrupt:
+            if not parts:
+                raise
+            facts["interrupted"] = len(job.data)
+        except Exception as error:
+            if parts:
+                flags = checks.of_report(done(), facts, spec)
+                error.partial = Report(spec, done(), flags)  # type: ignore[attr-defined]
+                error.add_note(f"{len(done())} of {len(job.data)} rows were finished: see .partial")
+            raise
+    return done()
+
+
+def describe(job: Job, asked: Any) -> dict[str, Any]:
+    """What was asked, as plain values: the spec of a report."""
+    data, space = job.data, job.space
+    return {
+        **job.game.described,
+        "data": data.name or "data",
+        "data_hash": data.hash,
+        "rows": len(data),
+        "classes": list(data.classes) if data.classes else None,
+        "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
+        "space": repr(space) if space is not None else "",
+        "goal": repr(asked),
+        "attack": repr(job.attack) if job.attack is not None else "",
+        "threat": " ".join(getattr(part, "in_words", "") for part in (space, asked)).strip(),
+        "budget": repr(job.budget) if job.budget != Budget() else "",
+        "seed": job.seed,
+        "batch": job.batch,
+        "chunks": job.count,
+        "versions": {
+            "assay": version("assay"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def aims(goal: Any, data: Dataset, classes: int) -> dict[str, Any]:
+    """For the spec: which classes the attacker wants, where that is not all of them."""
+    names = data.classes
+    classes = classes or len(names or ())
+    if not classes:
+        return {}
+    if isinstance(goal, Quota):
+        rule = goal.rule(classes, names)
+        return {"aims": sorted(rule["targets"]), "quota": rule}
+    if isinstance(goal, Group):
+        wanted = goal.allowed(classes, names).any(0)
+        return {"aims": wanted.nonzero()[:, 0].tolist()}
+    return {}
+
+
+def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:
+    """Each of them what it is called."""
+    if not isinstance(data, Dataset):
+        raise AssayError(f"data is a {type(data).__name__}; expected ay.Dataset(x, y)")
+    if not isinstance(seed, int | np.integer):
+        raise AssayError(f"seed={seed!r}: expected a whole number")
+    if not isinstance(batch, int) or batch < 1:
+        raise AssayError(f"batch={batch!r}: expected a whole number of at least 1")
+    for name, value, kind, example in (
+        ("budget", budget, Budget, "ay.Budget(forwards=1000)"),
+        ("run", run, Run, 'ay.Run("runs/night")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise AssayError(f"{name}={value!r}: expected e.g. {example}")
+    if not isinstance(also, list | tuple):
+        raise AssayError(f"also={also!r}: expected a list of goals, e.g. [ay.Untargeted()]")
+    for goal in also:
+        if isinstance(goal, type) or not isinstance(goal, Goal | Quota):
+            raise AssayError(f"also={also!r}: {goal!r} is no goal; expected e.g. ay.Untargeted()")
+    _check_finite(data)
+
+
+def _check_game(target: Any, data: Dataset, goal: Any, run: Run) -> None:
+    """What only a model that stays can be asked."""
+    if isinstance(target, type):
+        raise AssayError(f"{target.__name__} is a class; give an object made by it")
+    in_order(getattr(target, "model", target), data)
+    if isinstance(goal, Quota) and run.until is not None:
+        raise Unsupported(f"until={run.until}: a quota is about bands, and needs all its pairs")
+    if not isinstance(target, Game) or isinstance(target, Static):
+        return
+    kind = type(target).__name__
+    if isinstance(goal, Quota):
+        raise Unsupported(
+            f"a Quota counts on a model that stays, and {kind} is another game: evaluate the model "
+            "itself, or give the game a Group(...)"
+        )
+    if run.until is not None and not getattr(target, "divisible", False):
+        raise Unsupported(
+            f"until={run.until}: the rounds of {kind} build on each other, so it is played to the "
+            "end and in the order of the data; play fewer rows instead, data.sample(n)"
+        )
+
+
+def _check_finite(data: Dataset) -> None:
+    bad = ~data.x.reshape(len(data), -1).isfinite()
+    if bool(bad.any()):
+        row, column = (int(v) for v in bad.nonzero()[0])
+        raise AssayError(
+            f"{int(bad.any(1).sum())} of {len(data)} inputs hold NaN or infinite values, the first "
+            f"in row {row} (id {data.ids[row]}), feature {column}: "
+            f"{float(data.x.reshape(len(data), -1)[row, column])}; drop or fill such rows first"
+        )

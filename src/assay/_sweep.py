@@ -1,0 +1,93 @@
+"""sweep(): every run of a grid in a folder of its own, and one page over all of them.
+
+A run that fails is noted and the others go on: a night's work must not end at the first mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assay._evaluate import evaluate
+from assay.config.config import to_toml
+from assay.config.sweep import Grid, Point, number
+from assay.errors import AssayError
+from assay.report.report import Report
+from assay.report.sweep import Sweep
+from assay.run.run import Run
+
+_OFTEN = 5  # runs after which the page is made anew, to be looked at meanwhile
+
+
+def sweep(
+    grid: Grid,
+    out: str | Path,
+    *,
+    run: Run | None = None,
+    progress: bool | None = None,
+    tell: Callable[[Point, Report | str], None] = lambda point, outcome: None,
+) -> Sweep:
+    """Play all runs of `grid` below the folder `out`; `tell` hears of each (a report, or why not).
+
+    `run` says how each is carried out; with resume=True, what is finished is taken as it is.
+
+    >>> sweep(grid.read("eps.toml"), "runs/eps")                        # doctest: +SKIP
+    """
+    out, run = Path(out), run or Run()
+    if run.shard is not None:
+        raise AssayError("a sweep cannot be sharded: give each machine a file with some values")
+    settings = {p.name: p.settings for p in grid.points}
+    numbers = _numbers(grid)
+    reports: dict[str, Report] = {}
+    failed: dict[str, str] = {}
+    loaded: dict[str, Any] = {}
+    for point in grid.points:
+        try:
+            report = _play(point, out / point.name, run, progress, loaded)
+        except Exception as error:  # a model may raise anything
+            own = isinstance(error, AssayError)
+            failed[point.name] = str(error) if own else f"{type(error).__name__}: {error}"
+            tell(point, failed[point.name])
+            continue
+        reports[point.name] = report
+        tell(point, report)
+        if len(reports) % _OFTEN == 0:
+            Sweep(settings, reports, numbers, failed).save(out)
+        if any(f.id == "interrupted" for f in report.flags):
+            break
+    if not reports:
+        first = next(iter(failed.values()))
+        raise AssayError(f"no run of the sweep succeeded; the first failed: {first}")
+    made = Sweep(settings, reports, numbers, failed)
+    made.save(out)
+    return made
+
+
+def _play(
+    point: Point, folder: Path, run: Run, progress: bool | None, loaded: dict[str, Any]
+) -> Report:
+    config = point.config
+    same = repr((config.data, config.model, config.noise, config.nature))
+    if same not in loaded:
+        loaded.clear()  # one model and data set at a time
+        loaded[same] = config.load()
+    model, data = loaded[same]
+    how = replace(run, out=folder)
+    report = evaluate(model, data, **config.how(data), progress=progress, run=how)
+    report.save(folder)
+    (folder / "config.toml").write_text(to_toml(config))
+    # The inputs handed in are in the folder; a hundred runs of them would not fit into memory.
+    return replace(report, records=replace(report.records, adversarial=None))
+
+
+def _numbers(grid: Grid) -> dict[str, dict[str, float]]:
+    """For the settings that can be drawn against: value, as text, -> number."""
+    found = {}
+    for axis, values in grid.axes.items():
+        places = {json.dumps(v): number(v) for v in values}
+        if len(places) > 1 and all(p is not None for p in places.values()):
+            found[axis] = {k: p for k, p in places.items() if p is not None}
+    return found

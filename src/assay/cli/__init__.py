@@ -1,0 +1,3 @@
+"""The command line."""
+
+from assay.cli.app import app as app

@@ -1,0 +1,254 @@
+"""Nouns: a table of plain values becomes the object it describes, and back.
+
+`build("attacks", {"type": "Restarts", "attack": {"type": "PGD", "steps": 10}, "times": 3})` is
+`Restarts(PGD(steps=10), times=3)`, and `table(...)` of that is the first table again. The types a
+noun declares for its parameters say what a value may be; nothing is converted that is not asked
+for, except that a number may be written as a fraction: "8/255".
+
+What a reader would get wrong: nothing here runs code from the file. Names are looked up among the
+public ones, and fractions are read by a pattern, never by `eval`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from torch import Tensor
+
+from assay import losses
+from assay.config.positions import Path
+from assay.config.registry import KINDS, REQUIRED, find, implied, names, parameters
+from assay.errors import AssayError, nearest
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)"
+_FRACTION = re.compile(rf"\s*({_NUMBER})\s*(?:/\s*({_NUMBER})\s*)?")
+
+
+class Wrong(AssayError):
+    """A value that does not fit, and the path of keys at which it stands."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
+@contextmanager
+def at(path: Path) -> Iterator[None]:
+    """Errors from inside are said to stand at this path, unless they know better."""
+    try:
+        yield
+    except Wrong:
+        raise
+    except AssayError as error:
+        raise Wrong(path, str(error)) from error
+
+
+def number(value: Any) -> float:
+    """A number, or a fraction written as text.
+
+    >>> number("8/255") == 8 / 255
+    True
+    """
+    if isinstance(value, str) and (match := _FRACTION.fullmatch(value)):
+        top, bottom = float(match[1]), float(match[2] or 1)
+        if bottom == 0:
+            raise AssayError(f"'{value}' divides by 0")
+        return top / bottom
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise AssayError(f"{value!r} is not a number; expected one, or a fraction such as '8/255'")
+    return value
+
+
+@dataclass(frozen=True)
+class Later:
+    """A noun that waits for what only the run knows: its data's schema, its space."""
+
+    name: str
+    noun: Callable[..., Any]
+    given: Mapping[str, Any]
+
+    def made(self, **run: Any) -> Any:
+        """The noun itself; `run` holds the schema and the space."""
+        needed = {k: run.get(k) for k in implied(self.noun)}
+        if "schema" in needed and needed["schema"] is None:
+            raise AssayError(f"{self.name} needs data with a schema, and these have none; use Linf")
+        return self.noun(**self.given, **needed)
+
+
+def build(kind: str, given: Any, path: Path = ()) -> Any:
+    """The noun that a table describes; `Later` where it needs something of the run."""
+    one = kind.removesuffix("s")
+    if not isinstance(given, dict):
+        raise Wrong(
+            path, f"expected a table that names a type of {one}, e.g. {{type = ...}}; got {given!r}"
+        )
+    name = given.get("type")
+    if not isinstance(name, str):
+        known = ", ".join(names(kind))
+        raise Wrong(path, f"which {one}? Give its type, one of: {known}")
+    with at((*path, "type")):
+        noun = find(kind, name)
+    rest = {k: v for k, v in given.items() if k != "type"}
+    return fill(noun, name, rest, path)
+
+
+def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path = ()) -> Any:
+    """Call a noun with the values of a table, each checked against the type it declares."""
+    wanted = parameters(noun)
+    for key in given:
+        if key not in wanted:
+            with at((*path, key)):
+                raise AssayError(f"{name} has no parameter '{key}'{nearest(key, wanted)}")
+    listed: list[Any] = []
+    named: dict[str, Any] = {}
+    for key, p in wanted.items():
+        if key not in given:
+            if p.default is REQUIRED and not p.many:
+                raise Wrong(
+                    path, f"{name} needs {key}; it takes {', '.join(map(str, wanted.values()))}"
+                )
+            continue
+        place = (*path, key)
+        with at(place):
+            try:
+                value = (_sequence if p.many else convert)(given[key], p.hint, place)
+            except Wrong:
+                raise
+            except AssayError as error:
+                raise AssayError(f"{name}: {key} = {error}") from None
+            if key == "loss" and isinstance(value, str):
+                losses.find(value)
+        if p.many:
+            listed = list(value)
+        else:
+            named[key] = value
+    if implied(noun):
+        return Later(name, noun, named)
+    with at(path):
+        return noun(*listed, **named)
+
+
+def convert(value: Any, hint: Any, path: Path = ()) -> Any:
+    """The value as the type says, or an error that says what was expected."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _one_of(value, inner, path)
+    if origin is Literal:
+        if value not in inner:
+            raise AssayError(f"{value!r}{nearest(str(value), map(str, inner))}")
+        return value
+    if hint is float:
+        return number(value)
+    if hint in (bool, int, str):
+        if type(value) is not hint:
+            raise AssayError(f"{value!r}; expected {_WORDS[hint]}")
+        return value
+    kind = _kind(hint)
+    if kind is not None:
+        return build(kind, value, path)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return fill(hint, hint.__name__, _mapping(value), path)
+    if origin is not None and issubclass(origin, Mapping):
+        _, element = inner
+        return {k: convert(v, element, (*path, k)) for k, v in _mapping(value).items()}
+    if origin is not None and issubclass(origin, Sequence):
+        return _sequence(value, inner[0], path)
+    raise AssayError(f"{value!r}; a {getattr(hint, '__name__', hint)} can be given in Python only")
+
+
+_WORDS = {bool: "true or false", int: "a whole number", str: "text in quotes"}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise AssayError(f"{value!r}; expected a table")
+    return value
+
+
+def _sequence(value: Any, hint: Any, path: Path) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise AssayError(f"{value!r}; expected a list")
+    return tuple(convert(v, hint, (*path, k)) for k, v in enumerate(value))
+
+
+def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
+    """The first of the types that fits; text stays text where text is allowed."""
+    options = tuple(sorted((o for o in options if o is not type(None)), key=lambda o: o is not str))
+    errors = []
+    for option in options:
+        try:
+            return convert(value, option, path)
+        except AssayError as error:
+            errors.append(error)
+    if len(options) == 1 or any(isinstance(e, Wrong) for e in errors):
+        raise errors[-1]
+    words = [_WORDS.get(o, "a number" if o is float else "a list") for o in options]
+    raise AssayError(f"{value!r}; expected {' or '.join(dict.fromkeys(words))}")
+
+
+def _kind(hint: Any) -> str | None:
+    """The kind of noun a type stands for, if any: `Attack`, `Space`, `Goal` or one of theirs."""
+    for kind, (_, methods) in KINDS.items():
+        if methods and inspect.isclass(hint) and all(hasattr(hint, m) for m in methods):
+            return kind
+    return None
+
+
+def table(noun: Any) -> dict[str, Any]:
+    """The table that describes a noun; parameters at their default are left out.
+
+    >>> from assay.attacks.pgd import PGD
+    >>> table(PGD(steps=10))
+    {'type': 'PGD', 'steps': 10}
+    """
+    if isinstance(noun, Later):
+        return {"type": noun.name} | {k: plain(v) for k, v in noun.given.items() if v is not None}
+    for name, made in names(_kind(type(noun)) or "attacks").items():
+        wanted = parameters(made)
+        if not all(hasattr(noun, key) for key in wanted):
+            continue
+        if inspect.isclass(made):
+            if type(noun) is made and not implied(made):
+                return {"type": name} | _given(noun, wanted)
+            continue
+        # A function such as Linf: it is the one if it gives back the very same thing.
+        if implied(made):
+            continue
+        again = made(**{k: getattr(noun, k) for k in wanted})
+        if type(again) is type(noun) and _fields(again) == _fields(noun):
+            return {"type": name} | _given(noun, wanted)
+    raise AssayError(f"{noun!r} cannot be written to a file: no public name makes it")
+
+
+def _given(noun: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    values = {k: plain(getattr(noun, k)) for k in wanted}
+    return {k: v for k, v in values.items() if v is not None and v != plain(wanted[k].default)}
+
+
+def _fields(noun: Any) -> dict[str, Any]:
+    return {f.name: plain(getattr(noun, f.name)) for f in fields(noun)}
+
+
+def plain(value: Any) -> Any:
+    """A value as numbers, text, lists and tables."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return value.tolist()
+    if _kind(type(value)) is not None:
+        return table(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {k: v for k, v in _fields(value).items() if v is not None}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value

@@ -1,0 +1,319 @@
+"""Config: one run as a TOML file, one to one with the nouns of the library.
+
+    seed = 0
+    [data]
+    name = "mnist"
+    rows = 200
+    [model]
+    python = "net.py:net"
+    [space]
+    type = "Linf"
+    eps = "8/255"
+    [attack]
+    type = "Then"
+    attacks = [{type = "APGD", steps = 50}, {type = "Square"}]
+
+Everything is checked when the file is read, before anything is loaded: a wrong section, key, type
+or value is answered with its line, what was expected and the nearest valid name. What was read can
+be written again (`to_toml`), and reads as the same.
+
+What a reader would get wrong: files that are read are looked for next to the TOML file; `out`,
+which is written, is taken from where you stand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from assay.config import build as nouns
+from assay.config import positions as lines
+from assay.config.build import Wrong, at
+from assay.config.registry import find, parameters
+from assay.config.sources import Data, Model
+from assay.data import Dataset
+from assay.errors import AssayError, nearest
+from assay.games.game import Game
+from assay.goals.quota import Quota
+from assay.model.classifier import Classifier
+from assay.problem.budget import Budget
+
+NEEDED = ("data", "model")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The file a configuration was read from, and where its keys stand."""
+
+    file: Path | None = None
+    lines: dict[lines.Path, int] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent if self.file else Path()
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors from inside name the file, the line and the section."""
+        try:
+            yield
+        except Wrong as error:
+            spot = f"{self.file or 'configuration'}, line {lines.line_of(self.lines, error.path)}"
+            section = f" [{error.path[0]}]" if error.path else ""
+            raise AssayError(f"{spot}{section}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: what `evaluate` is called with, and where the report goes."""
+
+    data: Data
+    model: Model
+    space: Any = None
+    goal: Any = None
+    attack: Any = None
+    budget: Budget | None = None
+    seed: int = 0
+    batch: int | None = None
+    out: str | None = None
+    place: Place = field(default=Place(), compare=False, repr=False)
+    noise: Any = None  # instead of a space: nobody attacks
+    nature: dict[str, Any] = field(default_factory=dict)  # what `Nature` takes besides the noise
+    also: tuple[Any, ...] = ()  # further goals, shown in the same report
+
+    def load(self) -> tuple[Classifier | Game, Dataset]:
+        """The model (or the game it plays) and the data, opened."""
+        with self.place.named():
+            with at(("data",)):
+                data = self.data.load(self.place.folder)
+            with at(("model",)):
+                model = self.model.load(self.place.folder)
+            if self.noise is None:
+                return model, data
+            from assay.games.nature import Nature
+
+            with at(("nature",)):
+                return Nature(model, self.noise, **self.nature), data
+
+    def how(self, data: Dataset) -> dict[str, Any]:
+        """What `evaluate` takes by name: the nouns, finished with what the data know."""
+        names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
+        given = {name: getattr(self, name) for name in names}
+        for name in ("space", "goal", "attack"):
+            if isinstance(given[name], nouns.Later):
+                with self.place.named(), at((name,)):
+                    given[name] = given[name].made(schema=data.schema, space=given["space"])
+        with self.place.named():
+            for path, goal in ((("goal",), self.goal), *_numbered("also", self.also)):
+                with at(path):
+                    _check_classes(goal, data)
+        return given
+
+
+def read(file: str | Path) -> Config:
+    """The configuration in a file, checked."""
+    return parse(text_of(file), Path(file))
+
+
+def text_of(file: str | Path) -> str:
+    """What a file holds, or an error in a sentence."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise AssayError(f"cannot read '{file}': {error}") from None
+
+
+def parse(text: str, file: Path | None = None) -> Config:
+    """The configuration in a text.
+
+    >>> text = 'data.name = "mnist"\\nmodel.demo = "mnist"\\nspace = {type = "L2", eps = 1.5}'
+    >>> parse(text).space
+    L2(1.5)
+    """
+    given, place = opened(text, file)
+    with place.named():
+        return configured(given, place)
+
+
+def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
+    """The tables of a text as they stand there, and where."""
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise AssayError(f"{file or 'configuration'} is not valid TOML: {error}") from None
+    return given, Place(file, lines.lines(text))
+
+
+def configured(given: dict[str, Any], place: Place) -> Config:
+    """The configuration that tables describe; what is wrong is `Wrong`, with its path."""
+    if "sweep" in given:
+        raise Wrong(("sweep",), "a sweep is several runs; use assay run, or assay.run.grid.read")
+    sections = [f.name for f in fields(Config) if f.name != "place"]
+    for key in given:
+        if key not in sections:
+            raise Wrong((key,), f"nothing is called '{key}' here{nearest(key, sections)}")
+    for key in NEEDED:
+        if key not in given:
+            raise Wrong(
+                (), f"the section [{key}] is missing; a run needs {', '.join(NEEDED)}, space"
+            )
+    _one_threat(given)
+    read: dict[str, Any] = {"place": place}
+    read["data"] = _data(given["data"], place.folder)
+    with at(("model",)):
+        read["model"] = nouns.convert(given["model"], Model, ("model",))
+        read["model"].check(place.folder, ("model",))
+    if "noise" in given:
+        read["noise"] = nouns.build("noises", given["noise"], ("noise",))
+        read["nature"] = _nature(given.get("nature", {}))
+    else:
+        read["space"] = nouns.build("spaces", given["space"], ("space",))
+    for key in ("goal", "attack"):
+        if key in given:
+            read[key] = nouns.build(f"{key}s", given[key], (key,))
+    if "also" in given:
+        read["also"] = _also(given["also"])
+    for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
+        if key in given:
+            with at((key,)):
+                read[key] = nouns.convert(given[key], kind, (key,))
+    if read.get("batch", 1) < 1:
+        raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
+    return Config(**read)
+
+
+def _one_threat(given: dict[str, Any]) -> None:
+    """A space with an attacker, or a noise without one."""
+    if "space" not in given and "noise" not in given:
+        text = "the section [space] is missing; a run needs data, model and space, or noise"
+        raise Wrong((), text + " where nobody attacks")
+    for key in ("space", "attack", "also", "budget"):
+        if "noise" in given and key in given:
+            raise Wrong((key,), f"[{key}] and [noise] together: under noise nobody attacks")
+    if "nature" in given and "noise" not in given:
+        raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
+
+
+def _also(given: Any) -> tuple[Any, ...]:
+    """also: a list of goals."""
+    if not isinstance(given, list):
+        raise Wrong(
+            ("also",), f'expected a list of goals, e.g. [{{type = "Untargeted"}}]; got {given!r}'
+        )
+    return tuple(nouns.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
+
+
+def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[lines.Path, Any]]:
+    return (((key, k), thing) for k, thing in enumerate(things))
+
+
+def _check_classes(goal: Any, data: Dataset) -> None:
+    """The classes a goal names are the data's; said here, where its line is known."""
+    if goal is None or data.classes is None:
+        return
+    count, rows = len(data.classes), torch.arange(len(data))
+    if isinstance(goal, Quota):
+        goal.rule(count, data.classes)
+    else:
+        goal.targets(data.y, torch.zeros(len(data), count), rows, data.classes)
+
+
+def _nature(given: Any) -> dict[str, Any]:
+    """[nature]: how exactly, how long, by which method."""
+    from assay.games.nature import Nature
+
+    path: lines.Path = ("nature",)
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table [nature], got {given!r}")
+    known = {
+        k: p for k, p in parameters(Nature).items() if k not in ("model", "noise", "_ensemble")
+    }
+    found = {}
+    for key, value in given.items():
+        if key not in known:
+            raise Wrong((*path, key), f"Nature has no parameter '{key}'{nearest(key, known)}")
+        with at((*path, key)):
+            found[key] = nouns.convert(value, known[key].hint, (*path, key))
+    return found
+
+
+def _data(given: Any, folder: Path) -> Data:
+    """[data]: keys that are not `Data`'s own belong to the named data set's function."""
+    path: lines.Path = ("data",)
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table [data], got {given!r}")
+    name = given.get("name")
+    with at((*path, "name")):
+        own = parameters(find("datasets", name)) if isinstance(name, str) else {}
+    if "options" in given:
+        raise Wrong((*path, "options"), "write the data set's parameters straight into [data]")
+    options = {k: v for k, v in given.items() if k in own}
+    rest = {k: v for k, v in given.items() if k not in own}
+    for key in rest:
+        known = [*own, *(k for k in parameters(Data) if k != "options")]
+        if key not in known:
+            raise Wrong((*path, key), f"data has no key '{key}'{nearest(key, known)}")
+    for key, value in options.items():
+        with at((*path, key)):
+            options[key] = nouns.convert(value, own[key].hint, (*path, key))
+    if isinstance(options.get("path"), str):
+        options["path"] = str(folder / options["path"])
+    with at(path):
+        data: Data = nouns.fill(
+            Data, "data", rest | ({"options": options} if options else {}), path
+        )
+        data.check(folder, path)
+    return data
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as a file that reads as the same."""
+    tables = {
+        "data": nouns.plain(config.data),
+        "model": nouns.plain(config.model),
+    }
+    if config.noise is not None:
+        tables["noise"] = nouns.table(config.noise)
+        tables["nature"] = dict(config.nature)
+    else:
+        tables["space"] = nouns.table(config.space)
+    tables["data"] |= tables["data"].pop("options", {})
+    for key in ("goal", "attack"):
+        if getattr(config, key) is not None:
+            tables[key] = nouns.table(getattr(config, key))
+    if config.budget is not None:
+        tables["budget"] = nouns.plain(config.budget)
+    top = [f"{k} = {_text(getattr(config, k))}" for k in ("seed", "batch", "out")
+           if getattr(config, k) is not None]  # fmt: skip
+    if config.also:
+        top.append(f"also = {_text([nouns.table(goal) for goal in config.also])}")
+    for name, table in tables.items():
+        top += ["", f"[{name}]", *(f"{_key(k)} = {_text(v)}" for k, v in table.items())]
+    return "\n".join(top) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
+
+
+def _text(value: Any) -> str:
+    """A value in TOML. JSON's strings are TOML's, but for DEL and escaped surrogates."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(k)} = {_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, int | float):
+        return repr(value)
+    raise AssayError(f"{value!r} cannot be written to a file")

@@ -1,0 +1,146 @@
+"""Names: what a configuration file or `assay list` may call by name, and with which parameters.
+
+Nothing is registered by hand. The names are the package's public ones, sorted by the module they
+live in and by what they can do: an attack is called with a problem, a space makes regions, a goal
+gives targets. So a new attack is in here as soon as `import assay` knows it.
+
+What a reader would get wrong: a noun need not be a class. `Linf` is a function that returns an
+`Lp`, and `standard` is one that takes the space of the run; both are called by name like any class.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, get_args, get_type_hints
+
+from assay.errors import AssayError, nearest
+
+# kind -> (where its modules live, the methods by which one of them is known)
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "attacks": ("assay.attacks", ("needs", "__call__")),
+    "spaces": ("assay.spaces assay.tables", ("around",)),
+    "goals": ("assay.goals", ("targets",)),
+    "orders": ("assay.attacks.orders", ("scores",)),
+    "noises": ("assay.noise", ("sample", "mass")),
+    "marginals": ("assay.noise", ("quantile",)),
+    "losses": ("assay.losses", ()),
+    "datasets": ("assay.datasets", ()),
+}
+# Modules whose names are public by themselves, not through the package.
+VOCABULARIES = frozenset({"assay.attacks.orders", "assay.noise", "assay.losses"})
+# Required parameters of these names are the run's own space and its data's schema: not written.
+IMPLIED = frozenset({"space", "schema"})
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a noun: its name, type and default (`REQUIRED` where it has none)."""
+
+    name: str
+    hint: Any
+    default: Any = REQUIRED
+    many: bool = False  # `*attacks`: written as a list
+
+    def __str__(self) -> str:
+        if self.many:
+            return f"{self.name}=[...]"
+        return self.name if self.default is REQUIRED else f"{self.name}={self.default!r}"
+
+
+@cache
+def names(kind: str) -> dict[str, Callable[..., Any]]:
+    """Everything of a kind, by its public name.
+
+    >>> sorted(names("losses"))[:3]
+    ['ce', 'dlr', 'lse']
+    """
+    if kind not in KINDS:
+        raise AssayError(f"nothing is called '{kind}'{nearest(kind, KINDS)}")
+    home, methods = KINDS[kind]
+    if kind == "datasets":
+        module = import_module(home)
+        found = {n: getattr(module, n) for n in module.__all__}
+        return {n: f for n, f in sorted(found.items()) if inspect.isfunction(f)}
+    found = {}
+    for place in home.split():
+        module = import_module(place)
+        if place in VOCABULARIES:
+            found |= {n: getattr(module, n) for n in module.__all__}
+    import assay
+
+    for name in dir(assay):
+        noun = getattr(assay, name)
+        if _inside(getattr(noun, "__module__", ""), home):
+            found[name] = noun
+    found = {n: f for n, f in found.items() if getattr(f, "__module__", "").startswith("assay")}
+    return {n: f for n, f in sorted(found.items()) if _makes(f, methods)}
+
+
+def _inside(module: str, home: str) -> bool:
+    return any(module == h or module.startswith(h + ".") for h in home.split())
+
+
+def _makes(noun: Any, methods: tuple[str, ...]) -> bool:
+    """Does calling the noun give something with these methods? A function's return type says so."""
+    if not (inspect.isclass(noun) or inspect.isfunction(noun)):
+        return False
+    made = noun if inspect.isclass(noun) else _hints(noun).get("return", noun)
+    kinds = get_args(made) if isinstance(made, types.UnionType) else (made,)
+    return all(hasattr(kind, m) for kind in kinds for m in methods)
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The noun of that name, or an error with the nearest one."""
+    known = names(kind)
+    if name not in known:
+        raise AssayError(f"no {kind.removesuffix('s')} '{name}'{nearest(name, known)}")
+    return known[name]
+
+
+@cache
+def parameters(noun: Callable[..., Any]) -> dict[str, Parameter]:
+    """What the noun takes, in order; the implied ones left out.
+
+    >>> from assay.attacks.combine import Restarts
+    >>> [str(p) for p in parameters(Restarts).values()]
+    ['attack', 'times=5']
+    """
+    hints = _hints(noun)
+    found = {}
+    for name, p in inspect.signature(noun).parameters.items():
+        if name not in implied(noun) and p.kind is not inspect.Parameter.VAR_KEYWORD:
+            many = p.kind is inspect.Parameter.VAR_POSITIONAL
+            found[name] = Parameter(name, hints.get(name, Any), p.default, many)
+    return found
+
+
+def implied(noun: Callable[..., Any]) -> frozenset[str]:
+    """The parameters that the run itself fills in."""
+    signature = inspect.signature(noun).parameters
+    return frozenset(k for k in IMPLIED & set(signature) if signature[k].default is REQUIRED)
+
+
+def _hints(noun: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(noun.__init__ if inspect.isclass(noun) else noun)
+    except NameError:  # a type that is imported for the type checker only
+        return {}
+
+
+def summary(noun: Callable[..., Any]) -> str:
+    """What it is, in a sentence: of its file where it has one to itself, else of its docstring.
+
+    >>> summary(find("attacks", "FGSM"))
+    'One step of the full size from the clean input.'
+    """
+    file = noun.__module__.rpartition(".")[2]
+    own = noun.__module__.startswith("assay.attacks.") and file == noun.__name__.lower()
+    text = inspect.getdoc(sys.modules[noun.__module__] if own else noun) or ""
+    return " ".join(text.split("\n\n")[0].split())

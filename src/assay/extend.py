@@ -1,0 +1,33 @@
+"""What third parties implement, and what their parts are given: names and signatures that stay.
+
+An attack of your own is a frozen dataclass with `needs` and `__call__(problem)`; a space has
+`around(x) -> Region`; a goal has `targets(...)`; a defender has `start` and `adapt`. `ay.testing`
+checks each of them. A package registers its parts through the entry points `assay.attacks`,
+`assay.spaces`, `assay.goals`, `assay.games`, `assay.defenses`, `assay.datasets`, `assay.noise`.
+"""
+
+from assay.attacks.base import Attack
+from assay.games.game import Game
+from assay.games.transductive import Defender
+from assay.goals.goal import Goal
+from assay.model.classifier import Classifier
+from assay.noise.joint import Noise
+from assay.problem.problem import Needs, Problem
+from assay.report.stats import Estimate
+from assay.spaces.region import Region, Space
+from assay.streams import Stream
+
+__all__ = [
+    "Attack",
+    "Classifier",
+    "Defender",
+    "Estimate",
+    "Game",
+    "Goal",
+    "Needs",
+    "Noise",
+    "Problem",
+    "Region",
+    "Space",
+    "Stream",
+]

@@ -1,0 +1,30 @@
+"""Each part of an evaluation in its own place: a space as space=, a goal as goal=, and made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay.attacks.parameters import check_made, check_parameters
+from assay.attacks.standard import refuse_noise
+from assay.errors import AssayError
+from assay.goals.goal import Goal
+from assay.spaces.region import Space
+
+
+def check_kinds(space: Any, goal: Any, attack: Any) -> None:
+    """Refuse `PGD` for `PGD()`, a goal in the place of a space, and the like.
+
+    Without an attack there may be no space either.
+    """
+    refuse_noise(space)
+    for name, value, fits, example in (
+        ("space", space, space is None or isinstance(space, Space), "ay.Linf(8/255)"),
+        ("goal", goal, isinstance(goal, Goal) and callable(goal.targets), "ay.Untargeted()"),
+    ):
+        if isinstance(value, type):
+            raise AssayError(f"{name}={value.__name__}: not the class but {value.__name__}()")
+        if not fits:
+            raise AssayError(f"{name}={value!r}: this is no {name}; expected e.g. {example}")
+    if attack is not None:
+        check_made("attack={}", attack)
+        check_parameters(attack)

@@ -1,0 +1,223 @@
+"""One round of a transductive game: the attacker moves, the defender adapts, the referee asks.
+
+What a reader would get wrong: nothing in here may pass from the attacker's side to the referee's
+but the batch itself. The attacker rehearses with seeds of its own; the defender then moves with the
+referee's.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay import losses
+from assay.attacks.base import Attack, run
+from assay.data import Dataset
+from assay.goals.goal import Goal, gap, reached
+from assay.model.classifier import Classifier, wrap
+from assay.problem.budget import Budget
+from assay.problem.problem import Problem, Rehearsal
+from assay.problem.referee import Referee
+from assay.records import Records
+from assay.spaces.genes import violation
+from assay.spaces.region import Region, Space
+from assay.streams import Stream, derive, keys
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What the attacker hands in, and what it thinks of it."""
+
+    x: Tensor
+    targets: Tensor
+    referee: Referee
+    estimate: Tensor
+    adaptations: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """The rows of one round, and who plays for what."""
+
+    defender: Any
+    begin: Any  # the defender's state before the first round
+    data: Dataset
+    index: Tensor
+    number: int
+    space: Space | None
+    goal: Goal
+    attacker: Attack | None
+    seed: int
+    budget: Budget
+    observe: Any
+    controlled: Any = None
+    scored: Any = None
+
+    @property
+    def x(self) -> Tensor:
+        rows: Tensor = self.data.x[self.index]
+        return rows
+
+    @property
+    def y(self) -> Tensor:
+        rows: Tensor = self.data.y[self.index]
+        return rows
+
+    def mask(self, name: str) -> Tensor:
+        """The game's mask of that name, for the rows of this round."""
+        given = getattr(self, name)
+        if given is None:
+            return torch.ones(len(self.index), dtype=torch.bool)
+        return torch.as_tensor(np.asarray(given), dtype=torch.bool)[self.index]
+
+    def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
+        """The defender's move."""
+        model, after = self.defender.adapt(state, x, seed)
+        return wrap(model), after
+
+    def attack(self, state: Any, private: int, public: int | None = None) -> Move:
+        """The attacker's move from what it takes for the defender's state."""
+        began = time.perf_counter()
+        x, y = self.x, self.y
+        base, static = (wrap(self.defender.base(s)) for s in (state, self.begin))
+        calls = [0]
+        with ExitStack() as stack:
+            stack.enter_context(base.ready())
+            stack.enter_context(static.ready())
+
+            def adapt(batch: Tensor, draw: int) -> Classifier:
+                calls[0] += 1
+                dice = derive(private, draw) if public is None else public
+                model, _ = self.adapt(state, batch.detach().clone(), dice)
+                stack.enter_context(model.ready())
+                return model
+
+            with torch.no_grad():
+                clean = base.logits(x, torch.arange(len(x)))
+            targets = self.goal.targets(y, clean, self.index, class_names(self.data, base))
+            referee = Referee(targets, x.clone(), "best", base.slack)
+            estimate = torch.full((len(x),), torch.nan, dtype=torch.float64)
+            if self.attacker is not None and self.space is not None:
+                region = self.space.around(x)
+                scored = self.mask("scored") & targets.any(1) & region.contains(x)
+                scope = self.mask("controlled") & targets.any(1) & region.contains(x)
+                problem = Problem(
+                    base,
+                    region,
+                    referee,
+                    Stream(self.seed, keys(self.data.ids[self.index.numpy()]), x.device),
+                    y,
+                    clean,
+                    targets,
+                    losses.find(self.goal.loss),
+                    self.budget,
+                    scope=scope,
+                    rehearsal=Rehearsal(adapt, static, scored, estimate)
+                    if bool(scored.any())
+                    else None,
+                )
+                if problem.rehearsal is not None:
+                    run(self.attacker, problem)
+                if self.observe is not None:
+                    self.observe(referee)
+        seconds = (time.perf_counter() - began) / len(x)
+        return Move(referee.best, targets, referee, estimate, calls[0], seconds)
+
+    def untouched(self, calm: Any, dice: int) -> tuple[Tensor, Any]:
+        """Logits on the clean batch in a game nobody attacks, and the state after it."""
+        model, calm = self.adapt(calm, self.x.clone(), dice)
+        with model.ready(), torch.no_grad():
+            return model.logits(self.x, torch.arange(len(self.index))), calm
+
+    def judge(
+        self, move: Move, truth: Any, clean: Tensor | None, dice: int, run: int
+    ) -> tuple[Records, Any, Tensor]:
+        """The defender moves; its answers as records, its state after it, and the clean answers.
+
+        `clean`: what `untouched` gave; None: this is that game.
+        """
+        x, y, rows = self.x, self.y, torch.arange(len(self.index))
+        began = time.perf_counter()
+        model, truth = self.adapt(truth, move.x.clone(), dice)
+        adapting = (time.perf_counter() - began) / len(x)
+        with model.ready(), torch.no_grad():
+            logits = model.logits(move.x, rows)
+            doubt, answer = _rejection(model, logits)
+            clean_doubt, _ = _rejection(model, model.logits(x, rows))
+        clean = logits if clean is None else clean
+        some, sane, valid, distance, violation = self._space_facts(move)
+        success = reached(logits, move.targets, model.slack) & valid & sane & some
+        missed = reached(clean, move.targets, model.slack)
+        skipped = np.where(~some.numpy(), "no target", "").astype(object)
+        skipped[~self.mask("scored").numpy()] = "not scored"
+        skipped[~sane.numpy()] = "invalid"
+        winner = [
+            "clean" if s and m else w or ("other rows" if s else "")  # not its own: poisoned
+            for s, m, w in zip(success.tolist(), missed.tolist(), move.referee.winner, strict=True)
+        ]
+        record = Records.of(
+            len(x),
+            move.x.cpu().numpy(),
+            id=self.data.ids[self.index.numpy()],
+            round=self.number,
+            run=run,
+            y=y.cpu().numpy(),
+            clean=clean.argmax(1).cpu().numpy(),
+            final=logits.argmax(1).cpu().numpy(),
+            success=success.cpu().numpy(),
+            valid=valid.cpu().numpy(),
+            winner=winner,
+            distance=torch.where(success.cpu(), distance.cpu(), torch.nan).numpy(),
+            violation=violation.cpu().numpy(),
+            margin=gap(logits, move.targets).cpu().numpy(),
+            forwards=move.referee.forwards.cpu().numpy(),
+            backwards=move.referee.backwards.cpu().numpy(),
+            seconds=move.seconds,
+            controlled=self.mask("controlled").numpy(),
+            simulated=move.estimate.numpy(),
+            adaptations=move.adaptations,
+            adapting=adapting,
+            answer=answer.cpu().numpy(),
+            doubt=doubt.cpu().numpy(),
+            clean_doubt=clean_doubt.cpu().numpy(),
+            skipped=skipped,
+        )
+        return record, truth, clean
+
+    def _space_facts(self, move: Move) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Has a target, clean row valid, handed-in row valid, distance, violation."""
+        some, n = move.targets.any(1), len(move.x)
+        if self.space is None:
+            yes = torch.ones(n, dtype=torch.bool)
+            return some, yes, yes, torch.zeros(n), torch.zeros(n)
+        region: Region = self.space.around(self.x)
+        return (
+            some,
+            region.contains(self.x),
+            region.contains(move.x),
+            region.distance(move.x),
+            violation(region, move.x),
+        )
+
+
+def _rejection(model: Classifier, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """How far rejecting is ahead of answering (NaN: no such option), and the answer behind it."""
+    if model.reject is None:
+        return logits.new_full((len(logits),), torch.nan), logits.argmax(1)
+    others = logits.clone()
+    others[:, model.reject] = -torch.inf
+    best, answer = others.max(1)
+    return logits[:, model.reject] - best, answer
+
+
+def class_names(data: Dataset, model: Classifier) -> tuple[str, ...] | None:
+    """The names of the classes, "reject" being the last where there is such a class."""
+    names = data.classes or model.names
+    return names if names is None or model.reject is None else (*names, "reject")

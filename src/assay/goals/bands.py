@@ -1,0 +1,222 @@
+"""Quota: the chance that a band of attackers fills a quota, exactly, over all choices of the band.
+
+A band X has one input of each source class, each drawn uniformly; an input x reaches a set of
+targets R(x). With reuse the band passes for the union of its sets; without, for the targets that a
+matching can cover, which are the independent sets of a transversal matroid. Both grow input by
+input, so one pass over the sources with a table {state: probability} gives the chance, where
+
+    reuse       state = the union so far
+    no reuse    state = the bases of the matroid so far:  B' = {B + t : t in R(x) - B}, if not empty
+
+and a state that fills the quota is counted and dropped. Managers need no third case: an independent
+set of `least` managers extends to one of size k (matroid exchange), so a quota is filled exactly
+when rank(all) >= k and rank(managers) >= least.
+
+What a reader would get wrong: "exact" is about the choice of X among the inputs at hand. The inputs
+are themselves a sample, and the interval (a bootstrap within each source) is about that. Where no
+band fills the quota, or every one does, a bootstrap sees no spread at all; then the interval is
+that of as many independent bands as share no input (`disjoint`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import AssayError
+from assay.goals.quota import AS
+
+Rule = Mapping[str, Any]  # Quota.rule(): k, reuse, least, and sources, targets, managers by index
+State = Any  # bits of targets (reuse), or a frozenset of such: the bases (no reuse)
+Choices = Sequence[Mapping[int, NDArray[np.float64]]]  # per source: {reached targets: chances}
+MOST_STATES = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The pairwise table: which input of which source reaches which target, and its score."""
+
+    ids: NDArray[Any]  # (n,)
+    source: NDArray[np.int64]  # (n,): class of each input
+    targets: tuple[int, ...]
+    hits: NDArray[np.bool_]  # (n, T)
+    scores: NDArray[np.float64]  # (n, T): lower is more promising; NaN where there is none
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], count: int | None = None) -> Pairs:
+        """From the records of a run with a `Quota`: inputs that were tried on all their targets.
+
+        The others belong to a run that is not finished; what was not tried is no failure. `count`
+        is the number of targets; None: those the records name.
+        """
+        target = np.asarray(columns["target"])
+        rows = np.flatnonzero(target >= 0)
+        if not len(rows):
+            raise AssayError("these records hold no pairs: evaluate with goal=ay.Quota(...)")
+        names = np.array([str(i).rpartition(AS)[0] for i in np.asarray(columns["id"])[rows]])
+        ids, first, row = np.unique(names, return_index=True, return_inverse=True)
+        targets, column = np.unique(target[rows], return_inverse=True)
+        hits = np.zeros((len(ids), len(targets)), bool)
+        scores = np.full(hits.shape, np.nan)
+        hits[row, column] = np.asarray(columns["success"])[rows]
+        scores[row, column] = np.asarray(columns["score"])[rows]
+        whole = np.bincount(row) == (len(targets) if count is None else count)
+        source = np.asarray(columns["y"])[rows][first]
+        return cls(ids[whole], source[whole], tuple(targets.tolist()), hits[whole], scores[whole])
+
+    @property
+    def reached(self) -> list[int]:
+        """Each input's targets as the bits of a number."""
+        return [sum(1 << int(t) for t in np.flatnonzero(row)) for row in self.hits]
+
+    def bits(self, classes: Sequence[int]) -> int:
+        """These classes as the bits of a number, in the order of `targets`."""
+        return sum(1 << self.targets.index(c) for c in classes)
+
+
+def chances(pairs: Pairs, rule: Rule, draws: int = 0, seed: int = 0) -> NDArray[np.float64]:
+    """(1 + draws,): the chance that a band fills the quota; then the same for bootstrap draws.
+
+    Exact while the states are few, else by 2,000 bands (200 for each bootstrap draw).
+    """
+    choices = _choices(pairs, rule, draws, seed)
+    grow, filled, start = growth(pairs, rule)
+    exact = _exact(choices, grow, filled, start, MOST_STATES)
+    if exact is None:
+        return _sampled(choices, grow, filled, start, seed)
+    return exact.clip(0.0, 1.0)  # sums of many chances end up at 1 + 1e-16
+
+
+def disjoint(pairs: Pairs, rule: Rule) -> int:
+    """How many bands can be formed that share no input: as many as a source's fewest inputs."""
+    counts = [int((pairs.source == s).sum()) for s in rule["sources"]]
+    return min(c for c in counts if c)
+
+
+def growth(
+    pairs: Pairs, rule: Rule
+) -> tuple[Callable[[State, int], State], Callable[[State], bool], State]:
+    """How a state grows by an input, when it fills the quota, and where it starts."""
+    k, least, managers = rule["k"], rule["least"], pairs.bits(rule["managers"])
+    if rule["reuse"]:
+
+        def union(state: State, mask: int) -> State:
+            return state | mask
+
+        def enough(state: State) -> bool:
+            held = int(state)
+            return bool(held.bit_count() >= k and (held & managers).bit_count() >= least)
+
+        return union, enough, 0
+
+    def full(state: State) -> bool:
+        return any(b.bit_count() >= k and (b & managers).bit_count() >= least for b in state)
+
+    return (lambda state, mask: extend(state, mask, k)), full, frozenset({0})
+
+
+def extend(bases: frozenset[int], mask: int, k: int) -> frozenset[int]:
+    """Bases (of size <= k) of the matroid with one more input that reaches `mask`."""
+    if next(iter(bases)).bit_count() < k:
+        grown = frozenset(b | t for b in bases for t in _each(mask & ~b))
+        return grown or bases
+    # Rank k is all that counts: exchange one element, so that managers can still come in.
+    swapped = (b ^ u | t for b in bases for t in _each(mask & ~b) for u in _each(b))
+    return bases | frozenset(swapped)
+
+
+def _each(mask: int) -> list[int]:
+    bits = []
+    while mask:
+        bits.append(mask & -mask)
+        mask &= mask - 1
+    return bits
+
+
+def _choices(pairs: Pairs, rule: Rule, draws: int, seed: int) -> Choices:
+    """Per source, the distinct sets its inputs reach, with their chances (true, then drawn)."""
+    rng = np.random.default_rng(seed)
+    choices = []
+    for s in rule["sources"]:
+        inputs = np.flatnonzero(pairs.source == s)
+        if not len(inputs):
+            continue  # nobody of this class is at hand
+        reached = [pairs.reached[i] for i in inputs]
+        kinds = list(Counter(reached))
+        place = np.array([kinds.index(r) for r in reached])
+        counts = np.stack(
+            [np.bincount(place, minlength=len(kinds))]
+            + [
+                np.bincount(place[rng.integers(0, len(inputs), len(inputs))], minlength=len(kinds))
+                for _ in range(draws)
+            ]
+        )
+        choices.append({m: counts[:, j] / len(inputs) for j, m in enumerate(kinds)})
+    return choices
+
+
+def _exact(
+    choices: Choices,
+    grow: Callable[[State, int], State],
+    filled: Callable[[State], bool],
+    start: State,
+    most: int,
+) -> NDArray[np.float64] | None:
+    """One pass over the sources; None where the states become too many."""
+    width = len(next(iter(choices[0].values())))
+    table: dict[State, NDArray[np.float64]] = {start: np.ones(width)}
+    success = np.zeros(width)
+    for source in choices:
+        after: dict[State, NDArray[np.float64]] = {}
+        for state, chance in table.items():
+            for mask, share in source.items():
+                grown = grow(state, mask)
+                if filled(grown):
+                    success = success + chance * share
+                elif grown in after:
+                    after[grown] += chance * share
+                else:
+                    after[grown] = chance * share
+            if len(after) > most:
+                return None
+        table = after
+    return success
+
+
+def _sampled(
+    choices: Choices,
+    grow: Callable[[State, int], State],
+    filled: Callable[[State], bool],
+    start: State,
+    seed: int,
+) -> NDArray[np.float64]:
+    """The share of drawn bands that fill the quota; each band's answer is computed once."""
+    rng = np.random.default_rng(seed + 1)
+    known: dict[tuple[int, ...], bool] = {}
+
+    def answer(band: tuple[int, ...]) -> bool:
+        if band not in known:
+            state = start
+            for mask in band:
+                state = grow(state, mask)
+                if filled(state):
+                    break
+            known[band] = filled(state)
+        return known[band]
+
+    width = len(next(iter(choices[0].values())))
+    shares = []
+    for column in range(width):
+        size = 2000 if column == 0 else 200
+        drawn = [
+            rng.choice(list(source), size, p=np.array([v[column] for v in source.values()]))
+            for source in choices
+        ]
+        bands = zip(*(d.tolist() for d in drawn), strict=True)
+        shares.append(sum(answer(band) for band in bands) / size)
+    return np.array(shares)

@@ -1,0 +1,113 @@
+"""Goals named by single classes: any wrong one, a given one, a random one, the least likely one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.goals.goal import Names, _class
+from assay.streams import Stream
+
+
+@dataclass(frozen=True)
+class Untargeted:
+    """Any class but the true one (and but `reject`, where the model has such a class)."""
+
+    loss: ClassVar[str] = "ce"
+    reject: int | str | None = None
+
+    def __repr__(self) -> str:
+        return "Untargeted()" if self.reject is None else f"Untargeted(reject={self.reject!r})"
+
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        return "It wins where the predicted class is wrong."
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        mask = torch.ones_like(clean, dtype=torch.bool).scatter_(1, y[:, None], False)
+        if self.reject is not None:
+            mask[:, _class(self.reject, clean.shape[1], names)] = False
+        return mask
+
+
+@dataclass(frozen=True)
+class Targeted:
+    """One class for all rows, or one per row of the data set (indices or names).
+
+    A row whose true class is its target has nothing to reach and is left out.
+    """
+
+    loss: ClassVar[str] = "ce"
+    target: int | str | Sequence[int | str]
+
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        aim = f"class {self.target}" if isinstance(self.target, int | str) else "its own target"
+        return f"It wins where the predicted class is {aim}."
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        count = clean.shape[1]
+        if isinstance(self.target, int | str):
+            t = torch.full_like(y, _class(self.target, count, names))
+        else:
+            if not hasattr(self.target, "__len__"):
+                raise AssayError(f"Targeted({self.target!r}): expected a class, or one per row")
+            if int(index.max()) >= len(self.target):
+                raise AssayError(
+                    f"Targeted() got {len(self.target)} targets, but the data has a row "
+                    f"{int(index.max())}; give one target per row, or a single one"
+                )
+            wanted = np.asarray(self.target).tolist()
+            t = torch.tensor([_class(wanted[i], count, names) for i in index.tolist()])
+            t = t.to(y.device)
+        mask = torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t[:, None], True)
+        return mask.scatter_(1, y[:, None], False)
+
+    def take(self, rows: Tensor) -> Targeted:
+        """The goal of the data set's rows at these places: one target per row moves with its row.
+
+        >>> Targeted((2, 0, 1)).take(torch.tensor([2, 0]))
+        Targeted(target=(1, 2))
+        """
+        if isinstance(self.target, int | str):
+            return self
+        wanted = np.asarray(self.target).tolist()
+        if len(wanted) <= int(rows.max()):
+            return self  # too few: `targets` says so
+        return Targeted(tuple(wanted[i] for i in rows.tolist()))
+
+
+@dataclass(frozen=True)
+class RandomTarget:
+    """One wrong class per row, drawn uniformly: the targeted robustness of the papers.
+
+    The draw depends on the seed and the row's place in the data set.
+    """
+
+    loss: ClassVar[str] = "md"
+    seed: int = 0
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        rows, count = torch.arange(len(y)), clean.shape[1]
+        shift = 1 + Stream(self.seed, index.cpu()).integers(rows, 1, count - 1).to(y.device)
+        t = (y[:, None] + shift) % count
+        return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
+
+
+@dataclass(frozen=True)
+class LeastLikely:
+    """The class the model finds least likely on the clean input."""
+
+    loss: ClassVar[str] = "ce"
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        t = clean.scatter(1, y[:, None], torch.finfo(clean.dtype).max).argmin(1, keepdim=True)
+        return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)

@@ -1,0 +1,71 @@
+"""Goals: what counts as success, as a relation between the true class and the predicted class.
+
+A goal says, for each row, which classes the attacker may land in: `targets(y, clean, index)` is a
+mask (n, C). Everything else follows from the mask: success is an arg-max inside it, every loss is a
+function of (logits, mask), and a row with an empty mask has nothing to fear and is left out.
+
+A `Quota` is more than a mask: a band of attackers must pass for `k` different targets together. Its
+facts are the pairs (row, target), each a targeted attack; `assay.quota` computes the rest.
+
+A reject option is one more class: name it with `reject=`, and landing there is never a success.
+What a reader would get wrong: a goal other than untargeted is *not* reached by "any wrong class".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError, nearest
+
+Names = Sequence[str] | None
+
+
+@runtime_checkable
+class Goal(Protocol):
+    """Which classes the attacker may land in, row by row.
+
+    `loss` names the loss the goal implies. It belongs to the goal and not to the rows at hand, or
+    a row could be steered differently in another batch.
+    """
+
+    loss: ClassVar[str]
+
+    def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
+        """(n, C) bool. `clean`: clean logits; `index`: the rows' places in the data set."""
+        ...
+
+
+def reached(
+    logits: Tensor, targets: Tensor, slack: float = 0.0, margin: Tensor | None = None
+) -> Tensor:
+    """Rows whose arg-max lies inside `targets`, by more than rounding (`slack`, relative).
+
+    `margin` is their `gap`, where it is known already.
+    """
+    if slack == 0.0:
+        return targets.gather(1, logits.argmax(1, keepdim=True))[:, 0]
+    margin = gap(logits, targets) if margin is None else margin
+    return margin > slack * logits.abs().amax(1)
+
+
+def gap(logits: Tensor, targets: Tensor) -> Tensor:
+    """Best logit inside `targets` minus best outside: positive where the goal is reached."""
+    low = torch.finfo(logits.dtype).min
+    best = logits.masked_fill(~targets, low).amax(1)
+    return best - logits.masked_fill(targets, low).amax(1)
+
+
+def _class(c: int | str, count: int, names: Names) -> int:
+    if isinstance(c, str):
+        if names is None:
+            raise AssayError(f"goal names class '{c}', but the data has no class names")
+        if c not in names:
+            raise AssayError(f"goal names class '{c}'{nearest(c, names)}")
+        return list(names).index(c)
+    if not 0 <= int(c) < count:
+        raise AssayError(f"goal names class {c}, but the model has classes 0..{count - 1}")
+    return int(c)

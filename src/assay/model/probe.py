@@ -1,0 +1,131 @@
+"""What a model is, found by trying it on a few rows before anything is claimed of it.
+
+`settle` finds out whether gradients come back to the input, and which of an estimator's scores has
+the arg-max that the estimator predicts. `examine` refuses what cannot work and notes what looks
+wrong: probabilities for logits, another answer on repeat, training mode.
+
+What a reader would get wrong: scores that agree with the predictions on every clean row may still
+contradict them near the boundary, where attacks go (an SVC's probabilities, a tuned threshold).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.model.classifier import Classifier, as_arrays, offers
+
+
+def settle(model: Classifier, x: Tensor) -> Classifier:
+    """A model's nature, found by trying it.
+
+    A callable: does it take tensors, and do gradients come back to them? A module: do they? An
+    estimator: which of its scores has the arg-max that it predicts itself (an SVC's probabilities
+    do not always)?
+    """
+    if model.names is not None and hasattr(model.source, "predict"):
+        return _faithful(model, x)
+    if model.module is not None and not model.bound:
+        probe = x.detach().clone().requires_grad_()
+        with model.ready(), torch.enable_grad():
+            return replace(model, differentiable=_leads_back(_tried(model, probe), probe))
+    if model.kind.split()[0] != "callable":
+        return model
+    probe = x.detach().clone().requires_grad_()
+    try:
+        out = model.call(probe)
+    except (TypeError, AttributeError, ValueError, RuntimeError):
+        # It may know only arrays; if it does not, this call raises the function's own error.
+        model = replace(model, call=as_arrays(model.source, flat=False))
+        out = model.call(x)
+    return replace(model, differentiable=_leads_back(out, probe))
+
+
+def _leads_back(out: Any, probe: Tensor) -> bool:
+    """Do gradients come back to the input? Weights of their own may want some, and get them all."""
+    if not (isinstance(out, Tensor) and out.requires_grad):
+        return False
+    return torch.autograd.grad(out.sum(), probe, allow_unused=True)[0] is not None
+
+
+def _faithful(model: Classifier, x: Tensor) -> Classifier:
+    """The first offer of an estimator whose arg-max is what the estimator predicts."""
+    *_, votes = every = tuple(offers(model.source))
+    predicted = _tried(votes, x).argmax(1)
+    x = torch.cat([x, *_turns(votes, x, predicted)])
+    predicted = votes.logits(x).argmax(1)
+    for offer in every:
+        logits = offer.logits(x)
+        if logits.shape[1] == len(votes.names or ()) and torch.equal(logits.argmax(1), predicted):
+            return offer
+    return votes
+
+
+def _turns(votes: Classifier, x: Tensor, predicted: Tensor) -> tuple[Tensor, ...]:
+    """Points on both sides of where the prediction turns, on the way from each row to another one.
+
+    Scores with a threshold of their own are right on most rows and wrong just there, where attacks
+    go. Rows that are all alike are led towards their mirror images in the range of the data.
+    """
+    here = torch.cat([x, x])
+    there = torch.cat([x.flip(0), x.amin(0) + x.amax(0) - x])
+    side = torch.cat([predicted, predicted])
+    try:
+        cross = votes.logits(there).argmax(1) != side
+        here, there, side = here[cross], there[cross], side[cross]
+        for _ in range(14 if len(here) else 0):
+            middle = (here + there) / 2
+            same = (votes.logits(middle).argmax(1) == side).reshape(-1, *[1] * (x.ndim - 1))
+            here, there = torch.where(same, middle, here), torch.where(same, there, middle)
+    except Exception:  # it may take only what a row can be: half a category is none
+        return ()
+    return here, there
+
+
+def _tried(model: Classifier, x: Tensor) -> Tensor:
+    """Logits of the first rows it is ever asked for: a model that cannot take them is told of."""
+    try:
+        return model.logits(x)
+    except AssayError:
+        raise
+    except Exception as error:  # whatever a model may raise
+        raise AssayError(
+            f"the model cannot take inputs of shape {tuple(x.shape)} and {x.dtype}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def examine(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
+    """Try the model on a few rows: errors for what cannot work, facts for what looks wrong."""
+    training = model.module is not None and any(m.training for m in model.module.modules())
+    with model.ready(), torch.no_grad():
+        first = _tried(model, x)
+        again, alone = model.logits(x), model.logits(x[:1])
+    classes = first.shape[1]
+    if classes < 2:
+        raise AssayError(f"the model has {classes} class: robustness needs at least 2")
+    if not bool(first.isfinite().all()):
+        row = int((~first.isfinite().all(1)).nonzero()[0])
+        raise AssayError(f"the model answers {first[row].tolist()} for row {row}: not finite")
+    if int(y.max()) >= classes:
+        raise AssayError(
+            f"y holds class {int(y.max())}, but the model has classes 0..{classes - 1}; "
+            "map the labels to the model's order of classes"
+        )
+    scale = first.abs().amax().clamp_min(1e-12)
+    return {
+        "classes": classes,
+        "training": training,
+        "probabilities": model.outputs == "logits" and _like_probabilities(first),
+        "repeat_difference": float((first - again).abs().amax() / scale),
+        "batch_difference": float((first[:1] - alone).abs().amax() / scale),
+    }
+
+
+def _like_probabilities(out: Tensor) -> bool:
+    inside = bool(((out >= 0) & (out <= 1)).all())
+    return inside and bool(((out.sum(1) - 1).abs() < 1e-4).all())

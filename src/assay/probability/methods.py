@@ -1,0 +1,253 @@
+"""Which method for which case: P(label = class) of a tree ensemble under noise, always as an
+interval.
+
+| ensemble | independent noise | correlated noise |
+|---|---|---|
+| one tree | leaves: exact | leaves by Genz's method: numerical |
+| several | branch and bound: certified | a factor per block: numerical; else sampled: estimate |
+
+The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds
+an error *estimate* of a quadrature. "estimate" is a 99 % confidence interval of randomised
+quasi-Monte-Carlo."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import AssayError
+from assay.noise.joint import Noise, normal_level
+from assay.noise.marginal import Floats
+from assay.noise.normal_boxes import normal_boxes
+from assay.probability import leaves
+from assay.probability.boxes import leaf_boxes
+from assay.probability.certified.bounds import Draws, bounds
+from assay.probability.estimated import quasi as correlated
+from assay.probability.factors import by_factors, loadings
+from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.grid import Grid
+
+WIDE = 1e-3  # bounds by two factors that are wider than this give way to the estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Probability:
+    """Intervals per record, and what kind of promise they are."""
+
+    low: Floats
+    high: Floats
+    kind: str  # "exact", "certified", "numerical", "estimate", "sampled", "certified+sampled", ...
+
+    @property
+    def width(self) -> Floats:
+        return self.high - self.low
+
+    @property
+    def middle(self) -> Floats:
+        return (self.low + self.high) / 2
+
+
+def probability(
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    label: Ints,
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    seed: int = 0,
+    workers: int | None = None,
+    estimate: bool = False,
+) -> Probability:
+    """P(the noisy record i is labelled `label[i]`)."""
+    allowed = np.zeros((len(x), ensemble.n_classes), dtype=bool)
+    allowed[np.arange(len(x)), label] = True
+    return inside(
+        ensemble,
+        noise,
+        x,
+        allowed,
+        tolerance=tolerance,
+        budget=budget,
+        seed=seed,
+        workers=workers,
+        estimate=estimate,
+    )
+
+
+def inside(
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    allowed: NDArray[np.bool_],
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    seed: int = 0,
+    workers: int | None = None,
+    estimate: bool = False,
+    draws: Draws | None = None,
+) -> Probability:
+    """P(the label of the noisy record i is among `allowed[i]`), (n, classes)."""
+    x = ensemble.rows(x)
+    if not 0 < tolerance < 1:
+        raise AssayError(f"tolerance={tolerance}: expected between 0 and 1")
+    if allowed.shape != (len(x), ensemble.n_classes):
+        raise AssayError(
+            f"allowed of shape {allowed.shape}: expected ({len(x)}, {ensemble.n_classes})"
+        )
+    grid = Grid.of(ensemble)
+    tied = noise.correlation(x.shape[1])
+    if ensemble.n_trees == 1:
+        low, high, kind = _single(ensemble, grid, noise, x, tied)
+        return Probability(*_sum(low, high, allowed), kind)
+    load = loadings(tied) if tied is not None and not estimate else None
+    if estimate or (tied is not None and load is None):
+        _, low, high = correlated.estimate(
+            ensemble,
+            grid,
+            noise,
+            x,
+            tolerance=tolerance,
+            budget=budget,
+            seed=seed,
+            workers=workers,
+        )
+        return Probability(*_sum(low, high, allowed), "estimate")
+
+    # the smaller side of each row, class by class: the events are disjoint, so the bounds add up
+    flip = allowed.sum(axis=1) > ensemble.n_classes - allowed.sum(axis=1)
+    wanted = np.where(flip[:, None], ~allowed, allowed)
+    most = int(wanted.sum(axis=1).max(initial=1))
+    low, high = np.zeros(len(x)), np.zeros(len(x))
+    masses = grid.masses(noise, x) if tied is None else None
+    for turn in range(most):
+        rows = np.flatnonzero(wanted.sum(axis=1) > turn)
+        label = np.array([np.flatnonzero(wanted[i])[turn] for i in rows], dtype=np.int64)
+        if masses is not None:
+            some = (
+                None
+                if draws is None
+                else replace(
+                    draws,
+                    generators=[draws.generators[int(i)] for i in rows],
+                    confidence=1 - (1 - draws.confidence) / most,
+                )
+            )
+            a, b, _ = bounds(
+                ensemble,
+                grid,
+                masses[rows],
+                x[rows],
+                label,
+                tolerance=tolerance / most,
+                budget=budget / most,
+                workers=workers,
+                draws=some,
+            )
+        else:
+            assert load is not None
+            a, b = by_factors(
+                ensemble,
+                grid,
+                noise,
+                x[rows],
+                label,
+                load,
+                tolerance=tolerance / most,
+                budget=budget / most,
+            )
+        low[rows] += a
+        high[rows] += b
+    high = np.minimum(high, 1.0)
+    if load is not None and load.shape[1] > 1 and (high - low).max() > max(tolerance, WIDE):
+        # a product of rules shares the budget between hundreds of nodes: too little for this model
+        return inside(
+            ensemble, noise, x, allowed, tolerance=tolerance, budget=budget, seed=seed,
+            workers=workers, estimate=True,
+        )  # fmt: skip
+    low, high = np.where(flip, 1 - high, low), np.where(flip, 1 - low, high)
+    kind = (
+        "numerical" if tied is not None else "certified" if draws is None else "certified+sampled"
+    )
+    return Probability(low, high, kind)
+
+
+def distribution(
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    *,
+    tolerance: float = 1e-6,
+    budget: float = 1.0,
+    seed: int = 0,
+    workers: int | None = None,
+    estimate: bool = False,
+) -> tuple[Floats, Floats, str]:
+    """(low, high, kind): bounds on P(label = class) for every class, (n, classes)."""
+    x = ensemble.rows(x)
+    grid = Grid.of(ensemble)
+    tied = noise.correlation(x.shape[1])
+    if ensemble.n_trees == 1:
+        return _single(ensemble, grid, noise, x, tied)
+    options = {
+        "tolerance": tolerance,
+        "budget": budget,
+        "seed": seed,
+        "workers": workers,
+        "estimate": estimate,
+    }
+    low, high = np.zeros((len(x), ensemble.n_classes)), np.ones((len(x), ensemble.n_classes))
+    kind = ""
+    for c in range(ensemble.n_classes if ensemble.n_classes > 2 else 1):
+        found = probability(ensemble, noise, x, np.full(len(x), c), **options)  # type: ignore[arg-type]
+        low[:, c], high[:, c], kind = found.low, found.high, found.kind
+    if ensemble.n_classes == 2:
+        low[:, 1], high[:, 1] = 1 - high[:, 0], 1 - low[:, 0]
+    # classes add up to 1: what the others leave bounds each
+    low = np.maximum(low, 1 - (high.sum(axis=1, keepdims=True) - high))
+    high = np.minimum(high, 1 - (low.sum(axis=1, keepdims=True) - low))
+    return np.clip(low, 0, 1), np.clip(high, 0, 1), kind
+
+
+def _single(
+    ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, tied: Floats | None
+) -> tuple[Floats, Floats, str]:
+    if tied is None:
+        found = leaves.distribution(ensemble, grid, grid.masses(noise, x), x)
+        return (
+            np.clip(found - leaves.ROUNDING, 0, 1),
+            np.clip(found + leaves.ROUNDING, 0, 1),
+            "exact",
+        )
+    low, high = np.zeros((len(x), ensemble.n_classes)), np.zeros((len(x), ensemble.n_classes))
+    parts = noise.marginals(x.shape[1])
+    for pattern in np.unique(np.isnan(x), axis=0):
+        rows = np.flatnonzero((np.isnan(x) == pattern).all(axis=1))
+        boxes = leaf_boxes(ensemble, pattern)
+        a, b = (np.empty((len(rows), *edge.shape)) for edge in (boxes.low, boxes.high))
+        for f, part in enumerate(parts):
+            v = np.nan_to_num(x[rows, f, None], nan=0.0)
+            for z, edge in ((a, boxes.low), (b, boxes.high)):
+                z[:, :, f] = normal_level(part, v, edge[None, :, f])
+        value, error = normal_boxes(a, b, tied)
+        for c in range(ensemble.n_classes):
+            mine = boxes.label == c
+            spread = np.sqrt((error[:, mine] ** 2).sum(axis=1)) + leaves.ROUNDING
+            low[rows, c] = value[:, mine].sum(axis=1) - spread
+            high[rows, c] = value[:, mine].sum(axis=1) + spread
+    return np.clip(low, 0, 1), np.clip(high, 0, 1), "numerical"
+
+
+def _sum(low: Floats, high: Floats, allowed: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    inside_low, inside_high = (
+        np.where(allowed, low, 0).sum(axis=1),
+        np.where(allowed, high, 0).sum(axis=1),
+    )
+    outside_low, outside_high = (
+        np.where(~allowed, low, 0).sum(axis=1),
+        np.where(~allowed, high, 0).sum(axis=1),
+    )
+    return np.clip(np.maximum(inside_low, 1 - outside_high), 0, 1), np.clip(
+        np.minimum(inside_high, 1 - outside_low), 0, 1
+    )

@@ -1,0 +1,273 @@
+"""Problem: all an attack sees of one batch. It hands in candidates; the referee in here decides.
+
+Every point ever queried is also a candidate: `region.decode` gives the very input that would be
+handed in, so the logits of a gradient query are the logits of a submission, and no attack needs a
+second forward pass to find out whether it has won. A row is `open` until a valid point reaches the
+goal (`keep="first"`, a fixed model); where the model will move afterwards, all rows stay open and
+the valid point of highest loss is kept (`keep="best"`).
+
+What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
+never another goal to be judged by.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay import losses
+from assay.errors import Unsupported
+from assay.model.classifier import Classifier
+from assay.problem.budget import UNLIMITED, Budget
+from assay.problem.referee import Referee
+from assay.problem.victims import Victims
+from assay.spaces.region import Region
+from assay.streams import Stream
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an attack cannot do without; checked before any work."""
+
+    gradient: bool = False
+    norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space
+    alone: bool = False  # one model at a time: no `Victims` of several
+
+    def __or__(self, other: Needs) -> Needs:
+        norms = self.norms if other.norms is None else other.norms
+        if self.norms is not None and other.norms is not None:
+            norms = tuple(p for p in self.norms if p in other.norms)
+        return Needs(self.gradient or other.gradient, norms, self.alone or other.alone)
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What an attacker can play through by itself where the model moves after it has moved."""
+
+    adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
+    static: Classifier  # the model as it was before the first round
+    scored: Tensor  # (n,) bool: the rows that count
+    estimate: Tensor  # (n,): the attacker's own idea of its success, written by the attack
+
+
+@dataclass(eq=False)
+class Problem:
+    """One batch, as an attack sees it."""
+
+    model: Classifier
+    region_of_all: Region
+    referee: Referee
+    random: Stream
+    y: Tensor  # true classes
+    clean: Tensor  # (n, C): clean logits
+    targets: Tensor  # (n, C): what the loss steers towards; by default the goal
+    loss: losses.Loss
+    budget: Budget = UNLIMITED
+    label: str = ""
+    scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
+    victims: Victims | None = None  # attacked in place of `model`
+    rehearsal: Rehearsal | None = None  # None: the model is fixed
+    _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
+
+    @property
+    def open(self) -> Tensor:
+        """Rows that are not solved and can still afford a query."""
+        rows = torch.arange(len(self.y), device=self.y.device)
+        return rows[self.alive(rows)]
+
+    def alive(self, rows: Tensor) -> Tensor:
+        """Which of these rows are worth another query: not solved, and affordable."""
+        left = self.afford(rows)
+        if self.scope is not None:
+            left &= self.scope[rows]
+        return left & ~self.referee.solved[rows] if self.referee.keep == "first" else left
+
+    def afford(self, rows: Tensor) -> Tensor:
+        """Which of these rows have budget left."""
+        left = torch.ones_like(rows, dtype=torch.bool)
+        if self.budget.forwards is not None:
+            left &= self.referee.forwards[rows] < self.budget.forwards
+        if self.budget.backwards is not None:
+            left &= self.referee.backwards[rows] < self.budget.backwards
+        return left
+
+    def _paid(self, rows: Tensor) -> Tensor:
+        """Which of these queries are within the budget, where a row may ask several at once."""
+        assert self.budget.forwards is not None
+        order = rows.argsort(stable=True)
+        place = torch.arange(len(rows), device=rows.device)
+        turn = torch.empty_like(rows)
+        turn[order] = place - torch.searchsorted(rows[order], rows[order])
+        price = 1 if self.victims is None else len(self.victims.models)
+        return self.referee.forwards[rows] + turn * price < self.budget.forwards
+
+    def region(self, rows: Tensor) -> Region:
+        """The region of these rows; asking again with the same tensor costs nothing."""
+        if self._cached is None or self._cached[0] is not rows:
+            self._cached = (rows, self.region_of_all.take(rows))
+        return self._cached[1]
+
+    def aim(
+        self,
+        targets: Tensor | None = None,
+        loss: str | losses.Loss | None = None,
+        label: str | None = None,
+    ) -> Problem:
+        """The same problem steered by other targets (n, C) or another loss; judged as before.
+
+        Rows that are given no target are left alone.
+        """
+        view = copy.copy(self)
+        if targets is not None:
+            view.targets = targets
+            some = targets.any(1)
+            view.scope = some if self.scope is None else self.scope & some
+        view.loss = self.loss if loss is None else losses.find(loss)
+        view.label = self.label if label is None else label
+        return view
+
+    def fork(self) -> Problem:
+        """The open rows as if nothing had been tried yet; `absorb` brings back what was found."""
+        view = copy.copy(self)
+        view.scope = torch.zeros_like(self.referee.solved)
+        view.scope[self.open] = True
+        view.referee = self.referee.fork()
+        return view
+
+    def absorb(self, trial: Problem) -> None:
+        """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss."""
+        mine, theirs = self.referee, trial.referee
+        if mine.keep == "first":
+            near = self.region_of_all.distance
+            # Clearly nearer: a tie must not be decided by rounding, which differs between batches.
+            nearer = near(theirs.best) < near(mine.best) * (1 - 1e-6)
+            better = theirs.solved & (~mine.solved | nearer)
+        else:
+            better = theirs.value > mine.value
+        mine.absorb(theirs, better)
+
+    def against(self, victims: Victims) -> Problem:
+        """A fork whose loss is taken over several models: those the attacker has simulated."""
+        view = self.fork()
+        view.victims = victims
+        return view
+
+    def choose(self, trial: Problem) -> None:
+        """Hand in what the trial kept, in all rows: a batch is chosen as a whole."""
+        self.referee.absorb(trial.referee, torch.ones_like(self.referee.solved))
+
+    def value_and_grad(
+        self,
+        rows: Tensor,
+        z: Tensor,
+        loss: losses.Loss | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Loss minus penalty (n,) and its gradient (n, D); every point is also a candidate."""
+        region = self.region(rows)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x = region.decode(z)
+            logits, value = self._look(x, rows, loss)
+            if region.constrained:
+                value = value - region.penalty(z)
+            grad: Tensor
+            (grad,) = torch.autograd.grad(value.sum(), z)
+        grad = grad.nan_to_num(0.0, 0.0, 0.0)
+        self._count(rows, backwards=1)
+        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        left = ~self.referee.solved[rows]  # a loss may well be flat where the goal is reached
+        self.referee.gradients += int(left.sum())
+        self.referee.flat += int(((grad.abs().sum(1) == 0) & left).sum())
+        return value.detach(), grad
+
+    def jacobian(self, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (n, C) and their gradients (n, C, D): one forward and C backward passes."""
+        if self.victims is not None:
+            raise Unsupported("attacks that need all classes' gradients take one model; use PGD")
+        region = self.region(rows)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x = region.decode(z)
+            logits = self.model.logits(x, rows)
+            grads = [
+                torch.autograd.grad(logits[:, c].sum(), z, retain_graph=True)[0]
+                for c in range(logits.shape[1])
+            ]
+            value = self.loss(logits, self.targets[rows])
+        self._count(rows, backwards=logits.shape[1])
+        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        return logits.detach(), torch.stack(grads, dim=1)
+
+    @torch.no_grad()
+    def value(self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None) -> Tensor:
+        """Loss minus penalty, forward only. `rows` may repeat (a population per row)."""
+        region = self.region(rows)
+        x = region.decode(z)
+        logits, value = self._look(x, rows, loss)
+        if region.constrained:
+            value = value - region.penalty(z)
+        self._count(rows, backwards=0)
+        self.referee.judge(rows, x, logits, value, region, self.label)
+        return value
+
+    @torch.no_grad()
+    def query(self, rows: Tensor, x: Tensor, penalty: Tensor | float = 0.0) -> Tensor:
+        """Logits (n, C) of inputs as they are, judged like any other; `rows` may repeat.
+
+        For searches with objectives of their own. `penalty` counts against the loss of an input
+        where the best one is kept. What a row cannot pay for any more is not asked: NaN.
+        """
+        if self.budget.forwards is not None and not bool((paid := self._paid(rows)).all()):
+            answers = self.clean.new_full((len(rows), self.clean.shape[1]), torch.nan)
+            if bool(paid.any()):
+                part = penalty[paid] if isinstance(penalty, Tensor) else penalty
+                answers[paid] = self.query(rows[paid], x[paid], part).to(answers.dtype)
+            return answers
+        logits, value = self._look(x, rows, None)
+        value = value - penalty
+        self._count(rows, backwards=0)
+        self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
+        return logits
+
+    def submit(self, rows: Tensor, z: Tensor) -> Tensor:
+        """Hand in candidates; which of the rows are solved now."""
+        self.value(rows, z)
+        return self.referee.solved[rows]
+
+    def _look(self, x: Tensor, rows: Tensor, loss: losses.Loss | None) -> tuple[Tensor, Tensor]:
+        loss = loss or self.loss
+        if self.victims is not None:
+            return self.victims.look(x, rows, loss, self.targets[rows])
+        logits = self.model.logits(x, rows)
+        return logits, loss(logits, self.targets[rows])
+
+    def _count(self, rows: Tensor, backwards: int) -> None:
+        ones = torch.ones_like(rows)
+        forwards = 1
+        if self.victims is not None:
+            forwards = self.victims.forwards if backwards else len(self.victims.models)
+            backwards *= self.victims.backwards
+        self.referee.forwards.index_add_(0, rows, ones * forwards)
+        if backwards:
+            self.referee.backwards.index_add_(0, rows, ones * backwards)
+
+
+def check_needs(attack: Any, model: Classifier, space: Any) -> None:
+    """Raise Unsupported where the attack cannot work on this model or in this space."""
+    needs: Needs = attack.needs
+    if needs.gradient and not model.differentiable:
+        raise Unsupported(
+            f"{attack!r} needs gradients, but {model.kind} has none; "
+            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
+        )
+    instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
+    if needs.norms is not None and getattr(space, "p", None) not in needs.norms:
+        names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"
+        raise Unsupported(f"{attack!r} works in Lp balls ({names}), not in {space!r}; {instead}")
+    if needs.norms is not None and not hasattr(space, "low"):
+        raise Unsupported(f"{attack!r} works in Lp balls in a box, not in {space!r}; {instead}")

@@ -1,0 +1,31 @@
+"""Relations between features: a small constraint language and its compiler.
+
+The words one writes: `F.column`, arithmetic and comparisons, and the functions below. It knows
+nothing of spaces, attacks or tables.
+"""
+
+from assay.relations.expression import Relation
+from assay.relations.language import (
+    F,
+    count,
+    divide,
+    floor,
+    implies,
+    log,
+    maximum,
+    minimum,
+    where,
+)
+
+__all__ = [
+    "F",
+    "Relation",
+    "count",
+    "divide",
+    "floor",
+    "implies",
+    "log",
+    "maximum",
+    "minimum",
+    "where",
+]

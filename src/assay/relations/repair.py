@@ -1,0 +1,149 @@
+"""Repair: make a record satisfy its equalities and linear inequalities, as far as it can.
+
+Two kinds of step, in this order, for up to three rounds:
+
+* define: an equality solvable for one mutable feature (`ratio == a / b`, `a * b == c`) writes that
+  feature. Defined features are chosen so that none needs itself, and written in dependency order.
+* balance: a linear equality or inequality that is broken gets what it is off distributed over its
+  mutable features (`balance.py`). CTU-13's sums over 90 features on both sides are of this kind.
+
+What a reader would get wrong: writing the right-hand side into the left (the published repair) can
+leave the bounds or touch what is immutable. Here a step that finds no room does nothing, and a row
+whose total penalty has grown in the end is given back as it came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from assay.relations.balance import Balance
+from assay.relations.functions import Value
+from assay.relations.normal_form import Layout, normal
+from assay.relations.program import Program, numbers
+from assay.relations.solve import Definition, choose, clauses, parts, stages
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """The repair plan of a program; `mutable` (d,) says what may be written."""
+
+    program: Program
+    mutable: Tensor
+
+    def __post_init__(self) -> None:
+        self._plan  # noqa: B018  (made once, before the first batch)
+
+    @property
+    def idle(self) -> bool:
+        """True if there is nothing this plan could repair."""
+        return not self._plan[0] and not len(self._plan[1])
+
+    @cached_property
+    def defined(self) -> Tensor:
+        """Positions of the features that are computed from others."""
+        places = [step.places for step in self._plan[0]]
+        return torch.cat(places) if places else torch.empty(0, dtype=torch.int64)
+
+    @property
+    def sums(self) -> list[tuple[Tensor, Tensor]]:
+        """Positions and weights of the linear equalities."""
+        return self._plan[1].sums()
+
+    @cached_property
+    def _plan(self) -> tuple[list[Define], Balance]:
+        layout = self.program.layout
+        free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
+        relations = [normal(r, layout) for r in self.program.relations]
+        equal = [p for r in relations for p in parts(r) if p.op == "=="]
+        defines = [Define.of(stage, layout) for stage in stages(choose(equal, free, layout))]
+        # Equalities last: they are the hardest to keep while others move.
+        linears = sorted(clauses(relations, free), key=lambda c: (c[0].op == "==", len(c) == 1))
+        return defines, Balance.of(linears, layout, self.mutable)
+
+    def smooth(self, x: Tensor, x0: Tensor) -> Tensor:
+        """Differentiable: defined features as functions of the others (no bounds, no rounding)."""
+        if not self._plan[0]:
+            return x
+        rows, rows0 = x.t(), x0.t()
+        for step in self._plan[0]:
+            value, bad = step.value(rows, rows0, 0.0)
+            value = value.expand(len(step.places), rows.shape[1])
+            if bad is not None:
+                value = torch.where(bad, rows[step.places], value)
+            rows = rows.index_copy(0, step.places, value)
+        return rows.t()
+
+    @torch.no_grad()
+    def __call__(
+        self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
+    ) -> tuple[Tensor, Tensor]:
+        """The repaired records (n, d), within their bounds, and which satisfy all relations."""
+        defines, balance = self._plan
+        out, rounds = x.clone(), _ROUNDS if defines and len(balance) else 1
+        for _ in range(rounds):
+            before = out
+            out = self._define(out, x0, low, high, tolerance)
+            if len(balance):
+                out = balance(out, x0, low, high, tolerance)
+                out = self._define(out, x0, low, high, tolerance)
+            if rounds > 1 and bool((out == before).all()):
+                break
+        fine = self.program.valid(out, x0, tolerance)
+        bad = (~fine).nonzero()[:, 0]
+        if len(bad):
+            was = self.program.penalty(x[bad], x0[bad], tolerance)
+            now = self.program.penalty(out[bad], x0[bad], tolerance)
+            worse = bad[now > was]
+            out[worse] = x[worse]
+        return out, fine
+
+    def _define(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> Tensor:
+        if not self._plan[0]:
+            return x
+        rows, rows0, lows, highs = x.t().contiguous(), x0.t(), low.t(), high.t()
+        for step in self._plan[0]:
+            step(rows, rows0, lows, highs, tolerance)
+        return rows.t().contiguous()
+
+
+@dataclass(frozen=True, eq=False)
+class Define:
+    """feature := expression of others, for features of one stage and shape."""
+
+    places: Tensor  # (k,)
+    value: Callable[[Tensor, Tensor, float], Value]
+    whole: Tensor  # (k, 1)
+    slack: Tensor  # (k, 1): the relation's own tolerance, or NaN
+
+    @staticmethod
+    def of(stage: list[Definition], layout: Layout) -> Define:
+        place = torch.tensor([layout.place[target.name] for target, _, _ in stage])
+        own = [math.nan if r.tolerance is None else r.tolerance for _, _, r in stage]
+        return Define(
+            place,
+            numbers([e for _, e, _ in stage], layout),
+            torch.tensor([[t.name in layout.whole] for t, _, _ in stage]),
+            torch.tensor(own, dtype=torch.float64)[:, None],
+        )
+
+    def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> None:
+        """Write x (features, rows) in place."""
+        value, bad = self.value(x, x0, tolerance)
+        now = x[self.places]
+        value = torch.where(self.whole, value.expand_as(now).round(), value)
+        value = value.maximum(low[self.places]).minimum(high[self.places])
+        # What holds is left alone, bit for bit; half the tolerance keeps clear of its edge.
+        slack = 0.5 * tolerance * now.abs().maximum(value.abs()).clamp_min(1.0)
+        slack = torch.where(self.slack.isnan(), slack, 0.99 * self.slack)
+        broken = ((now - value).abs() > slack) & value.isfinite()
+        if bad is not None:
+            broken &= ~bad
+        x[self.places] = torch.where(broken, value, now)

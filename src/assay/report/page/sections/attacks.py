@@ -1,0 +1,67 @@
+"""What the attacker did: which attack won, what it cost, how near and how far it came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from assay.report.page import svg
+from assay.report.page.section import Section
+from assay.report.stats import wilson
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+_POINTS = 24  # of a curve over the budget
+
+
+def winners(report: Report) -> Section | None:
+    """Rows broken by each attack."""
+    t = report.table
+    won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
+    if not len(won) or report.spec.get("attack") == "":
+        return None
+    counts = {str(k): int(v) for k, v in won.items()}
+    text = "Rows broken by each attack; “clean” means that no attack was needed."
+    return Section("winners", "Which attack won", svg.bars(counts, text, "rows"), text)
+
+
+def price(report: Report) -> Section | None:
+    """Robust accuracy against what the attacker had spent, read off the finished rows.
+
+    A solved row costs nothing more, so its forward passes are the price of its success; in a game
+    whose model moves afterwards no row is solved before the end.
+    """
+    if str(report.spec.get("game", "")).startswith("Transductive"):
+        return None
+    t = report.table[report.table["skipped"] == ""]
+    if "quota" in report.spec or "run" not in t or t["run"].nunique() > 1:
+        return None
+    spent = t["forwards"].to_numpy(float)
+    won = t["success"].to_numpy(bool)
+    if not (won & (spent > 1)).any() or spent.max() < 4:
+        return None
+    budgets = np.unique(np.geomspace(1, spent.max(), _POINTS).round())
+    line = [(b, wilson(int((~won | (spent > b)).sum()), len(t))) for b in budgets.tolist()]
+    text = "Had the attacker been allowed only so many forward passes per row."
+    axis = "forward passes per row"
+    chart = svg.curves({"robust": line}, "Robust accuracy against forward passes", axis, log=True)
+    return Section("price", "What it cost", chart, text)
+
+
+def spread(report: Report) -> Section | None:
+    """Histograms of distance and margin."""
+    t = report.table
+    body = Markup("")
+    won = t.loc[t["success"] & (t["winner"] != "clean"), "distance"].to_numpy(float)
+    if np.isfinite(won).any():
+        body += Markup("<h3>Distance of the successes</h3>")
+        body += svg.histogram(won, "Histogram of distances", "distance from the clean input")
+    held = t.loc[~t["success"] & (t["skipped"] == ""), "margin"].to_numpy(float)
+    if np.isfinite(held).any():
+        body += Markup("<h3>How close the others came</h3>")
+        axis = "best margin the attacker reached (0: success)"
+        body += svg.histogram(held, "Histogram of margins", axis, mark=0.0)
+    return Section("spread", "How near, how far", body) if body else None

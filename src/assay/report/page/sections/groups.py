@@ -1,0 +1,80 @@
+"""Group goals and quotas: who can pass for whom (S x T), and how many attempts a band needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from assay.attacks.campaign import bands, replay, scored
+from assay.goals.bands import Pairs
+from assay.report.figures.groups import DRAWS
+from assay.report.page import svg
+from assay.report.page.section import Section
+from assay.report.page.sections.classes import namer
+from assay.report.stats import Estimate, wilson
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+_MOST = 45
+
+
+def harm(report: Report) -> Section | None:
+    """The map of sources against targets, and for a quota the attempts."""
+    spec = report.spec
+    if "aims" not in spec:
+        return None
+    body = _map(report)
+    if "quota" in spec:
+        body += _attempts(report)
+    text = "Share of the inputs of a class (row) that the attacker can pass off as another (column)"
+    return Section("harm", "Who passes for whom", body, text + ".")
+
+
+def _map(report: Report) -> Markup:
+    t, name = report.table, namer(report)
+    t = t[t["skipped"] == ""]
+    end = "target" if "quota" in report.spec else "final"
+    sources = sorted(t["y"].unique())[:_MOST]
+    ends = sorted(report.spec["aims"])[:_MOST]
+    share = np.zeros((len(sources), len(ends)))
+    for i, s in enumerate(sources):
+        mine = t[t["y"] == s]
+        for j, e in enumerate(ends):
+            aimed = mine[mine["target"] == e] if end == "target" else mine
+            hits = int((aimed["success"] & (aimed[end] == e)).sum())
+            share[i, j] = hits / max(1, len(aimed))
+    named = [name(s) for s in sources], [name(e) for e in ends]
+    return svg.heat(share, *named, "Sources against targets", percent=True)
+
+
+def _attempts(report: Report) -> Markup:
+    """The share of bands whose quota is filled after so many attempts, in two orders."""
+    rule = report.spec["quota"]
+    pairs = Pairs.of(report.records.columns, len(set(rule["targets"])))
+    if not len(pairs.ids):
+        return Markup("<p>No input has been tried on all targets yet.</p>")
+    drawn = list(bands(pairs, rule, DRAWS))
+    counts: dict[str, np.ndarray] = {}
+    for title, scores in (
+        ("campaign", scored(pairs)),
+        ("random order", scored(pairs, seed=0)),
+    ):
+        if not np.isnan(scores).any():
+            ends = [replay(pairs, rule, band, scores) for band in drawn]
+            counts[title] = np.array([e.attempts if e.filled else np.inf for e in ends])
+    finite = [c[np.isfinite(c)] for c in counts.values()]
+    if not any(len(c) for c in finite):
+        return Markup("<p>No drawn band could fill its quota, in any order.</p>")
+    most = max(int(c.max()) for c in finite if len(c))
+    steps = np.unique(np.linspace(1, most, min(most, 24)).round())
+    lines: dict[str, list[tuple[float, Estimate]]] = {
+        title: [(float(a), wilson(int((c <= a).sum()), len(c))) for a in steps]
+        for title, c in counts.items()
+    }
+    title = Markup("<h3>Attempts until the quota is filled</h3>")
+    note = Markup("<p>{} bands, one input per source, drawn from the table of all pairs.</p>")
+    chart = svg.curves(lines, "Bands that have filled their quota, by attempts", "attempts")
+    return title + note.format(len(drawn)) + chart

@@ -1,0 +1,44 @@
+"""Transductive games: run by run, and for defences that may reject, the price of rejecting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from assay.report.figures.transductive import curve
+from assay.report.page import svg
+from assay.report.page.section import Section
+from assay.report.page.sections.classes import held
+from assay.report.stats import Estimate
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+
+def rounds(report: Report) -> Section | None:
+    """Accuracy by run and round, and the curve of rejection."""
+    t = report.table
+    if not str(report.spec.get("game", "")).startswith("Transductive"):
+        return None
+    body = Markup("")
+    played = t[t["skipped"] == ""]
+    for column, title in (("run", "Run by run"), ("round", "Round by round")):
+        if played[column].nunique() > 1:
+            parts = report.metric("robust", by=column).items()
+            shares = {f"{column} {value}": e for value, e in parts if e.n}
+            shares = dict(list(shares.items())[:40])
+            body += Markup("<h3>{}</h3>").format(title)
+            body += svg.intervals(shares, f"{held(report)} by {column}")
+    if played["doubt"].notna().any():
+        points = curve(report, 25)
+        lines = {
+            title: [(x, Estimate(y, y, y, len(played))) for x, y in
+                    zip(points["rejected"], points[name], strict=True) if y == y]
+            for title, name in (("wrong, of all", "error"), ("of accepted", "error_accepted"),
+                                ("clean rejected", "rejected_clean"))
+        }  # fmt: skip
+        body += Markup("<h3>If more or less were rejected</h3>")
+        body += svg.curves(lines, "Errors against the share rejected", "share of inputs rejected")
+    text = "The model adapts to each batch after the attacker has moved."
+    return Section("rounds", "A model that moves", body, text) if body else None

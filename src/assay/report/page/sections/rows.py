@@ -1,0 +1,66 @@
+"""Row by row, to sort and filter; and what was asked, to reproduce it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from assay.report.figures.noise import SURE
+from assay.report.page.section import Section, joined, table
+from assay.report.page.sections.classes import namer
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+_MOST = 400  # of the records shown in the page; the rest is in records.parquet
+_NUMBERS = ("distance", "margin", "forwards")
+
+
+def rows(report: Report) -> Section:
+    """The records, the first ones of a long run."""
+    t, name = report.table.head(_MOST), namer(report)
+    noise = report.spec.get("game") == "Nature"
+    numbers = ("probability_low", "probability_high") if noise else _NUMBERS
+    kinds = ("sure", "unsure") if noise else ("broken", "held")
+    head = ("id", "true class", "clean", "final", "outcome", "by", *numbers)
+
+    def outcome(row: dict[Any, Any]) -> str:
+        second = row["probability_low"] < SURE if noise else not row["success"]
+        return str(row["skipped"] or kinds[int(second)])
+
+    lines = [
+        (
+            str(row["id"]),
+            name(row["y"]),
+            name(row["clean"]),
+            name(row["final"]) if row["final"] >= 0 else "–",
+            outcome(row),
+            row["winner"] or "–",
+            *(row[n] for n in numbers),
+        )
+        for row in t.to_dict("records")
+    ]
+    choices = joined(
+        Markup("<option value='{}'>{}</option>").format(value, text)
+        for value, text in (("", "all rows"), *((k, k) for k in kinds))
+    )
+    control = Markup(
+        "<p class=controls><input type=search data-filter=rows placeholder=filter "
+        "aria-label='filter rows'> <select data-choose=rows data-column=4 "
+        "aria-label='which rows'>{}</select> <span id=rows-count class=soft></span></p>"
+    ).format(choices)
+    n = len(report.table)
+    text = "" if n <= _MOST else f"The first {_MOST} of {n:,}; all are in records.parquet."
+    return Section("records", "Row by row", control + table(head, lines, "rows"), text)
+
+
+def spec(report: Report) -> Section:
+    """What was asked, with versions and hashes."""
+    lines = joined(
+        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, v)
+        for k, v in report.spec.items()
+        if v not in (None, "", [], {})
+    )
+    body = Markup("<div class=scroll><table>{}</table></div>").format(lines)
+    return Section("spec", "To reproduce", body, "What was asked, with versions and hashes.")

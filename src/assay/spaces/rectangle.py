@@ -1,0 +1,137 @@
+"""Rectangle: an opaque rectangle of free place and content."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from assay.errors import AssayError
+from assay.spaces.patch import _boxed
+from assay.spaces.region import per_row
+from assay.streams import Stream
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """Images that differ from the clean one inside one window of `height` x `width` pixels.
+
+    >>> Rectangle(8, 8).around(torch.zeros(1, 1, 32, 32)).eps
+    1.0
+    """
+
+    height: int
+    width: int
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        return (
+            f"The attacker may change one window of {self.height} x {self.width} pixels, anywhere, "
+            "to any colours."
+        )
+
+    def check(self, x: Tensor) -> None:
+        _boxed(x, self.low, self.high, "Rectangle")
+        if not (1 <= self.height <= x.shape[2] and 1 <= self.width <= x.shape[3]):
+            raise AssayError(
+                f"Rectangle({self.height}, {self.width}) does not fit into images of "
+                f"{x.shape[2]} x {x.shape[3]}"
+            )
+
+    def around(self, x: Tensor) -> RectangleRegion:
+        flat = x.reshape(len(x), -1)
+        size = (self.height, self.width)
+        return RectangleRegion(flat, tuple(x.shape[1:]), size, self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class RectangleRegion:
+    """One free window per image. A row that has not changed yet has no window."""
+
+    origin: Tensor  # (n, D)
+    shape: tuple[int, ...]
+    size: tuple[int, int]
+    low: float
+    high: float
+    p: float = math.inf
+    constrained: bool = False
+
+    @property
+    def eps(self) -> float:
+        return self.high - self.low
+
+    def energy(self, values: Tensor) -> Tensor:
+        """(n, rows, columns): sum of squares of `values` (n, D) in the window at each corner."""
+        planes = values.reshape(len(values), *self.shape).square().sum(1, keepdim=True)
+        area = self.size[0] * self.size[1]
+        return avg_pool2d(planes.double(), self.size, stride=1)[:, 0] * area
+
+    def window(self, corner: Tensor) -> Tensor:
+        """(n, D) bool: the window whose corner has this place among the corners of `energy`."""
+        h, w = self.shape[1:]
+        columns = w - self.size[1] + 1
+        top, left = (corner // columns)[:, None], (corner % columns)[:, None]
+        y, x = torch.arange(h, device=corner.device), torch.arange(w, device=corner.device)
+        tall = (y >= top) & (y < top + self.size[0])
+        wide = (x >= left) & (x < left + self.size[1])
+        window = (tall[:, :, None] & wide[:, None, :])[:, None]
+        return window.expand(-1, self.shape[0], -1, -1).reshape(len(corner), -1)
+
+    def _strongest(self, values: Tensor) -> Tensor:
+        return self.window(self.energy(values).flatten(1).argmax(1))
+
+    def decode(self, z: Tensor) -> Tensor:
+        return z.reshape(len(z), *self.shape)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), -1)
+
+    def project(self, z: Tensor) -> Tensor:
+        """Keep the window that holds most of the change."""
+        z = z.clamp(self.low, self.high)
+        return torch.where(self._strongest(z - self.origin), z, self.origin)
+
+    def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
+        """A step inside the row's window; a row without one gets that of the largest gradient."""
+        change = z - self.origin
+        where = self._strongest(torch.where((change != 0).any(1, keepdim=True), change, grad))
+        return z + per_row(step, z) * grad.sign() * where
+
+    def random(self, stream: Stream, rows: Tensor) -> Tensor:
+        corners = math.prod(s - k + 1 for s, k in zip(self.shape[1:], self.size, strict=True))
+        where = self.window(stream.integers(rows, 1, corners)[:, 0])
+        drawn = stream.uniform(rows, self.origin.shape[1], self.origin.dtype)
+        return torch.where(where, self.low + self.eps * drawn, self.origin)
+
+    def penalty(self, z: Tensor) -> Tensor:
+        return z.new_zeros(len(z))
+
+    def contains(self, x: Tensor) -> Tensor:
+        z = self.encode(x)
+        boxed = ((z >= self.low) & (z <= self.high)).all(1)
+        changed = (x.reshape(len(x), *self.shape) != self.decode(self.origin)).any(1)  # (n, h, w)
+        return (
+            boxed
+            & (_extent(changed.any(2)) <= self.size[0])
+            & (_extent(changed.any(1)) <= self.size[1])
+        )
+
+    def distance(self, x: Tensor) -> Tensor:
+        return (self.encode(x).double() - self.origin.double()).abs().amax(1)
+
+    def take(self, rows: Tensor) -> RectangleRegion:
+        return replace(self, origin=self.origin[rows])
+
+
+def _extent(marks: Tensor) -> Tensor:
+    """(n,): from the first mark of each row to the last, 0 without any."""
+    place = torch.arange(marks.shape[1], device=marks.device)
+    first = place.masked_fill(~marks, marks.shape[1]).amin(1)
+    last = place.masked_fill(~marks, -1).amax(1)
+    return (last - first + 1).clamp_min(0)

@@ -1,0 +1,127 @@
+"""Schemas in files: TOML (ours) and the CSV of features that the CAA and MOEVA repositories use.
+
+    name = "loans"
+    relations = ["open_acc <= total_acc", "if ip > 0 then digits > 0"]
+    [features]
+    loan_amnt = {kind = "real", low = 1000, high = 40000, unit = "$"}
+    age = {kind = "integer", low = "original", high = 120, mutable = false}
+
+The CSV has a line per feature: name (or `feature`), type (real, int, cat, ohe), mutable, min, max;
+"dynamic" as a bound means the record's own value.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError, nearest
+from assay.relations.expression import Relation
+from assay.tables.feature import Feature, plain
+from assay.tables.schema import Schema
+
+
+def read(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:
+    """A schema from a .toml or .csv file."""
+    path = Path(path)
+    if not path.exists():
+        raise AssayError(f"no schema file '{path}'")
+    if path.suffix == ".csv":
+        return from_csv(path, relations)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise AssayError(f"schema file '{path}' is not valid TOML: {error}") from None
+    return from_dict(content, str(path))
+
+
+def from_dict(content: dict[str, Any], where: str = "schema") -> Schema:
+    """A schema from what a TOML file holds."""
+    for key in content:
+        if key not in ("name", "relations", "features"):
+            raise AssayError(f"{where}: '{key}'{nearest(key, ('name', 'relations', 'features'))}")
+    features = []
+    known = [f for f in Feature.__dataclass_fields__ if f != "name"]
+    for name, fields in content.get("features", {}).items():
+        for key in fields:
+            if key not in known:
+                raise AssayError(f"{where}: feature '{name}': '{key}'{nearest(key, known)}")
+        features.append(Feature(name, **fields))
+    return Schema(features, content.get("relations", ()), content.get("name", ""))
+
+
+def toml(schema: Schema) -> str:
+    """The schema as TOML text."""
+    lines = [f"name = {_text(schema.name)}", "relations = ["]
+    lines += [f"    {_text(str(r))}," for r in schema.relations]
+    lines += ["]", "", "[features]"]
+    for f in schema.features:
+        pairs = ", ".join(f"{k} = {_value(v)}" for k, v in {"kind": f.kind, **plain(f)}.items())
+        lines.append(f"{_text(f.name)} = {{{pairs}}}")
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    number = float(value)
+    return repr(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+_KINDS = {"real": "real", "int": "integer", "cat": "category", "bool": "boolean"}
+
+
+def from_csv(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:
+    """The authors' format; categories get the codes min..max, one-hot columns a group."""
+    with Path(path).open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    if not rows:
+        raise AssayError(f"'{path}' holds no features")
+    features = []
+    for row in rows:
+        name, kind = row.get("name") or row.get("feature"), row.get("type", "")
+        if not name:
+            raise AssayError(f"'{path}': expected a column 'name' or 'feature'; found {list(row)}")
+        group = (row.get("one_hot_group") or "").strip()
+        if kind.startswith("ohe"):
+            kind, group = "bool", group or kind
+        elif kind != "cat" and group:
+            kind = "bool"
+        if kind not in _KINDS:
+            raise AssayError(f"'{path}', feature '{name}': type '{kind}'{nearest(kind, _KINDS)}")
+        low, high = (_bound(row[side], f"'{path}', feature '{name}'") for side in ("min", "max"))
+        mutable = str(row["mutable"]).strip().lower() in ("true", "1", "yes")
+        if kind == "cat":
+            if not (isinstance(low, float) and isinstance(high, float)):
+                raise AssayError(f"'{path}', category '{name}': expected min and max codes")
+            codes = tuple(range(int(low), int(high) + 1))
+            features.append(Feature(name, "category", mutable=mutable, values=codes))
+        elif kind == "bool":
+            features.append(Feature(name, "boolean", mutable=mutable, group=group))
+        else:
+            features.append(Feature(name, _KINDS[kind], low, high, mutable))
+    return Schema(features, relations, Path(path).stem)
+
+
+def _bound(text: str, where: str) -> float | str | None:
+    text = text.strip()
+    if text in ("dynamic", "original"):
+        return "original"
+    if text in ("", "nan"):
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise AssayError(f"{where}: bound '{text}'; expected a number or 'dynamic'") from None

@@ -1,0 +1,185 @@
+"""Group goals: orders, guesses and escalation keep their promises and do what they are for."""
+
+import pytest
+import torch
+
+import assay as ay
+from assay.attacks.orders import singles
+from assay.testing import check_attack, check_goal
+
+CASES = [
+    ay.Escalation(5, most=1),
+    ay.Eyeglasses(60, step=0.25),
+    ay.Guess(ay.PGD(3), order=ay.orders.ByMD(1)),
+    ay.Guess(ay.PGD(3), order=ay.orders.ByMD(1) * ay.orders.ByChance(), most=2),
+]
+
+
+@pytest.mark.parametrize("attack", CASES, ids=str)
+def test_attack_keeps_its_promises(attack):
+    check_attack(attack)
+
+
+@pytest.mark.parametrize("goal", [ay.RandomTarget(), ay.RandomTarget(seed=4)], ids=str)
+def test_goal_keeps_its_promises(goal):
+    check_goal(goal)
+
+
+def signs():
+    """A linear model on which some targets are near and others out of reach."""
+    g = torch.Generator().manual_seed(0)
+    net = torch.nn.Linear(20, 8)
+    with torch.no_grad():
+        net.weight.copy_(torch.randn(8, 20, generator=g))
+        net.bias.copy_(-net.weight.sum(1) / 2)
+        x = torch.rand(200, 20, generator=g)
+        return net, ay.Dataset(x, net(x).argmax(1))
+
+
+GOAL = ay.Group({s: [5, 6, 7] for s in range(5)})
+
+
+def rate(net, data, attack, **how):
+    report = ay.evaluate(net, data, space=ay.Linf(0.12), goal=GOAL, attack=attack, **how)
+    rows = report.table[report.table["skipped"] == ""]
+    return rows["success"].mean(), rows["backwards"].mean()
+
+
+def test_guesses_stand_in_their_order():
+    net, data = signs()
+    single = ay.APGD(10, loss="md")
+    best, cost = rate(net, data, ay.Guess(single, mode="best"))
+    until, less = rate(net, data, ay.Guess(single))
+    average, _ = rate(net, data, ay.Guess(single, mode="average"))
+    worst, _ = rate(net, data, ay.Guess(single, mode="worst"))
+    assert worst < average < best == until
+    assert less < cost
+    escalated, price = rate(net, data, ay.Escalation(10, thorough=True))
+    assert escalated >= best - 0.02 and price < cost / 2
+
+
+def test_worst_guess_needs_every_target():
+    """On a linear model a target is reached or not; counted target by target."""
+    net, data = signs()
+    single = ay.APGD(30, loss="md")
+    alone = [
+        ay.evaluate(net, data, space=ay.Linf(0.12), goal=ay.Targeted(t), attack=single).table
+        for t in (5, 6, 7)
+    ]
+    report = ay.evaluate(
+        net, data, space=ay.Linf(0.12), goal=GOAL, attack=ay.Guess(single, mode="worst")
+    )
+    every = alone[0]["success"] & alone[1]["success"] & alone[2]["success"]
+    table = report.table
+    rows = (table["skipped"] == "") & (table["winner"] != "clean")
+    # A run aimed at one target may end in another one of the group, so `every` is a lower bound.
+    assert (table["success"] >= every)[rows].all()
+    some = alone[0]["success"] | alone[1]["success"] | alone[2]["success"]
+    assert (table["success"] <= some)[rows].all()
+    assert table["success"][rows].mean() < some[rows].mean() - 0.2
+
+
+def test_worst_guess_pays_and_looks_like_best_guess():
+    """Every run of every target is on the account, and so is every flat gradient seen."""
+    net, data = signs()
+    flat = torch.nn.Sequential(net, torch.nn.Hardtanh(-0.1, 0.1))
+    seen = {}
+    for mode in ("best", "worst"):
+        attack = ay.Guess(ay.PGD(4, loss="md"), mode=mode)
+        report = ay.evaluate(flat, data, space=ay.Linf(0.05), goal=GOAL, attack=attack)
+        flags = [f.text for f in report.flags if f.id == "vanishing-gradients"]
+        seen[mode] = (report.table["forwards"].tolist(), report.table["backwards"].tolist(), flags)
+    assert seen["best"] == seen["worst"] and seen["best"][2]
+
+
+def test_average_guess_draws_anew_on_a_sample():
+    """A sample of the same seed must not decide which target is drawn."""
+    net, data = signs()
+    part = data.where(y=list(range(5))).sample(60)
+    attack = ay.Guess(ay.PGD(1, loss="md"), mode="average")
+    few, many = (
+        ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=attack, seed=seed).table
+        for seed in (0, 9)
+    )
+    assert abs(few["success"].mean() - many["success"].mean()) < 0.2
+    net, data = signs()
+    chance = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByChance())
+    both = [
+        ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=a).table["success"].mean()
+        for a in (ay.Guess(ay.APGD(10, loss="md"), mode="average"), chance)
+    ]
+    nearest = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByMD(0))
+    top = ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=nearest)
+    assert max(both) < top.table["success"].mean() - 0.1
+
+
+def test_one_step_finds_the_target_that_is_within_reach():
+    net, data = signs()
+    ranks = {}
+    for name, order in (
+        ("clean", ay.orders.ByMD(0)),
+        ("step", ay.orders.ByMD(1)),
+        ("chance", ay.orders.ByChance()),
+    ):
+        ranks[name], _ = rate(net, data, ay.Guess(ay.APGD(10, loss="md"), most=1, order=order))
+    assert ranks["step"] > ranks["chance"] + 0.1
+    assert ranks["clean"] > ranks["chance"] + 0.1
+
+
+def test_only_the_nearest_are_looked_at_closely():
+    net, data = signs()
+    full = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByMD(1))
+    two = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByMD(1, among=2))
+    (all_of_them, cost), (nearest, less) = rate(net, data, full), rate(net, data, two)
+    assert less < cost and nearest >= all_of_them - 0.05
+
+
+def test_prior_and_product_sort_targets():
+    net, data = signs()
+    P = torch.zeros(8, 8)
+    P[:, 6] = 1.0  # everybody has always been able to pass for 6
+    only = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByPrior(P))
+    to_six = ay.evaluate(net, data, space=ay.Linf(0.12), goal=GOAL, attack=only).table
+    rows = to_six["success"] & (to_six["winner"] != "clean")
+    assert (to_six.loc[rows, "final"] == 6).mean() > 0.8
+    both = ay.orders.ByMD(0) * ay.orders.ByPrior(P)
+    assert repr(both).startswith("Product(first=ByMD(steps=0")
+    with pytest.raises(ay.AssayError, match="shape"):
+        rate(net, data, ay.Guess(ay.PGD(2), order=ay.orders.ByPrior(P[:2])))
+
+
+def test_singles_split_a_mask():
+    mask = torch.tensor([[True, False, True], [False, True, False]])
+    parts = singles(mask)
+    assert len(parts) == 2
+    assert torch.equal(parts[0] | parts[1], mask)
+    assert parts[1].sum() == 1
+
+
+def test_random_targets_do_not_depend_on_the_batch():
+    y = torch.arange(6) % 3
+    goal, blank = ay.RandomTarget(), torch.zeros(6, 9)
+    whole = goal.targets(y, blank, torch.arange(6))
+    part = goal.targets(y[3:], blank[3:], torch.arange(3, 6))
+    assert torch.equal(whole[3:], part)
+    assert (whole.sum(1) == 1).all() and not whole[torch.arange(6), y].any()
+
+
+def test_speed_signs_are_the_published_relation():
+    signs = ay.datasets.gtsrb()
+    goal = signs.slow_down_goal()
+    allowed = goal.allowed(43, signs.test.classes)
+    assert allowed.sum(1)[:9].tolist() == [3, 3, 4, 5, 5, 5, 5, 6, 7]
+    assert int(allowed.sum()) == 43
+    assert allowed.any(0).nonzero()[:, 0].tolist() == [0, 1, 2, 3, 14, 15, 17]
+
+
+def test_faces_have_staff_and_burglars():
+    faces = ay.datasets.orl()
+    vault = faces.vault(k=3)
+    pairs, goal = vault.pairs(faces.test)
+    assert len(pairs) == 5 * 3 * 5 + 35 * 3  # five burglars, three pictures each, five targets
+    rule = vault.rule(40, faces.test.classes)
+    assert not set(rule["sources"]) & set(rule["targets"]) and not rule["reuse"]
+    assert set(faces.staff_goal().relation) == set(vault.sources)
+    assert len(goal.target) == len(pairs)

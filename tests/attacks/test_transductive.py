@@ -1,0 +1,268 @@
+"""Transfer, FPA, GMSA: the published loop, its options, and what they are worth on small games."""
+
+import numpy as np
+import pytest
+import torch
+from tests.toys.transductive import Dice, Fixed, Picky, linear, plane
+
+import assay as ay
+from assay.attacks.gmsa import lengthened, warmed
+from assay.model.classifier import wrap
+
+SPACE = ay.Linf(0.2)
+
+
+class Dodge:
+    """Turns its border by 90 degrees whenever the batch differs from the clean one."""
+
+    stateful = False
+
+    def __init__(self, data):
+        self.clean = data.x
+
+    def start(self):
+        return None
+
+    def base(self, state):
+        return wrap(linear([10.0, 0.0], -5.0))
+
+    def adapt(self, state, x, seed):
+        moved = float((x - self.clean[: len(x)]).abs().max()) > 1e-3
+        return (wrap(linear([0.0, 10.0], -5.0)) if moved else self.base(None)), None
+
+
+def diagonal(n=20):
+    """Class 1 in the upper right, class 0 in the lower left: two borders are right at once."""
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(n) % 2
+    x = 0.3 * torch.rand(n, 2, generator=g) + y[:, None] * 0.7
+    return ay.Dataset(x.clamp(0, 1), y)
+
+
+def play(defender, attack, data, **rules):
+    space = rules.pop("space", ay.Linf(0.45))
+    goal = rules.pop("goal", None)
+    rules.setdefault("batch", len(data))
+    return ay.evaluate(
+        ay.Transductive(defender, **rules), data, space=space, attack=attack, goal=goal
+    )
+
+
+def test_a_defender_that_dodges_beats_transfer_but_not_the_model_space():
+    data = diagonal()
+    robust = {
+        attack.name: play(Dodge(data), attack, data).metric("robust").value
+        for attack in (
+            ay.Transfer(ay.PGD(20)),
+            ay.FPA(ay.PGD(20), 2),
+            ay.GMSA(ay.PGD(20), "avg", 2),
+            ay.GMSA(ay.PGD(20), "min", 2),
+        )
+    }
+    # The transfer attack moves along x0 only, the model it meets looks at x1 only.
+    assert robust["Transfer"] > 0.5
+    assert robust["FPA"] <= 0.2 and robust["GMSA-AVG"] <= 0.2 and robust["GMSA-MIN"] <= 0.2
+
+
+@pytest.mark.parametrize("simulations", [1, 3])
+def test_every_candidate_is_rehearsed(simulations):
+    # Nothing can be won in so small a space, so no rehearsal ends the search early.
+    attack = ay.GMSA(ay.PGD(3), iterations=4, simulations=simulations)
+    report = play(Fixed(), attack, plane(8), space=ay.Linf(0.01))
+    assert (report.table["adaptations"] == 5 * simulations).all()
+    assert report.metric("adaptations").value == 5 * simulations
+
+
+def test_the_search_ends_when_every_row_is_fooled():
+    report = play(Fixed(), ay.GMSA(ay.PGD(10)), plane(8), space=ay.Linf(0.5))
+    assert (report.table["adaptations"] == 1).all()
+    assert report.metric("robust").value == 0.0
+
+
+def test_clean_fall_back_hands_in_the_clean_batch_when_nothing_is_gained():
+    data = plane(8)
+    for fallback, moved in (("clean", False), ("attacked", True)):
+        attack = ay.GMSA(ay.PGD(3), iterations=1, fallback=fallback)
+        report = play(Fixed(), attack, data, space=ay.Linf(0.01))
+        assert (report.adversarial != data.x.numpy()).any() == moved
+    attack = ay.GMSA(ay.PGD(10), iterations=1, fallback="clean", first="clean")
+    assert play(Fixed(), attack, data, space=ay.Linf(0.5)).metric("robust").value == 0.0
+
+
+def test_several_rehearsals_choose_better_against_dice():
+    # One rehearsal of a random defender overrates the chosen candidate; nine hardly do.
+    data = plane(24, gap=0.02)
+    gaps = []
+    for simulations in (1, 9):
+        bias = []
+        for seed in range(6):
+            report = ay.evaluate(
+                ay.Transductive(Dice(0.35), batch=24, runs=30, probe=False),
+                data,
+                space=ay.Linf(0.15),
+                attack=ay.GMSA(ay.PGD(6), "last", 4, simulations=simulations),
+                seed=seed,
+            )
+            t = report.table
+            bias.append(t["simulated"].mean() - t["success"].mean())
+        gaps.append(np.mean(bias))
+    assert gaps[0] > 0.02
+    assert gaps[1] < 0.6 * gaps[0]
+
+
+def test_selection_bias_is_flagged():
+    data = plane(24, gap=0.02)
+    found = set()
+    for seed in range(4):
+        game = ay.Transductive(Dice(0.35), batch=24, runs=30, probe=False)
+        attack = ay.GMSA(ay.PGD(6), "last", 9)
+        report = ay.evaluate(game, data, space=ay.Linf(0.15), attack=attack, seed=seed)
+        found |= {f.id for f in report.flags}
+    assert "selection-bias" in found
+
+
+def test_min_takes_as_many_steps_as_models_and_warm_starts_go_on():
+    assert lengthened(ay.PGD(10), 3) == ay.PGD(30, step=0.25)
+    assert lengthened(ay.PGD(10, step=0.1), 3) == ay.PGD(30, step=0.1)
+    assert lengthened(ay.Confident(ay.PGD(10)), 2).attack.steps == 20
+    assert lengthened(ay.Square(), 2) == ay.Square()
+    assert warmed(ay.PGD(10), 4) == ay.PGD(4, step=0.25, start="best")
+    with pytest.raises(ay.Unsupported, match="no steps to be started warm"):
+        warmed(ay.Square(), 4)
+    data = diagonal()
+    costs = {}
+    for warm in (None, 3):
+        report = play(Dodge(data), ay.GMSA(ay.PGD(12), "min", 3, warm=warm), data)
+        assert report.metric("robust").value <= 0.3
+        costs[warm] = report.table["backwards"].iloc[0]
+    assert costs[3] < costs[None]
+
+
+def test_a_warm_start_never_loses_what_it_started_from():
+    data = plane(12, gap=0.02)
+    game = ay.Transductive(Fixed(), batch=12)
+    cold = ay.evaluate(game, data, space=SPACE, attack=ay.GMSA(ay.PGD(10), "avg", 0))
+    warm = ay.evaluate(game, data, space=SPACE, attack=ay.GMSA(ay.PGD(10), "avg", 3, warm=0))
+    assert (warm.table["margin"] >= cold.table["margin"] - 1e-5).all()
+
+
+def test_selective_perturbation_leaves_rows_clean_that_are_not_fooled():
+    data = plane(20, gap=0.0)
+    space = ay.Linf(0.12)
+    report = play(Fixed(), ay.GMSA(ay.PGD(10), iterations=1, selective=True), data, space=space)
+    moved = (report.adversarial != data.x.numpy()).any(1)
+    assert (moved == report.table["success"]).all() and 0 < moved.sum() < 20
+
+
+def test_rejection_aware_the_attack_avoids_what_is_rejected():
+    data = plane(30, seed=2)
+    goal, space = ay.Untargeted(reject=2), ay.Linf(0.4)
+    blind = play(Picky(0.6), ay.Transfer(ay.PGD(20)), data, goal=goal, space=space)
+    aware = play(Picky(0.6), ay.GMSA(ay.PGD(20), "last", 2), data, goal=goal, space=space)
+    assert aware.metric("rejected").value < blind.metric("rejected").value
+    assert aware.metric("error").value > blind.metric("error").value
+
+
+def test_a_defender_without_gradients_is_attacked_by_search():
+    class Black(Fixed):
+        def base(self, state):
+            return wrap(lambda x: self.model(torch.as_tensor(x)).detach().numpy())
+
+        def adapt(self, state, x, seed):
+            return self.base(None), None
+
+    data = plane(10, gap=0.02)
+    square = ay.GMSA(ay.Square(100), iterations=1)
+    # A callable's nature is found by trying it: it gives arrays, so there is no gradient.
+    report = play(Black(), square, data, space=SPACE)
+    assert report.metric("robust").value < 0.5
+
+
+def test_confident_hands_in_the_surest_error():
+    data = plane(10, gap=0.05)
+    found = {}
+    for attack in (
+        ay.PGD(5, step=0.3, loss="margin"),
+        ay.Confident(ay.PGD(5, step=0.3), restarts=2),
+    ):
+        report = play(Fixed(), ay.GMSA(attack, "avg", 0), data, space=SPACE)
+        found[type(attack).__name__] = report.table["margin"].to_numpy()
+    assert (found["Confident"] >= found["PGD"] - 1e-4).all()
+
+
+def test_select_by_loss_and_windows():
+    data = diagonal()
+    for more in ({"select": "loss"}, {"window": 2}, {"first": "clean"}):
+        report = play(Dodge(data), ay.GMSA(ay.PGD(20), "avg", 3, **more), data)
+        assert report.metric("robust").value <= 0.2, more
+
+
+def test_refusals():
+    for bad in (
+        {"combine": "max"},
+        {"select": "luck"},
+        {"fallback": "none"},
+        {"first": "last"},
+        {"iterations": -1},
+        {"simulations": 0},
+    ):
+        with pytest.raises(ay.AssayError, match=next(iter(bad))):
+            play(Fixed(), ay.GMSA(ay.PGD(2), **bad), plane(4))
+
+
+def test_the_ladder_shows_every_rung():
+    data = diagonal()
+    steps = ay.ladder(
+        ay.Transductive(Dodge(data), batch=20),
+        data,
+        space=ay.Linf(0.45),
+        attacks=[ay.FPA(ay.PGD(10), 2), ay.GMSA(ay.PGD(10), "avg", 2)],
+        control=Fixed(),
+    )
+    assert list(steps.reports) == [
+        "static",
+        "adapted, clean",
+        "transfer",
+        "FPA",
+        "GMSA-AVG",
+        "public randomness",
+        "control",
+    ]
+    assert steps.reports["adapted, clean"].metric("robust").value == 1.0
+    assert "GMSA-AVG" in str(steps)
+    assert "adapting" in str(steps)
+    for name, report in steps.reports.items():
+        moves = name != "static"
+        assert ("adapting" in report.shown) == moves
+        assert not moves or report.metric("adapting").value > 0
+
+
+def test_a_ladder_says_when_transfer_is_the_stronger_attack():
+    from assay.report.checks import of_ladder
+    from assay.report.stats import wilson
+
+    weak = {"transfer": wilson(10, 100), "GMSA-AVG": wilson(50, 100)}
+    assert [f.id for f in of_ladder(weak, "GMSA-AVG")] == ["transfer-beats-gmsa"]
+    secret = {
+        "transfer": wilson(90, 100),
+        "FPA": wilson(50, 100),
+        "public randomness": wilson(5, 100),
+    }
+    assert [f.id for f in of_ladder(secret, "FPA")] == ["rests-on-randomness"]
+
+
+def test_settings_that_mean_nothing_are_refused_when_they_are_written():
+    for wrong in ({"combine": "mean"}, {"select": "luck"}, {"fallback": "none"}, {"first": "last"}):
+        with pytest.raises(ay.AssayError, match=f"{next(iter(wrong))}="):
+            ay.GMSA(ay.PGD(5), **wrong)
+
+
+def test_fab_takes_one_model_and_says_so():
+    for inner in (ay.FAB(3), ay.Then(ay.PGD(3), ay.FAB(3)), ay.standard(SPACE)):
+        with pytest.raises(ay.Unsupported, match="one model at a time"):
+            ay.GMSA(inner, "avg", 2)
+        with pytest.raises(ay.Unsupported, match="one model at a time"):
+            ay.FPA(inner, 2, simulations=3)
+    for attack in (ay.Transfer(ay.FAB(3)), ay.FPA(ay.FAB(3), 1)):
+        game = ay.Transductive(Fixed(), batch=12)
+        assert len(ay.evaluate(game, plane(), space=SPACE, attack=attack).table) == 24

@@ -1,0 +1,180 @@
+"""Data and models from files: every format gives the same examples, every mistake a sentence."""
+
+import pickle
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+import assay as ay
+from assay.config.sources import Data, Model
+from assay.errors import AssayError
+
+X = np.random.default_rng(0).random((12, 3))
+Y = np.arange(12) % 2
+
+
+@pytest.fixture
+def folder(tmp_path):
+    np.savez(tmp_path / "d.npz", x=X, y=Y, ids=np.arange(12) + 100, classes=["no", "yes"])
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=np.array(["no", "yes"])[Y])
+    frame.assign(row=np.arange(12) + 100).to_csv(tmp_path / "d.csv", index=False)
+    frame.assign(row=np.arange(12) + 100).to_parquet(tmp_path / "d.parquet")
+    return tmp_path
+
+
+def test_npz_csv_and_parquet_give_the_same_data(folder):
+    first = Data(path="d.npz").load(folder)
+    for name in ("d.csv", "d.parquet"):
+        other = Data(path=name, label="kind", ids="row").load(folder)
+        assert torch.allclose(other.x, first.x)
+        assert other.y.tolist() == first.y.tolist()
+        assert other.ids.tolist() == first.ids.tolist()
+        assert other.classes == ("no", "yes") == first.classes
+
+
+def test_a_table_with_a_schema_file(folder):
+    schema = ay.Schema([ay.Feature(n, low=0, high=1) for n in "abc"], ["a <= 2"])
+    (folder / "s.toml").write_text(schema.toml())
+    source = Data(path="d.csv", label="kind", ids="row", schema="s.toml", rows=5)
+    source.check(folder)
+    data = source.load(folder)
+    assert data.schema.names == ("a", "b", "c") and len(data) == 5
+    for wrong in (replace(source, schema="t.toml"), Data(name="url", schema="s.toml")):
+        with pytest.raises(AssayError, match=r"t\.toml|its own schema"):
+            wrong.check(folder)
+
+
+def test_where_comes_before_rows(folder):
+    data = Data(path="d.npz", where={"y": "yes"}, rows=4).load(folder)
+    assert len(data) == 4 and set(data.y.tolist()) == {1}
+
+
+def test_bytes_are_scaled(folder):
+    np.savez(folder / "bytes.npz", x=np.full((2, 4), 255, np.uint8), y=[0, 1])
+    with pytest.raises(AssayError, match="uint8"):
+        Data(path="bytes.npz").load(folder)
+    assert Data(path="bytes.npz", scale=1 / 255).load(folder).x.tolist() == [[1.0] * 4] * 2
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (Data(), "either a name .* or a path"),
+        (Data(name="mnist", path="d.npz"), "either a name .* or a path"),
+        (Data(path="e.npz"), "'e.npz': no such file"),
+        (Data(path="odd.txt"), "expected a file of .npz"),
+        (Data(name="mnits"), "did you mean 'mnist'"),
+    ],
+)
+def test_refused_before_opening(folder, source, said):
+    (folder / "odd.txt").write_text("x")
+    with pytest.raises(AssayError, match=said):
+        source.check(folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (Data(path="d.csv", label="kin"), "no column 'kin'; did you mean 'kind'"),
+        (Data(path="d.csv", label="kind", ids="rw"), "no column 'rw'"),
+        (Data(path="d.csv", label="row"), "column 'kind' .* is not numeric"),
+        (Data(path="d.npz", label="z"), "no array 'z'"),
+        (Data(path="broken.npz"), "cannot be read as an .npz"),
+        (Data(path="broken.parquet"), "cannot be read as a table"),
+        (Data(path="d.npz", rows=99), "a sample of 99 rows"),
+        (Data(path="d.npz", where={"y": "maybe"}), "no class 'maybe'"),
+        (Data(name="mnist", split="val"), "has no such part"),
+    ],
+)
+def test_refused_when_opened(folder, source, said):
+    for name in ("broken.npz", "broken.parquet"):
+        (folder / name).write_bytes(b"nothing of the kind")
+    with pytest.raises(AssayError, match=said):
+        source.load(folder)
+
+
+PYTHON = """
+import torch
+from neighbour import CLASSES
+net = torch.nn.Linear(3, CLASSES)
+def make(): return net
+def logits(x): return net(x)
+class Own(torch.nn.Linear):
+    def __init__(self): super().__init__(3, 2)
+"""
+
+
+def test_models_from_python_files(folder):
+    (folder / "net.py").write_text(PYTHON)
+    (folder / "neighbour.py").write_text("CLASSES = 2")
+    x = torch.tensor(X).float()
+    for name, differentiable in (("net", True), ("make", True), ("logits", True), ("Own", True)):
+        model = Model(python=f"net.py:{name}").load(folder)
+        assert model.logits(x).shape == (12, 2), name
+        assert model.differentiable is differentiable
+    with pytest.raises(AssayError, match="has no 'mak'; did you mean 'make'"):
+        Model(python="net.py:mak").load(folder)
+    (folder / "bad.py").write_text("import nothing_like_it")
+    with pytest.raises(AssayError, match="cannot be imported: ModuleNotFoundError"):
+        Model(python="bad.py:x").load(folder)
+
+
+def test_models_from_pickles_and_torchscript(folder):
+    fitted = LogisticRegression().fit(X, Y)
+    joblib.dump(fitted, folder / "m.joblib")
+    (folder / "m.pkl").write_bytes(pickle.dumps(fitted))
+    net = torch.nn.Linear(3, 2)
+    torch.jit.trace(net, torch.zeros(1, 3)).save(str(folder / "m.pt"))
+    x = torch.tensor(X)
+    for name in ("m.joblib", "m.pkl"):
+        model = Model(pickle=name).load(folder)
+        assert model.logits(x).argmax(1).tolist() == fitted.predict(X).tolist()
+    script = Model(torchscript="m.pt").load(folder)
+    assert torch.allclose(script.logits(x.float()), net(x.float()))
+    assert script.differentiable
+    (folder / "broken.pt").write_bytes(b"nothing")
+    for model in (Model(torchscript="broken.pt"), Model(pickle="broken.pt")):
+        with pytest.raises(AssayError, match=r"broken\.pt"):
+            model.load(folder)
+
+
+def test_outputs_are_passed_on(folder):
+    (folder / "net.py").write_text("def half(x): return x[:, :2] * 0 + 0.5")
+    model = Model(python="net.py:half", outputs="probabilities").load(folder)
+    assert torch.allclose(model.logits(torch.ones(1, 3)), torch.tensor(0.5).log())
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (Model(), "exactly one of python, onnx, pickle, torchscript, demo; got none"),
+        (Model(onnx="a", pickle="b"), "got onnx and pickle"),
+        (Model(python="net.py"), "expected 'file.py:name'"),
+        (Model(python="nt.py:net"), "no such file"),
+        (Model(onnx="m.onnx"), "no such file"),
+        (Model(demo="mnst"), "did you mean 'mnist'"),
+    ],
+)
+def test_models_refused_before_opening(folder, model, said):
+    with pytest.raises(AssayError, match=said):
+        model.check(folder)
+
+
+def test_a_class_in_a_file_is_made_and_one_that_needs_more_is_told_of(tmp_path):
+    (tmp_path / "nets.py").write_text(
+        "import torch\n"
+        "class Plain(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x\n"
+        "class Wide(Plain):\n"
+        "    def __init__(self, width, depth=2):\n"
+        "        super().__init__()\n"
+    )
+    assert Model(python="nets.py:Plain").load(tmp_path).kind == "torch Plain"
+    with pytest.raises(AssayError, match="a class that needs width; name an object"):
+        Model(python="nets.py:Wide").load(tmp_path)
