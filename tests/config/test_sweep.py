@@ -133,7 +133,7 @@ def test_a_failing_run_does_not_stop_the_others(small: Path, tmp_path: Path) -> 
     small.write_text(text.replace("seed = [0, 1]\n", ""))
     said = assay("run", str(small), "--out", str(tmp_path / "out"), code=1)
     assert "1/2 goal=Untargeted: robust" in said and "class 77" in said
-    assert list(Sweep.load(tmp_path / "out").failed) == ["goal=targeted-77"]
+    assert list(Sweep.load(tmp_path / "out").failed) == ["goal=Targeted-77"]
 
 
 NETS = """
