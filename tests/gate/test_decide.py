@@ -1,0 +1,133 @@
+"""A gate errs as seldom as it says, decides when it can, and says what would decide it."""
+
+import math
+
+import numpy as np
+import pytest
+
+import assay as ay
+from assay.gate.criterion import Criterion
+from assay.gate.decide import gate
+from assay.gate.evidence import Evidence
+from assay.records import Records
+from assay.report.report import Report
+
+
+def report(held, **columns):
+    n = len(held)
+    given = {"id": np.arange(n), "y": np.zeros(n, int), "clean": np.zeros(n, int)} | columns
+    return Report({"classes": ["a", "b"]}, Records.of(n, success=~np.asarray(held, bool), **given))
+
+
+def test_wealth_of_zeros_and_ones_is_a_mixture_of_likelihood_ratios():
+    e, x = Evidence(0.7), np.array([1, 0, 1, 1, 0, 1.0])
+    path = e.add(x)
+    q, w = e._alternatives, np.exp(e._log_weights)
+    s = x.cumsum()
+    f = np.arange(1, 7) - s
+    expected = [
+        math.log(w @ ((q / 0.7) ** a * ((1 - q) / 0.3) ** b)) for a, b in zip(s, f, strict=True)
+    ]
+    assert path == pytest.approx(expected)
+    assert e.log_wealth == pytest.approx(expected[-1])
+
+
+@pytest.mark.parametrize("bound", [0.5, 0.95])
+def test_wealth_is_fair_at_the_bound(bound):
+    """Its mean over all 2^8 outcomes at the bound is exactly 1: nobody can win on average."""
+    mean = 0.0
+    for outcome in range(256):
+        x = np.array([(outcome >> k) & 1 for k in range(8)], float)
+        chance = np.prod(np.where(x == 1, bound, 1 - bound))
+        mean += chance * math.exp(Evidence(bound).add(x)[-1])
+    assert mean == pytest.approx(1.0)
+
+
+def test_seen_in_one_go_or_in_pieces_is_the_same():
+    x = np.random.default_rng(0).random(100)
+    one, many = Evidence(0.4), Evidence(0.4)
+    whole = one.add(x)
+    pieces = np.concatenate([many.add(part) for part in np.split(x, [10, 11, 60])])
+    assert whole == pytest.approx(pieces)
+
+
+def test_wrong_decisions_at_the_bound_are_rare():
+    rng = np.random.default_rng(1)
+    wrong = sum(
+        gate(report(rng.random(1500) < 0.8), "robust >= 0.8", seed=k).outcome != "undecided"
+        for k in range(200)
+    )
+    assert wrong <= 15  # 10 expected at the very most
+
+
+def test_pass_fail_and_undecided():
+    rng = np.random.default_rng(2)
+    good, bad, close = (report(rng.random(800) < p) for p in (0.9, 0.7, 0.8))
+    assert gate(good, "robust >= 0.8").exit_code == 0
+    assert gate(bad, "robust >= 0.8").exit_code == 1
+    undecided = gate(close, "robust >= 0.8")
+    assert undecided.exit_code == 2
+    assert "further rows would probably decide it" in str(undecided)
+    assert gate(bad, "broken <= 0.2").exit_code == 1
+    assert gate(good, "broken <= 0.2")
+
+
+def test_one_failing_criterion_fails_and_all_must_pass():
+    held = np.random.default_rng(3).random(2000) < 0.9
+    y = np.arange(2000) % 2
+    held[y == 1] &= np.random.default_rng(4).random(1000) < 0.6
+    r = report(held, y=y)
+    both = gate(r, ["robust >= 0.5", 'robust[y="b"] >= 0.75'])
+    assert [d.outcome for d in both.decisions] == ["pass", "fail"]
+    assert both.outcome == "fail"
+    assert both.decisions[1].estimate.n == 1000
+
+
+def test_paired_with_a_baseline(tmp_path):
+    rng = np.random.default_rng(5)
+    before = rng.random(1000) < 0.8
+    report(before).save(tmp_path / "main")
+    text = f"robust no lower than {tmp_path / 'main'} by more than 0.02"
+    assert gate(report(before | (rng.random(1000) < 0.05)), text).outcome == "pass"
+    assert gate(report(before & (rng.random(1000) < 0.85)), text).outcome == "fail"
+    other = Report({"data_hash": "else"}, report(before).records)
+    report(before).save(tmp_path / "main")
+    assert gate(other, text)  # a run that does not know its data is taken at its ids
+    spec = tmp_path / "main" / "spec.json"
+    spec.write_text(spec.read_text().replace('"classes"', '"data_hash": "mine", "classes"'))
+    with pytest.raises(ay.AssayError, match="other data"):
+        gate(other, text)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("robst >= 0.8", "did you mean 'robust'"),
+        ("robust >= 1", "between 0 and 1"),
+        ("robust > 0.8", "expected e.g."),
+        ("robust >= much", "no number"),
+        ("robust no lower than runs/main", "expected e.g."),
+    ],
+)
+def test_a_criterion_that_means_nothing_is_refused(text, said):
+    with pytest.raises(ay.AssayError, match=said):
+        Criterion.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "robust >= 0.8",
+        'robust[y="no entry"] >= 0.7',
+        "broken <= 0.25",
+        "proven no lower than runs/main by more than 0.02",
+    ],
+)
+def test_a_criterion_prints_as_it_is_written(text):
+    assert str(Criterion.parse(text)) == text
+    assert Criterion.parse(str(Criterion.parse(text))) == Criterion.parse(text)
+
+
+def test_an_unknown_column_is_named():
+    with pytest.raises(ay.AssayError, match="no column 'yy'"):
+        gate(report(np.ones(10)), 'robust[yy="a"] >= 0.5')
