@@ -11,14 +11,21 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two test workers on two cores: one thread each, or the OpenMP pools fight.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: setup demo test test-all lint format bench-smoke wheel clean
+# Without a C++ compiler the kernels are compiled by the one that this package carries.
+ZIG := ziglang==0.15.2
+
+.PHONY: setup native demo test test-all lint format bench-smoke wheel clean
 
 setup: $(VENV)/.ready
 
-demo: $(VENV)/.ready
+# The C++ kernels, where their sources have changed.
+native: $(VENV)/.ready
+	@$(BIN)/python hatch_build.py
+
+demo: native
 	$(BIN)/assay demo
 
-test: $(VENV)/.ready
+test: native
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 # Also what needs Ray (a real cluster of two nodes) and a browser (Debian's chromium).
@@ -36,7 +43,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 # Every benchmark takes --smoke: the same code on a toy size, to see that it still runs.
-bench-smoke: $(VENV)/.ready
+bench-smoke: native
 	@set -e; for script in benchmarks/*.py; do \
 		echo "== $$script --smoke"; $(ONE_THREAD) $(BIN)/python $$script --smoke; done
 
@@ -58,7 +65,9 @@ $(VENV)/.locked: requirements/lock.txt requirements/bare.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps -r requirements/bare.txt
 	@touch $@
 
-$(VENV)/.ready: pyproject.toml $(VENV)/.locked
+$(VENV)/.ready: pyproject.toml hatch_build.py $(VENV)/.locked
+	@$(BIN)/python hatch_build.py --compiler || \
+		$(BIN)/python -m pip install --disable-pip-version-check --quiet $(ZIG)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c "import torch, pandas, numba, pyarrow.parquet, scipy.stats, sklearn.ensemble, typer, rich.progress"
 	@touch $@

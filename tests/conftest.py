@@ -1,9 +1,13 @@
-"""What holds for every test: the same hypothesis examples each time, one thread, no network.
+"""What holds for every test: the same hypothesis examples each time, one thread, no network, and
+compiled kernels as new as their sources.
 
 `HYPOTHESIS_PROFILE=search pytest` looks for new counter-examples instead.
 """
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,3 +27,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 def own_cache(tmp_path, monkeypatch):
     """No test may find a data set in, or leave one in, the user's cache."""
     monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "assay-cache"))
+
+
+def pytest_configure(config):
+    """Compile what has changed, once and not in every worker; takes no time if nothing has."""
+    if not hasattr(config, "workerinput"):
+        script = Path(__file__).parent.parent / "hatch_build.py"
+        subprocess.run([sys.executable, script], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,113 @@
+"""Compile the kernels of `src/assay/kernels/native` into one library beside them.
+
+Run as a script it builds what is out of date (`make native`); hatchling runs it for every wheel and
+editable install. The compiler: $CXX, else c++, g++ or clang++, else the one in the package ziglang,
+which an isolated build asks for by itself where no other is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent
+# No -ffast-math and no contraction: sums must round the same on every machine. No -march: a wheel
+# runs on every processor of its platform.
+FLAGS = ["-O3", "-std=c++17", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
+
+
+def compiler() -> list[str] | None:
+    """The command that compiles C++, or None."""
+    if os.environ.get("CXX"):
+        return shlex.split(os.environ["CXX"])
+    for name in ("c++", "g++", "clang++"):
+        if path := shutil.which(name):
+            return [path]
+    return [sys.executable, "-m", "ziglang", "c++"] if find_spec("ziglang") else None
+
+
+def build(root: Path = ROOT) -> Path:
+    """The library of this checkout, compiled if its sources have changed."""
+    kernels = root / "src" / "assay" / "kernels"
+    rules = runpy.run_path(str(kernels / "stamp.py"))
+    library, mark = rules["library"](sys.platform), rules["stamp"]()
+    if rules["carries"](library, mark):
+        return Path(library)
+    command = compiler()
+    if command is None:
+        raise SystemExit(
+            "assay: no C++ compiler. Install one (apt-get install g++), name it in $CXX, or "
+            "`pip install ziglang`, which carries one"
+        )
+    posix = [] if sys.platform == "win32" else ["-fPIC", "-pthread"]
+    objects = root / "build" / "native"
+    objects.mkdir(parents=True, exist_ok=True)
+    files = sorted((kernels / "native").glob("*.cpp"))
+    headers = b"".join(p.read_bytes() for p in sorted((kernels / "native").glob("*.h")))
+
+    def compile_one(source: Path) -> str:
+        line = [*command, *FLAGS, *posix]
+        if source.name == "stamp.cpp":
+            line.append(f'-DASSAY_STAMP="{mark}"')
+        key = hashlib.sha256("\0".join(line).encode() + headers + source.read_bytes()).hexdigest()
+        made = objects / f"{source.stem}-{key[:16]}.o"
+        if not made.exists():
+            for old in objects.glob(f"{source.stem}-*.o"):
+                old.unlink(missing_ok=True)
+            _atomically([*line, "-c", str(source)], made)
+        return str(made)
+
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            made = list(pool.map(compile_one, files))
+        _atomically([*command, *posix, "-shared", *made], library)
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"assay: {shlex.join(command)} failed, see above") from error
+    return Path(library)
+
+
+def _atomically(line: list[str], target: Path) -> None:
+    # whole or not at all: another process may be loading or building it
+    unfinished = target.with_name(f"{target.stem}.{os.getpid()}.tmp{target.suffix}")
+    try:
+        subprocess.run([*line, "-o", str(unfinished)], check=True)
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a script by a Python without hatchling
+    pass
+else:
+
+    class NativeBuildHook(BuildHookInterface[Any]):
+        """One wheel per platform, for every Python version."""
+
+        PLUGIN_NAME = "custom"
+
+        def dependencies(self) -> list[str]:
+            return [] if compiler() else ["ziglang"]
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            from packaging.tags import platform_tags
+
+            build(Path(self.root))
+            build_data["pure_python"] = False
+            build_data["tag"] = f"py3-none-{next(platform_tags())}"
+
+
+if __name__ == "__main__":
+    if "--compiler" in sys.argv:
+        sys.exit(compiler() is None)
+    sys.stdout.write(f"{build()}\n")

@@ -1,0 +1,22 @@
+// Random numbers inside a kernel: SplitMix64 (Steele et al. 2014), started by one word of the row's
+// own stream, so that a row's numbers are a function of (seed, id, draw) alone.
+#pragma once
+
+#include <cstdint>
+
+namespace assay {
+
+struct SplitMix {
+    uint64_t word;
+
+    double uniform() {  // in [0, 1)
+        word += 0x9E3779B97F4A7C15u;
+        uint64_t w = word;
+        w = (w ^ (w >> 30)) * 0xBF58476D1CE4E5B9u;
+        w = (w ^ (w >> 27)) * 0x94D049BB133111EBu;
+        w ^= w >> 31;
+        return static_cast<double>(w >> 11) * 0x1p-53;
+    }
+};
+
+}  // namespace assay

@@ -1,0 +1,100 @@
+"""The compiled extension: what it computes, and what it refuses before a pointer leaves Python."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.oracles.splitmix import uniform
+
+import assay as ay
+from assay.kernels import stamp
+from assay.kernels.native import Kernel, Layout, load
+
+splitmix = Kernel(
+    "splitmix",
+    n="size",
+    draws="size",
+    threads="int64",
+    word="uint64[n]",
+    out="out float64[n, draws]",
+)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_kernel_equals_its_python_twin_in_any_number_of_threads(threads):
+    words = np.random.default_rng(0).integers(0, 2**64, 40, dtype=np.uint64)
+    out = np.empty((40, 9))
+    splitmix(threads, words, out)
+    assert np.array_equal(out, uniform(words, 9))
+
+
+@pytest.mark.parametrize(
+    ("word", "out", "said"),
+    [
+        (np.zeros(2), np.empty((2, 1)), "word: an array of float64; expected uint64"),
+        ([1, 2], np.empty((2, 1)), "word: a list"),
+        (np.zeros(4, np.uint64)[::2], np.empty((2, 1)), "contiguous"),
+        (np.zeros(2, np.uint64), np.empty((3, 1)), r"shape \(3, 1\); expected \[n, draws\]"),
+        (np.zeros(2, np.uint64), np.broadcast_to(0.0, (2, 1)), "contiguous writeable"),
+    ],
+)
+def test_arrays_of_the_wrong_kind_shape_or_layout_are_refused(word, out, said):
+    with pytest.raises(ay.AssayError, match=said):
+        splitmix(1, word, out)
+
+
+def test_a_missing_argument_is_named():
+    with pytest.raises(ay.AssayError, match="expected .*'out'"):
+        splitmix(1, np.zeros(2, np.uint64))
+
+
+def test_a_layout_takes_the_fields_of_an_object_and_checks_them():
+    layout = Layout(n="size", x="float64[n]", y="float64[n]")
+    probe = Kernel("splitmix", pair=layout)
+    pair = SimpleNamespace(x=np.zeros(3), y=np.zeros(2))
+    with pytest.raises(ay.AssayError, match=r"pair.y: shape \(2,\)"):
+        probe(pair)
+
+
+def test_a_library_older_than_its_sources_does_not_load(monkeypatch):
+    monkeypatch.setattr("assay.kernels.native.stamp", lambda: "0" * 16)
+    load.cache_clear()
+    with pytest.raises(ay.AssayError, match="older than their C"):
+        load()
+    load.cache_clear()
+
+
+def test_a_missing_library_says_how_to_get_one(monkeypatch, tmp_path):
+    monkeypatch.setattr("assay.kernels.native.library", lambda _: tmp_path / "none.so")
+    load.cache_clear()
+    with pytest.raises(ay.AssayError, match="make setup"):
+        load()
+    load.cache_clear()
+
+
+def test_the_build_script_compiles_only_what_has_changed(tmp_path):
+    root = Path(__file__).parents[2]
+    shutil.copy(root / "hatch_build.py", tmp_path)
+    kernels = tmp_path / "src" / "assay" / "kernels"
+    (kernels / "native").mkdir(parents=True)
+    for name in ("stamp.py", "native/stamp.cpp", "native/kernel.h"):
+        shutil.copy(root / "src" / "assay" / "kernels" / name, kernels / name)
+
+    def build():
+        line = [sys.executable, str(tmp_path / "hatch_build.py")]
+        made = Path(subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip())
+        return made.stat().st_mtime_ns
+
+    first = build()
+    assert build() == first
+    header = kernels / "native" / "kernel.h"
+    header.write_text(header.read_text() + "// changed\n")
+    assert build() > first
+
+
+def test_the_stamp_of_this_checkout_is_in_its_library():
+    assert stamp.carries(stamp.library(sys.platform), stamp.stamp())
