@@ -11,7 +11,7 @@ from tests.toys.search import SCHEMA, rows
 
 import assay as ay
 from assay.attacks.evolution.reference_points import energy, reference_points
-from assay.attacks.evolution.variation import breed, mutated
+from assay.attacks.evolution.variation import mutated, vary
 from assay.kernels.splitmix import shuffle, uniform
 from assay.spaces.genes import Genetic
 
@@ -66,7 +66,7 @@ def test_children_mutate_at_a_rate_per_kind_and_stay_whole_and_bounded() -> None
     genes = np.tile(np.full(size, 5.0), (n, 30, 1))
     low, high = np.zeros((n, size)), np.full((n, size), 10.0)
     low[:, 0] = high[:, 0] = 5.0  # a gene that cannot move
-    children = breed(genes, low, high, (20, 50, 10), words(n), 24)
+    children = vary(genes, low, high, (20, 50, 10), words(n), 24)
     assert children.shape == (n, 24, size)
     reals, whole = children[..., :20], children[..., 20:]
     assert (reals[..., 0] == 5).all() and (children >= 0).all() and (children <= 10).all()
@@ -81,7 +81,7 @@ def test_crossover_swaps_a_stretch_within_one_kind() -> None:
     n, size = 50, 8
     genes = np.repeat(np.arange(20.0)[None, :, None], n, axis=0).repeat(size, axis=2) / 20
     fixed = genes[:, :1] * 0  # bounds of width 0: no mutation
-    children = breed(genes, fixed[:, 0], fixed[:, 0], (size, 0, 0), words(n), 10)
+    children = vary(genes, fixed[:, 0], fixed[:, 0], (size, 0, 0), words(n), 10)
     kinds = np.array([len(set(c)) for c in children.reshape(-1, size)])
     assert set(kinds) == {1, 2}
     # Two of ten pairs of cuts apart, crossover happens with probability 0.9.

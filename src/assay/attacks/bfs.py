@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import compact
-from assay.attacks.evolution.population import Brood, blocks, genetic
+from assay.attacks.evolution.population import Population, blocks, genetic
 from assay.errors import AssayError
 from assay.problem.problem import Needs, Problem
 from assay.spaces.genes import Genes
@@ -59,10 +59,10 @@ class BFS:
         node = genes.start  # (n, G): what is expanded now
         expanded = node[:, None]  # (n, t, G)
         queue = node.new_zeros(len(rows), 0)  # (n, t * moves): priority of each waiting node
-        brood = Brood(problem, rows, genes, len(moves.gene))
+        evaluator = Population(problem, rows, genes, len(moves.gene))
         for _ in range(self.iterations):
             children = moves.from_(node)
-            odds, distance, violation = brood.measure(children.cpu().numpy())
+            odds, distance, violation = evaluator.measure(children.cpu().numpy())
             missing = (-odds).clamp_min(0.0) + violation
             cost = distance + self.weight * missing.nan_to_num(torch.inf)
             dead = (children == node[:, None]).all(2) | (distance > eps)
@@ -74,7 +74,7 @@ class BFS:
                 if not len(rows):
                     return
                 genes, moves = genes.take(open_), moves.take(open_)
-                brood = Brood(problem, rows, genes, len(moves.gene))
+                evaluator = Population(problem, rows, genes, len(moves.gene))
             expanded = torch.cat([expanded, node[:, None]], dim=1)
 
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from assay.attacks.evolution.population import Brood, blocks, genetic
+from assay.attacks.evolution.population import Population, blocks, genetic
 from assay.attacks.evolution.reference_points import reference_points
 from assay.attacks.evolution.survival import Survival, replace
-from assay.attacks.evolution.variation import breed
+from assay.attacks.evolution.variation import vary
 from assay.errors import AssayError
 from assay.problem.problem import Needs, Problem
 
@@ -48,8 +48,8 @@ class MOEVA:
 
     def __call__(self, problem: Problem) -> None:
         self._check()
-        bred = self.population + 2 * self.offspring
-        for rows in blocks(problem, bred, self.offspring, self.memory):
+        held = self.population + 2 * self.offspring
+        for rows in blocks(problem, held, self.offspring, self.memory):
             self._run(problem, rows)
 
     def _check(self) -> None:
@@ -61,16 +61,16 @@ class MOEVA:
         genes = genetic(problem).take(rows).genes()
         start, low, high = (t.cpu().numpy() for t in (genes.start, genes.low, genes.high))
         # The first population is copies of the clean row: one evaluation tells them all.
-        first = Brood(problem, rows, genes, 1).evaluate(start[:, None])
+        first = Population(problem, rows, genes, 1).evaluate(start[:, None])
         population = np.repeat(start[:, None], self.population, axis=1)
         values = np.repeat(first, self.population, axis=1)
         survival = Survival.of(reference_points(self.population - _AXES), len(rows))
-        brood = Brood(problem, rows, genes, self.offspring)
+        evaluator = Population(problem, rows, genes, self.offspring)
         for _ in range(self.generations - 1):
             words = problem.random.bits(rows, 2).cpu().numpy().view(np.uint64)
             mate, fate = np.ascontiguousarray(words.T)
-            children = breed(population, low, high, genes.kinds, mate, self.offspring)
-            found = brood.evaluate(children)
+            children = vary(population, low, high, genes.kinds, mate, self.offspring)
+            found = evaluator.evaluate(children)
             alive = problem.alive(rows)
             if not bool(alive.all()):
                 rows, genes, kept = rows[alive], genes.take(alive), alive.cpu().numpy()
@@ -80,6 +80,6 @@ class MOEVA:
                 if not len(rows):
                     return
                 survival = survival.take(kept)
-                brood = Brood(problem, rows, genes, self.offspring)
+                evaluator = Population(problem, rows, genes, self.offspring)
             chosen = survival(np.concatenate([values, found], axis=1), fate, self.population)
             replace(chosen, population, values, children, found)

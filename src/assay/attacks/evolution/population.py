@@ -1,4 +1,4 @@
-"""Broods: many individuals per row, expressed, measured and asked of the model in one call.
+"""Population: many individuals per row, expressed, measured and asked of the model in one call.
 
 What every genetic or local search here shares: genes in, three numbers out (probability outside the
 goal, distance, violation), with every individual judged by the referee on the way; and the cutting
@@ -48,7 +48,7 @@ def blocks(problem: Problem, held: int, evaluated: int, memory: int) -> Iterator
     yield from (rows[i : i + size] for i in range(0, len(rows), size))
 
 
-class Brood:
+class Population:
     """`size` individuals for each of `rows`; made anew when rows drop out."""
 
     def __init__(self, problem: Problem, rows: Tensor, genes: Genes, size: int) -> None:

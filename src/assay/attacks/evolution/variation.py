@@ -55,7 +55,7 @@ def _skip(dice: Array, size: int) -> int:
 
 
 @kernel
-def _breed(genes: Array, low: Array, high: Array, words: Array, children: Array, ends: Array,
+def _vary(genes: Array, low: Array, high: Array, words: Array, children: Array, ends: Array,
            whole: Array, rate: float, eta: float) -> None:  # fmt: skip
     matings = children.shape[1] // 2
     order = np.arange(genes.shape[1])
@@ -97,7 +97,7 @@ def _breed(genes: Array, low: Array, high: Array, words: Array, children: Array,
                 children[r, k, g] = value
 
 
-def breed(genes: Array, low: Array, high: Array, kinds: tuple[int, int, int], words: Array,
+def vary(genes: Array, low: Array, high: Array, kinds: tuple[int, int, int], words: Array,
           offspring: int, rate: float = 0.9, eta: float = 20.0) -> Array:  # fmt: skip
     """Children (n, offspring, G) of populations (n, P, G).
 
@@ -109,7 +109,7 @@ def breed(genes: Array, low: Array, high: Array, kinds: tuple[int, int, int], wo
     whole = np.array([0.0, 1.0, 1.0])
 
     def kernel(*parts: Array) -> None:
-        _breed(*parts, ends, whole, rate, eta)
+        _vary(*parts, ends, whole, rate, eta)
 
     in_threads(kernel, genes, low, high, words, children)
     return children[:, :offspring]
