@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+GOLDEN = 0x9E3779B97F4A7C15  # the step of the counter: 2^64 divided by the golden ratio
+MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the two factors of the finaliser
 
 
 def _signed(value: int) -> int:
@@ -37,8 +37,8 @@ def _shift(z: Tensor, bits: int) -> Tensor:
 
 
 def _mix(z: Tensor) -> Tensor:
-    z = (z ^ _shift(z, 30)) * _signed(_MIX[0])
-    z = (z ^ _shift(z, 27)) * _signed(_MIX[1])
+    z = (z ^ _shift(z, 30)) * _signed(MIX[0])
+    z = (z ^ _shift(z, 27)) * _signed(MIX[1])
     return z ^ _shift(z, 31)
 
 
@@ -72,15 +72,15 @@ class Stream:
 
     def __init__(self, seed: int, ids: Tensor, device: torch.device | str = "cpu") -> None:
         self.seed = int(seed)
-        start = _mix(torch.tensor(_signed(self.seed * _GOLDEN + 1)))
-        self._keys = _mix(start + ids.to(torch.int64) * _signed(_GOLDEN)).to(device)
+        start = _mix(torch.tensor(_signed(self.seed * GOLDEN + 1)))
+        self._keys = _mix(start + ids.to(torch.int64) * _signed(GOLDEN)).to(device)
         self._draws = torch.zeros(len(ids), dtype=torch.int64, device=device)
 
     def bits(self, rows: Tensor, size: int) -> Tensor:
         """(len(rows), size) words of 64 random bits; each row moves on by one draw."""
         self._draws[rows] += 1
-        key = _mix(self._keys[rows] + self._draws[rows] * _signed(_GOLDEN))
-        place = torch.arange(1, size + 1, device=key.device) * _signed(_GOLDEN)
+        key = _mix(self._keys[rows] + self._draws[rows] * _signed(GOLDEN))
+        place = torch.arange(1, size + 1, device=key.device) * _signed(GOLDEN)
         return _mix(key[:, None] + place)
 
     def uniform(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -1,4 +1,4 @@
-"""Genes, mating, dice and reference points."""
+"""Genes, mating, SplitMix64 and reference points."""
 
 from __future__ import annotations
 
@@ -91,14 +91,14 @@ def test_crossover_swaps_a_stretch_within_one_kind() -> None:
 
 
 def test_dice_are_uniform_and_shuffles_fair() -> None:
-    dice = words(1)
-    draws = np.array([uniform(dice) for _ in range(20_000)])
+    state = words(1)
+    draws = np.array([uniform(state) for _ in range(20_000)])
     assert draws.min() >= 0 and draws.max() < 1
     assert abs(draws.mean() - 0.5) < 4 / np.sqrt(12 * 20_000)
     first = []
     for _ in range(5000):
         order = np.arange(5)
-        shuffle(dice, order, 5)
+        shuffle(state, order, 5)
         assert sorted(order) == [0, 1, 2, 3, 4]
         first.append(order[0])
     np.testing.assert_allclose(np.bincount(first) / 5000, 0.2, atol=4 * np.sqrt(0.16 / 5000))

@@ -236,15 +236,17 @@ class Transductive:
             if self.information == "start":
                 move = turn.attack(mind, derive(seed, "simulation", number))
             for r in range(self.runs):
-                dice = derive(seed, "referee", r, number)
+                referee_seed = derive(seed, "referee", r, number)
                 if self.information != "start":
                     private = derive(seed, "simulation", r, number)
-                    shown = dice if self.information == "seed" else None
+                    shown = referee_seed if self.information == "seed" else None
                     move = turn.attack(truth[r], private, shown)
                 clean = quiet.get((r, number))
                 if clean is None and attack is not None:
-                    clean, calm[r] = turn.untouched(calm[r], dice)
-                record, truth[r], answers[r, number] = turn.judge(move, truth[r], clean, dice, r)
+                    clean, calm[r] = turn.untouched(calm[r], referee_seed)
+                record, truth[r], answers[r, number] = turn.judge(
+                    move, truth[r], clean, referee_seed, r
+                )
                 parts.append(record)
             if self.defender.stateful and self.information == "start":
                 _, mind = self._adapt(mind, move.x, derive(seed, "attacker", number))

@@ -94,8 +94,8 @@ class Round:
 
             def adapt(batch: Tensor, draw: int) -> Classifier:
                 calls[0] += 1
-                dice = derive(private, draw) if public is None else public
-                model, _ = self.adapt(state, batch.detach().clone(), dice)
+                referee_seed = derive(private, draw) if public is None else public
+                model, _ = self.adapt(state, batch.detach().clone(), referee_seed)
                 stack.enter_context(model.ready())
                 return model
 
@@ -130,14 +130,14 @@ class Round:
         seconds = (time.perf_counter() - began) / len(x)
         return Move(referee.best, targets, referee, estimate, calls[0], seconds)
 
-    def untouched(self, calm: Any, dice: int) -> tuple[Tensor, Any]:
+    def untouched(self, calm: Any, referee_seed: int) -> tuple[Tensor, Any]:
         """Logits on the clean batch in a game nobody attacks, and the state after it."""
-        model, calm = self.adapt(calm, self.x.clone(), dice)
+        model, calm = self.adapt(calm, self.x.clone(), referee_seed)
         with model.ready(), torch.no_grad():
             return model.logits(self.x, torch.arange(len(self.index))), calm
 
     def judge(
-        self, move: Move, truth: Any, clean: Tensor | None, dice: int, run: int
+        self, move: Move, truth: Any, clean: Tensor | None, referee_seed: int, run: int
     ) -> tuple[Records, Any, Tensor]:
         """The defender moves; its answers as records, its state after it, and the clean answers.
 
@@ -145,7 +145,7 @@ class Round:
         """
         x, y, rows = self.x, self.y, torch.arange(len(self.index))
         began = time.perf_counter()
-        model, truth = self.adapt(truth, move.x.clone(), dice)
+        model, truth = self.adapt(truth, move.x.clone(), referee_seed)
         adapting = (time.perf_counter() - began) / len(x)
         with model.ready(), torch.no_grad():
             logits = model.logits(move.x, rows)

@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 
 from assay.kernels.compile import kernel
+from assay.streams import GOLDEN, MIX
 
 Array = np.ndarray[Any, Any]
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX2 = np.uint64(0x94D049BB133111EB)
+_GOLDEN, _MIX1, _MIX2 = np.uint64(GOLDEN), np.uint64(MIX[0]), np.uint64(MIX[1])
 
 
 @kernel
-def uniform(dice: Array) -> Any:
-    """A number in [0, 1); `dice` is one word (1,) of uint64 and moves on."""
-    dice[0] += _GOLDEN
-    word = dice[0]
+def uniform(state: Array) -> Any:
+    """A number in [0, 1); `state` is one word (1,) of uint64 and moves on."""
+    state[0] += _GOLDEN
+    word = state[0]
     word = (word ^ (word >> np.uint64(30))) * _MIX1
     word = (word ^ (word >> np.uint64(27))) * _MIX2
     word = word ^ (word >> np.uint64(31))
@@ -32,9 +31,9 @@ def uniform(dice: Array) -> Any:
 
 
 @kernel
-def shuffle(dice: Array, order: Array, count: int) -> None:
+def shuffle(state: Array, order: Array, count: int) -> None:
     """The first `count` places of `order` become a random draw without replacement from it."""
     last = len(order)
     for i in range(min(count, last - 1)):
-        j = i + int(uniform(dice) * (last - i))
+        j = i + int(uniform(state) * (last - i))
         order[i], order[j] = order[j], order[i]

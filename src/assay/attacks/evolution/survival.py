@@ -125,10 +125,10 @@ def _survive(f: Array, points: Array, ideal: Array, worst: Array, extreme: Array
                 count[niche[i]] += 1
                 place += 1
         last = np.nonzero(rank == bottom)[0]
-        dice = words[r : r + 1].copy()
+        state = words[r : r + 1].copy()
         order, turns = np.arange(len(last)), np.arange(k)
-        shuffle(dice, order, len(last))
-        shuffle(dice, turns, k)
+        shuffle(state, order, len(last))
+        shuffle(state, turns, k)
         kept[r, place:] = niching(wanted - place, count, niche, away, last, order, turns)
 
 

@@ -35,23 +35,23 @@ def mutated(value: float, low: float, high: float, u: float, eta: float) -> Any:
 
 
 @kernel
-def _parents(dice: Array, order: Array, wanted: int) -> Array:
+def _parents(state: Array, order: Array, wanted: int) -> Array:
     """Draws without replacement; a draw of half the population starts anew with all of it."""
     half = max(len(order) // 2, 1)
     chosen = np.empty(wanted, np.int64)
     for start in range(0, wanted, half):
         some = min(half, wanted - start)
-        shuffle(dice, order, some)
+        shuffle(state, order, some)
         chosen[start : start + some] = order[:some]
     return chosen
 
 
 @kernel
-def _skip(dice: Array, size: int) -> int:
+def _skip(state: Array, size: int) -> int:
     """How many genes are passed over before the next one mutates, each with chance 1 / size."""
     if size == 1:
         return 0
-    return int(np.log1p(-uniform(dice)) / np.log1p(-1.0 / size))
+    return int(np.log1p(-uniform(state)) / np.log1p(-1.0 / size))
 
 
 @kernel
@@ -60,9 +60,9 @@ def _vary(genes: Array, low: Array, high: Array, words: Array, children: Array, 
     matings = children.shape[1] // 2
     order = np.arange(genes.shape[1])
     for r in range(len(genes)):
-        dice = words[r : r + 1].copy()
+        state = words[r : r + 1].copy()
         order[:] = np.arange(genes.shape[1])
-        who = _parents(dice, order, 2 * matings)
+        who = _parents(state, order, 2 * matings)
         for k in range(matings):
             a, b = children[r, k], children[r, matings + k]
             a[:] = genes[r, who[2 * k]]
@@ -70,12 +70,12 @@ def _vary(genes: Array, low: Array, high: Array, words: Array, children: Array, 
             for kind in range(len(ends) - 1):
                 start, stop = ends[kind], ends[kind + 1]
                 size = stop - start
-                if size < 2 or uniform(dice) >= rate:
+                if size < 2 or uniform(state) >= rate:
                     continue
-                cut = 1 + int(uniform(dice) * (size - 1))
+                cut = 1 + int(uniform(state) * (size - 1))
                 end = size
                 if size > 2:  # two different cuts of 1..size-1
-                    end = 1 + int(uniform(dice) * (size - 2))
+                    end = 1 + int(uniform(state) * (size - 2))
                     end += end >= cut
                 for g in range(start + min(cut, end), start + max(cut, end)):
                     a[g], b[g] = b[g], a[g]
@@ -84,14 +84,14 @@ def _vary(genes: Array, low: Array, high: Array, words: Array, children: Array, 
             size, margin = stop - start, 0.5 * whole[kind]
             if size == 0:
                 continue
-            place = _skip(dice, size)
+            place = _skip(state, size)
             while place < 2 * matings * size:
                 k, g = place // size, start + place % size
-                place += 1 + _skip(dice, size)
+                place += 1 + _skip(state, size)
                 if not low[r, g] < high[r, g]:
                     continue
                 bottom, top = low[r, g] - margin, high[r, g] + margin
-                value = mutated(children[r, k, g], bottom, top, uniform(dice), eta)
+                value = mutated(children[r, k, g], bottom, top, uniform(state), eta)
                 if whole[kind]:
                     value = min(max(np.rint(value), low[r, g]), high[r, g])
                 children[r, k, g] = value
