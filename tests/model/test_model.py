@@ -15,7 +15,7 @@ from torch import nn
 import assay as ay
 from assay.errors import AssayError, Unsupported
 from assay.model.classifier import wrap
-from assay.model.probe import examine, settle
+from assay.model.probe import inspect, probe
 
 RNG = np.random.default_rng(0)
 X = RNG.random((150, 5))
@@ -25,7 +25,7 @@ TWO = (X[:, 0] > 0.5).astype(int)
 
 
 def agrees(model, predicted, x=T):
-    logits = settle(wrap(model), x).logits(x)
+    logits = probe(wrap(model), x).logits(x)
     assert logits.is_floating_point() and bool(logits.isfinite().all())
     assert logits.argmax(1).tolist() == np.asarray(predicted).reshape(-1).tolist()
 
@@ -118,7 +118,7 @@ def test_scikit_learn(model, y):
 
 def test_scores_that_contradict_the_prediction_are_not_used():
     pairs = SVC(decision_function_shape="ovo").fit(X, np.arange(150) % 4)  # 6 columns, 4 classes
-    assert settle(wrap(pairs), T).logits(T).shape == (150, 4)
+    assert probe(wrap(pairs), T).logits(T).shape == (150, 4)
     agrees(pairs, pairs.predict(X))
 
 
@@ -137,7 +137,7 @@ def test_scores_that_are_wrong_only_where_the_prediction_turns_are_not_used():
 
     clear, near = torch.tensor([[0.0], [0.9], [0.1], [1.0]]), torch.tensor([[0.495]])
     assert wrap(Careful()).logits(near).argmax(1).tolist() == [0]
-    assert settle(wrap(Careful()), clear).logits(near).argmax(1).tolist() == [1]
+    assert probe(wrap(Careful()), clear).logits(near).argmax(1).tolist() == [1]
 
 
 def test_a_model_that_takes_no_half_values_is_settled_all_the_same():
@@ -150,7 +150,7 @@ def test_a_model_that_takes_no_half_values_is_settled_all_the_same():
             return x[:, 0].astype(int)
 
     x = torch.tensor([[0.0], [1.0]])
-    assert settle(wrap(Picky()), x).logits(x).argmax(1).tolist() == [0, 1]
+    assert probe(wrap(Picky()), x).logits(x).argmax(1).tolist() == [0, 1]
 
 
 def test_labels_alone_are_enough():
@@ -295,9 +295,9 @@ def test_a_callable_is_tried_to_see_what_it_is():
         (of_tensors, True), (of_arrays, False), (without_gradients, False),
         (with_weights_that_want_gradients, False),
     ):  # fmt: skip
-        settled = settle(wrap(model), T)
-        assert settled.differentiable is differentiable
-        assert torch.allclose(settled.logits(T), T @ weight)
+        probed = probe(wrap(model), T)
+        assert probed.differentiable is differentiable
+        assert torch.allclose(probed.logits(T), T @ weight)
 
 
 def test_a_module_that_lets_no_gradient_through_is_refused_before_the_attack():
@@ -305,8 +305,8 @@ def test_a_module_that_lets_no_gradient_through_is_refused_before_the_attack():
         def forward(self, x):
             return super().forward(x.detach())
 
-    assert settle(wrap(torch.nn.Linear(5, 3)), T).differentiable
-    assert not settle(wrap(Detached(5, 3)), T).differentiable
+    assert probe(wrap(torch.nn.Linear(5, 3)), T).differentiable
+    assert not probe(wrap(Detached(5, 3)), T).differentiable
 
 
 # --- what looks wrong
@@ -314,7 +314,7 @@ def test_a_module_that_lets_no_gradient_through_is_refused_before_the_attack():
 
 def facts(model, y=None):
     model = wrap(model)
-    return examine(settle(model, T), T, torch.tensor(Y if y is None else y))
+    return inspect(probe(model, T), T, torch.tensor(Y if y is None else y))
 
 
 def test_probabilities_given_for_logits_are_noticed():

@@ -31,7 +31,7 @@ from assay.games.arguments import check_kinds
 from assay.games.features import gains, rows_of
 from assay.goals.classes import LeastLikely, Untargeted
 from assay.model.classifier import Classifier, wrap
-from assay.model.probe import settle
+from assay.model.probe import probe
 from assay.noise.joint import Noise
 from assay.probability import methods as exact
 from assay.probability.certified.bounds import Draws
@@ -121,7 +121,7 @@ class Nature:
         self.noise.correlation(x.shape[1])
         ready = self._ready()
         if ready._ensemble is None:
-            ready = replace(ready, model=settle(ready.model, torch.from_numpy(x[:32])))
+            ready = replace(ready, model=probe(ready.model, torch.from_numpy(x[:32])))
         classes = ready._classes(x)
         if int(data.y.max()) >= classes:
             raise AssayError(

@@ -21,7 +21,7 @@ from assay.errors import AssayError
 from assay.games.arguments import check_kinds
 from assay.goals.goal import Goal
 from assay.model.classifier import wrap
-from assay.model.probe import examine, settle
+from assay.model.probe import inspect, probe
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.problem import Problem, check_needs
 from assay.problem.referee import Referee
@@ -52,8 +52,8 @@ class Static:
             raise AssayError(f"evaluate() needs a space: what may change? e.g. space={example}")
         check_kinds(space, goal, attack)
         head = data.x[:32]
-        model = settle(wrap(self.model), head)
-        facts = examine(model, head, data.y)
+        model = probe(wrap(self.model), head)
+        facts = inspect(model, head, data.y)
         classes = facts["classes"]
         if data.classes is not None and len(data.classes) != classes:
             raise AssayError(

@@ -36,7 +36,7 @@ from assay.games.arguments import check_kinds
 from assay.games.transductive_round import Round, class_names
 from assay.goals.goal import Goal
 from assay.model.classifier import Classifier, wrap
-from assay.model.probe import examine
+from assay.model.probe import inspect
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.problem import check_needs
 from assay.records import Records
@@ -124,7 +124,7 @@ class Transductive:
         state = self.defender.start()
         base = wrap(self.defender.base(state))
         with base.ready(), torch.no_grad():
-            facts = examine(base, data.x[:32], data.y)
+            facts = inspect(base, data.x[:32], data.y)
             blank = base.logits(data.x[:1]).new_zeros(len(data), facts["classes"])
         answers = facts["classes"] - (base.reject is not None)
         if data.classes is not None and len(data.classes) != answers:

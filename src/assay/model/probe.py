@@ -1,7 +1,7 @@
 """What a model is, found by trying it on a few rows before anything is claimed of it.
 
-`settle` finds out whether gradients come back to the input, and which of an estimator's scores has
-the arg-max that the estimator predicts. `examine` refuses what cannot work and notes what looks
+`probe` finds out whether gradients come back to the input, and which of an estimator's scores has
+the arg-max that the estimator predicts. `inspect` refuses what cannot work and notes what looks
 wrong: probabilities for logits, another answer on repeat, training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still
@@ -20,7 +20,7 @@ from assay.errors import AssayError
 from assay.model.classifier import Classifier, as_arrays, offers
 
 
-def settle(model: Classifier, x: Tensor) -> Classifier:
+def probe(model: Classifier, x: Tensor) -> Classifier:
     """A model's nature, found by trying it.
 
     A callable: does it take tensors, and do gradients come back to them? A module: do they? An
@@ -30,26 +30,26 @@ def settle(model: Classifier, x: Tensor) -> Classifier:
     if model.names is not None and hasattr(model.source, "predict"):
         return _faithful(model, x)
     if model.module is not None and not model.bound:
-        probe = x.detach().clone().requires_grad_()
+        leaf = x.detach().clone().requires_grad_()
         with model.ready(), torch.enable_grad():
-            return replace(model, differentiable=_leads_back(_tried(model, probe), probe))
+            return replace(model, differentiable=_leads_back(_tried(model, leaf), leaf))
     if model.kind.split()[0] != "callable":
         return model
-    probe = x.detach().clone().requires_grad_()
+    leaf = x.detach().clone().requires_grad_()
     try:
-        out = model.call(probe)
+        out = model.call(leaf)
     except (TypeError, AttributeError, ValueError, RuntimeError):
         # It may know only arrays; if it does not, this call raises the function's own error.
         model = replace(model, call=as_arrays(model.source, flat=False))
         out = model.call(x)
-    return replace(model, differentiable=_leads_back(out, probe))
+    return replace(model, differentiable=_leads_back(out, leaf))
 
 
-def _leads_back(out: Any, probe: Tensor) -> bool:
+def _leads_back(out: Any, leaf: Tensor) -> bool:
     """Do gradients come back to the input? Weights of their own may want some, and get them all."""
     if not (isinstance(out, Tensor) and out.requires_grad):
         return False
-    return torch.autograd.grad(out.sum(), probe, allow_unused=True)[0] is not None
+    return torch.autograd.grad(out.sum(), leaf, allow_unused=True)[0] is not None
 
 
 def _faithful(model: Classifier, x: Tensor) -> Classifier:
@@ -99,7 +99,7 @@ def _tried(model: Classifier, x: Tensor) -> Tensor:
         ) from error
 
 
-def examine(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
+def inspect(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
     """Try the model on a few rows: errors for what cannot work, facts for what looks wrong."""
     training = model.module is not None and any(m.training for m in model.module.modules())
     with model.ready(), torch.no_grad():
