@@ -124,7 +124,7 @@ def run(
     from assay.config.sweep import Grid, read
     from assay.run.run import Run
 
-    def settled(config: Config) -> Config:
+    def overridden(config: Config) -> Config:
         if seed is not None:
             config = replace(config, seed=seed)
         if rows is not None:
@@ -137,10 +137,10 @@ def run(
     if isinstance(plan, Grid):
         if seed is not None and "seed" in plan.axes:
             raise AssayError("--seed and a sweep over seeds: which one?")
-        points = tuple(replace(p, config=settled(p.config)) for p in plan.points)
+        points = tuple(replace(p, config=overridden(p.config)) for p in plan.points)
         play_sweep(replace(plan, points=points), how, force, quiet)
     else:
-        play(settled(plan), how, force, quiet, bool(ctx.find_root().params.get("debug")))
+        play(overridden(plan), how, force, quiet, bool(ctx.find_root().params.get("debug")))
 
 
 @app.command()

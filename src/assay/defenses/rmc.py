@@ -58,7 +58,7 @@ class RMC:
     batch: int = 128
     epochs: int = 100
     patience: int = 5
-    settled: float = 0.01
+    converged: float = 0.01
     calibrate: bool = True
     features: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     seed: int = 0
@@ -153,7 +153,7 @@ class RMC:
                 with torch.no_grad():
                     value = float(cross_entropy(net(x_held), y_held)) if len(held) else 0.0
                 best, stale = (value, 0) if value < best else (best, stale + 1)
-                if stale >= self.patience and total / max(1, count) < self.settled:
+                if stale >= self.patience and total / max(1, count) < self.converged:
                     break
 
 

@@ -210,7 +210,7 @@ class TableRegion:
     @torch.no_grad()
     def _hard(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The records, and which of them satisfy their relations."""
-        x, fine = self._settle(z, self.x0, self.origin, self.low, self.high)
+        x, fine = self._rounded(z, self.x0, self.origin, self.low, self.high)
         if self.p == 0:
             return x, fine
         holds = fine.clone()
@@ -225,7 +225,7 @@ class TableRegion:
             shrink[again] *= torch.where(fine[again] | (not self.space.repair), nearer, _NEARER)
             part = self.take(again)
             z_near = part.origin + (z[again] - part.origin) * shrink[again, None]
-            found, good = part._settle(
+            found, good = part._rounded(
                 z_near, part.x0, part.origin, part.low, part.high, careful=True
             )
             reach = part.distance(found)
@@ -235,7 +235,7 @@ class TableRegion:
             again = again[~done]
         return x, holds
 
-    def _settle(
+    def _rounded(
         self, z: Tensor, x0: Tensor, z0: Tensor, low: Tensor, high: Tensor, careful: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Round, bound, restore, repair; and which rows satisfy their relations then.
