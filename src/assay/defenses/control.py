@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from assay.data import Dataset
-from assay.defenses.isolate import still
+from assay.defenses.isolate import frozen
 from assay.defenses.parts import check_parts
 from assay.model.classifier import Classifier
 from assay.training.loop import fit, fresh
@@ -69,5 +69,5 @@ class Control:
                 seed=seed,
                 progress=False,
             )
-            self._made[seed] = still(net)
+            self._made[seed] = frozen(net)
         return self._made[seed]

@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 
 from assay.data import Dataset
 from assay.defenses.control import Control
-from assay.defenses.isolate import still
+from assay.defenses.isolate import frozen
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
@@ -66,7 +66,7 @@ class DANN:
     def _static(self) -> Classifier:
         """F_0; made once."""
         if self.model is not None:
-            return still(self.model)
+            return frozen(self.model)
         return Control(self.build, self.data, epochs=self.epochs, rate=self.rate).train(self.seed)
 
     def base(self, state: Classifier) -> Classifier:
@@ -100,7 +100,7 @@ class DANN:
                 steps.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 steps.step()
-        return still(net), state
+        return frozen(net), state
 
 
 def _reverse(features: Tensor, alpha: float) -> Tensor:

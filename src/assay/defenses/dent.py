@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from assay.defenses.isolate import still
+from assay.defenses.isolate import frozen
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
@@ -52,7 +52,7 @@ class DENT:
         return None
 
     def base(self, state: None) -> Classifier:
-        return still(self.model)
+        return frozen(self.model)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net = rowwise(self.model)

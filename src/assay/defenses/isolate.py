@@ -9,6 +9,6 @@ from torch import nn
 from assay.model.classifier import Classifier, wrap
 
 
-def still(module: nn.Module) -> Classifier:
+def frozen(module: nn.Module) -> Classifier:
     """A copy of the module that no longer learns: eval mode, no gradients to weights."""
     return wrap(copy.deepcopy(module).eval().requires_grad_(False))

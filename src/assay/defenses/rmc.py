@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from assay.attacks.pgd import PGD
 from assay.data import Dataset
-from assay.defenses.isolate import still
+from assay.defenses.isolate import frozen
 from assay.defenses.neighbours import Bank, penultimate
 from assay.defenses.parts import check_parts
 from assay.model.classifier import Classifier
@@ -92,7 +92,7 @@ class RMC:
         return Bank(points, torch.cat(y), self._features(points), len(self.data))
 
     def base(self, state: RMCState) -> Classifier:
-        return still(self._revive(*state.now)[0])
+        return frozen(self._revive(*state.now)[0])
 
     def adapt(self, state: RMCState, x: Tensor, seed: int) -> tuple[Classifier, RMCState]:
         net, steps = self._revive(*state.now)
@@ -110,7 +110,7 @@ class RMC:
             copy.deepcopy(steps.state_dict()),
             derive(seed, "calibration") if self.calibrate else None,
         )
-        return still(net), after
+        return frozen(net), after
 
     def _features(self, x: Tensor) -> Tensor:
         return penultimate(self.model, x) if self.features is None else self.features(x)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.defenses.dent import check_norms
-from assay.defenses.isolate import still
+from assay.defenses.isolate import frozen
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
@@ -52,7 +52,7 @@ class TENT:
         return {k: v.detach().clone() for k, v in _affine(self.model).items()}, None
 
     def base(self, state: Any) -> Classifier:
-        return still(self._revive(state)[0])
+        return frozen(self._revive(state)[0])
 
     def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
         net, steps = self._revive(state)
@@ -71,9 +71,9 @@ class TENT:
                 steps.step()
         answering = freeze(before if self.predict == "pre" else net, x)
         if self.episodic:
-            return still(answering), state
+            return frozen(answering), state
         values = {k: v.detach().clone() for k, v in _affine(net).items()}
-        return still(answering), (values, copy.deepcopy(steps.state_dict()))
+        return frozen(answering), (values, copy.deepcopy(steps.state_dict()))
 
     def _revive(self, state: Any) -> tuple[nn.Module, torch.optim.Adam]:
         values, moments = state

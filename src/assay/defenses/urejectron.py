@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.data import Dataset
-from assay.defenses.isolate import still
+from assay.defenses.isolate import frozen
 from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
@@ -75,10 +75,10 @@ class URejectron:
             seed=seed,
             progress=False,
         )
-        return self._selective(still(judge)), None
+        return self._selective(frozen(judge)), None
 
     def _selective(self, judge: Classifier | None) -> Classifier:
-        model, limit = still(self.model), math.log(self.threshold / (1 - self.threshold))
+        model, limit = frozen(self.model), math.log(self.threshold / (1 - self.threshold))
 
         def call(x: Tensor) -> Tensor:
             logits = model.logits(x)
