@@ -55,7 +55,7 @@ class BFS:
     def _run(self, problem: Problem, rows: Tensor) -> None:
         genes = genetic(problem).take(rows).genes()
         moves = Moves.of(genes, self.bins)
-        eps = problem.region_of_all.eps
+        eps = problem.regions.eps
         node = genes.start  # (n, G): what is expanded now
         expanded = node[:, None]  # (n, t, G)
         queue = node.new_zeros(len(rows), 0)  # (n, t * moves): priority of each waiting node

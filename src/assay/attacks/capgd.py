@@ -70,10 +70,10 @@ class CAPGD:
 
 def unrepaired(problem: Problem) -> Problem:
     """The same problem where broken relations are left to the penalty; other spaces unchanged."""
-    region = problem.region_of_all
+    region = problem.regions
     if not isinstance(region, TableRegion):
         return problem
     view = copy.copy(problem)
-    view.region_of_all = region.unrepaired()
+    view.regions = region.unrepaired()
     view._cached = None
     return view

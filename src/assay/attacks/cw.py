@@ -106,7 +106,7 @@ class _Found:
 
     @classmethod
     def of(cls, problem: Problem) -> _Found:
-        origin = problem.region_of_all.origin
+        origin = problem.regions.origin
         return cls(origin.clone(), origin.new_full((len(origin),), math.inf))
 
     def note(self, rows: Tensor, z: Tensor, length: Tensor) -> None:

@@ -104,7 +104,7 @@ class Graft:
         rate = 2 / count.clamp_min(2)[:, None, None]  # one feature redrawn, two undone
         child = torch.where(fate < rate, child + 0.6 * reach * step, child)
         child = torch.where(fate > 1 - 2 * rate, 0.0, child)
-        p = problem.region_of_all.p
+        p = problem.regions.p
         if p > 0:
             length = torch.linalg.vector_norm(child, p, dim=2, keepdim=True).clamp_min(1e-12)
             child = torch.where(way[..., 5:] < 0.5, child * (reach / length), child)

@@ -60,7 +60,7 @@ class Problem:
     """One batch, as an attack sees it."""
 
     model: Classifier
-    region_of_all: Region
+    regions: Region
     referee: Referee
     random: Stream
     y: Tensor  # true classes
@@ -109,7 +109,7 @@ class Problem:
     def region(self, rows: Tensor) -> Region:
         """The region of these rows; asking again with the same tensor costs nothing."""
         if self._cached is None or self._cached[0] is not rows:
-            self._cached = (rows, self.region_of_all.take(rows))
+            self._cached = (rows, self.regions.take(rows))
         return self._cached[1]
 
     def aim(
@@ -143,7 +143,7 @@ class Problem:
         """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss."""
         mine, theirs = self.referee, trial.referee
         if mine.keep == "first":
-            near = self.region_of_all.distance
+            near = self.regions.distance
             # Clearly nearer: a tie must not be decided by rounding, which differs between batches.
             nearer = near(theirs.best) < near(mine.best) * (1 - 1e-6)
             better = theirs.solved & (~mine.solved | nearer)

@@ -25,7 +25,7 @@ _CACHED = 2 * 10**8  # on a CPU larger blocks only miss the caches: up to twice 
 
 def genetic(problem: Problem) -> Genetic:
     """The region of all rows, or a refusal."""
-    region = problem.region_of_all
+    region = problem.regions
     if not isinstance(region, Genetic):
         raise Unsupported(
             f"a search over genes needs an Lp ball or a table, not a {type(region).__name__}; "
@@ -41,7 +41,7 @@ def blocks(problem: Problem, held: int, evaluated: int, memory: int) -> Iterator
     """
     if memory < 1:
         raise AssayError(f"memory={memory}: expected a number of bytes, e.g. 2 * 10**9")
-    inputs, coordinates = problem.referee.best[:1].numel(), problem.region_of_all.origin.shape[1]
+    inputs, coordinates = problem.referee.best[:1].numel(), problem.regions.origin.shape[1]
     each = 8 * (2 * held * coordinates + _WORK * evaluated * (inputs + coordinates))
     rows = problem.open
     size = max(1, (min(memory, _CACHED) if rows.device.type == "cpu" else memory) // each)
