@@ -26,7 +26,7 @@ import assay as ay
 from assay.demo.models import url_net
 from assay.records import FIELDS, Records
 from assay.run.executors import Executor, Here, Processes, Ray
-from assay.run.job import Job, Part
+from assay.run.job import Chunk, Job
 from assay.run.store import Store
 from assay.streams import Stream, keys
 
@@ -53,7 +53,7 @@ def job(rows: int, batch: int, steps: int = 10) -> Job:
     return made
 
 
-def timed(executor: Executor, work: Job) -> tuple[float, float, list[Part]]:
+def timed(executor: Executor, work: Job) -> tuple[float, float, list[Chunk]]:
     """Seconds to the first result, from there to the last, and the parts in order."""
     start = time.perf_counter()
     first, parts = 0.0, {}
@@ -64,7 +64,7 @@ def timed(executor: Executor, work: Job) -> tuple[float, float, list[Part]]:
     return first, whole - first, [parts[k] for k in sorted(parts)]
 
 
-def same(a: list[Part], b: list[Part]) -> bool:
+def same(a: list[Chunk], b: list[Chunk]) -> bool:
     one, other = (Records.concat(p.records for p in parts) for parts in (a, b))
     return all(
         np.array_equal(one.columns[f], other.columns[f], equal_nan=kind.startswith("float"))
@@ -123,7 +123,7 @@ def overhead(where: dict[str, Executor], chunks: int, repeats: int) -> None:
 def writing(rows: int, repeats: int) -> None:
     print("\ndurable writing (file and folder synced, then the index):")
     for size in (256, 4096):
-        part = Part(Records.of(size, np.random.default_rng(0).random((size, 63))), {})
+        part = Chunk(Records.of(size, np.random.default_rng(0).random((size, 63))), {})
         with tempfile.TemporaryDirectory() as folder:
             store = Store(Path(folder))
             best = 0.0

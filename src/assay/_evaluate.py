@@ -162,7 +162,7 @@ def _collect(
 
     with Progress(len(job.data), progress) as bar:
         try:
-            for k, part in run.parts(job, spec):
+            for k, part in run.chunks(job, spec):
                 parts[k] = part.records
                 for name, count in part.facts.items():
                     facts[name] += count

@@ -15,7 +15,7 @@ import torch
 import assay as ay
 from assay.records import FIELDS, Records
 from assay.run.executors import Here, Processes
-from assay.run.job import Part
+from assay.run.job import Chunk
 from assay.run.store import Store, merge, report_of
 
 TESTS = Path(__file__).parent
@@ -127,7 +127,7 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.M
     with store.held({"a": 1}, resume=False):
         monkeypatch.setattr("assay.run.store.np.savez", full)
         with pytest.raises(ay.AssayError, match="No space left on device"):
-            store.write(0, Part(Records.of(2), {}))
+            store.write(0, Chunk(Records.of(2), {}))
         assert store.done() == {}
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.errors import AssayError, Unsupported
-from assay.run.job import Job, Part
+from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 
 RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
@@ -34,7 +34,7 @@ _failure = ""  # or why it has none
 class Executor(Protocol):
     """A place where chunks are played."""
 
-    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Part]]:
+    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
         """Each chunk with its part, as they finish."""
         ...
 
@@ -43,7 +43,7 @@ class Executor(Protocol):
 class Here:
     """In this process, one after the other."""
 
-    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Part]]:
+    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
         for k in chunks:
             yield k, job.play(k)
 
@@ -54,13 +54,13 @@ class Processes:
 
     workers: int = 2
 
-    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Part]]:
+    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
         with tempfile.TemporaryDirectory(prefix="assay-") as folder:
             path = Path(folder) / "job.pickle"
             path.write_bytes(_pickled(job))
             yield from self._map(path, list(chunks))
 
-    def _map(self, path: Path, left: list[int]) -> Iterator[tuple[int, Part]]:
+    def _map(self, path: Path, left: list[int]) -> Iterator[tuple[int, Chunk]]:
         deaths = 0
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         while left:
@@ -90,10 +90,10 @@ class Processes:
 
 def _drain(
     pool: ProcessPoolExecutor, chunks: Sequence[int], most: int
-) -> Iterator[tuple[int, Part]]:
+) -> Iterator[tuple[int, Chunk]]:
     """Hand out chunks with at most `most` under way, so that results never pile up."""
     waiting = list(chunks)
-    under_way: dict[Future[Part], int] = {}
+    under_way: dict[Future[Chunk], int] = {}
     while waiting or under_way:
         while waiting and len(under_way) < most:
             k = waiting.pop(0)
@@ -124,7 +124,7 @@ def _die_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _play(k: int) -> Part:
+def _play(k: int) -> Chunk:
     if _job is None:
         raise AssayError(_failure)
     return _job.play(k)
@@ -136,7 +136,7 @@ class Ray:
 
     address: str = "auto"
 
-    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Part]]:
+    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
         try:
             import ray
         except ImportError:
@@ -176,7 +176,7 @@ def _reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
-def _on_ray(ray: Any, job: Job, waiting: list[int]) -> Iterator[tuple[int, Part]]:
+def _on_ray(ray: Any, job: Job, waiting: list[int]) -> Iterator[tuple[int, Chunk]]:
     # In a list, a reference is passed on as it is: a worker fetches the job once, not per chunk.
     shared = [ray.put(_pickled(job))]
     name = uuid.uuid4().hex
@@ -195,9 +195,9 @@ def _on_ray(ray: Any, job: Job, waiting: list[int]) -> Iterator[tuple[int, Part]
             ray.cancel(reference)
 
 
-def _fetched(ray: Any, reference: Any) -> Part:
+def _fetched(ray: Any, reference: Any) -> Chunk:
     try:
-        part: Part = ray.get(reference)
+        part: Chunk = ray.get(reference)
     except ray.exceptions.RayTaskError as error:  # the job's own error, out of Ray's wrapping
         if isinstance(error.cause, Exception):
             raise error.cause from None
@@ -213,7 +213,7 @@ def _fetched(ray: Any, reference: Any) -> Part:
 _remote: dict[str, Job] = {}  # in a Ray worker: the job it has unpacked last
 
 
-def _play_remote(shared: list[Any], name: str, k: int) -> Part:
+def _play_remote(shared: list[Any], name: str, k: int) -> Chunk:
     if name not in _remote:
         import ray
 

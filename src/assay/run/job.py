@@ -20,7 +20,7 @@ COUNTED = ("gradients", "flat", "nonfinite")  # what a referee notices on the wa
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Chunk:
     """A finished chunk: its records, and what was noticed while they were made."""
 
     records: Records
@@ -59,7 +59,7 @@ class Job:
             return 1
         return -(-len(self.data) // self.batch)
 
-    def play(self, chunk: int) -> Part:
+    def play(self, chunk: int) -> Chunk:
         """Play one chunk."""
         if self.game is None:
             self.prepare()
@@ -73,4 +73,4 @@ class Job:
         if self.count > 1:
             how["only"] = chunk
         moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, **how)
-        return Part(Records.concat(moves), facts)
+        return Chunk(Records.concat(moves), facts)

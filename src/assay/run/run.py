@@ -14,7 +14,7 @@ from typing import Any
 
 from assay.errors import AssayError
 from assay.run.executors import Executor, Here, Processes, Ray
-from assay.run.job import Job, Part
+from assay.run.job import Chunk, Job
 from assay.run.log import LOG, logged
 from assay.run.store import Store
 
@@ -58,7 +58,7 @@ class Run:
             return Ray(self.ray)
         return Processes(self.workers) if self.workers > 1 else Here()
 
-    def parts(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Part]]:
+    def chunks(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Chunk]]:
         """All chunks of this run's share: first what is stored, then what is left to play."""
         share = range(job.count)
         if self.shard is not None:
@@ -79,7 +79,7 @@ class Run:
             LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)
             for k in share:
                 if k in stored:
-                    yield k, Part(store.read(k), stored[k], stored=True)
+                    yield k, Chunk(store.read(k), stored[k], stored=True)
             for k, part in self.executor.map(job, left):
                 store.write(k, part)
                 c = part.records.columns

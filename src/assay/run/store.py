@@ -34,7 +34,7 @@ from assay.records import FIELDS, Records
 from assay.report import checks
 from assay.report.examples import merged
 from assay.report.report import FILES, Report
-from assay.run.job import Part
+from assay.run.job import Chunk
 
 # Fields that do not change what the records will be.
 _FREE = ("versions", "shard", "flags", "also", "finished", "threat")
@@ -101,7 +101,7 @@ class Store:
             found = db.execute("SELECT k, facts FROM chunks ORDER BY k").fetchall()
         return {k: json.loads(facts) for k, facts in found}
 
-    def write(self, k: int, part: Part) -> None:
+    def write(self, k: int, part: Chunk) -> None:
         """Make a chunk durable."""
         with _in_a_sentence(self.folder):
             arrays: dict[str, Any] = dict(part.records.columns)
