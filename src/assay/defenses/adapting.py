@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.defenses.parts import check_parts
+from assay.defenses.arguments import check_arguments
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
 from assay.streams import seeded
@@ -43,7 +43,7 @@ class Adapting:
     reset: str = "continual"
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
         if self.reset not in ("episodic", "continual"):
             raise AssayError(f"Adapting(reset={self.reset!r}): expected 'episodic' or 'continual'")
         self._inside(self.module)

@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from assay.data import Dataset
+from assay.defenses.arguments import check_arguments
 from assay.defenses.isolate import frozen
-from assay.defenses.parts import check_parts
 from assay.model.classifier import Classifier
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard
@@ -40,7 +40,7 @@ class Control:
     _made: dict[int, Classifier] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
 
     @property
     def stateful(self) -> bool:

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from assay.data import Dataset
+from assay.defenses.arguments import check_arguments
 from assay.defenses.control import Control
 from assay.defenses.isolate import frozen
-from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
 from assay.streams import derive, seeded
@@ -53,7 +53,7 @@ class DANN:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
 
     @property
     def stateful(self) -> bool:

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from assay.defenses.arguments import check_arguments
 from assay.defenses.isolate import frozen
-from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
 from assay.streams import seeded
@@ -41,7 +41,7 @@ class DENT:
     rate: float = 6e-3
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
         check_norms(self.model)
 
     @property

@@ -28,9 +28,9 @@ from torch.nn.functional import cross_entropy
 
 from assay.attacks.pgd import PGD
 from assay.data import Dataset
+from assay.defenses.arguments import check_arguments
 from assay.defenses.isolate import frozen
 from assay.defenses.neighbours import Bank, penultimate
-from assay.defenses.parts import check_parts
 from assay.model.classifier import Classifier
 from assay.streams import derive, seeded
 from assay.training.adversarial import craft_by
@@ -64,7 +64,7 @@ class RMC:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
 
     @property
     def stateful(self) -> bool:

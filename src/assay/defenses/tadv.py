@@ -21,8 +21,8 @@ from torch.nn.functional import cross_entropy
 
 from assay.attacks.pgd import PGD
 from assay.data import Dataset
+from assay.defenses.arguments import check_arguments
 from assay.defenses.control import Control
-from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.training.adversarial import craft_by
 from assay.training.loop import Batch
@@ -38,7 +38,7 @@ class Halves:
     space: Any
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
         if not hasattr(self.attack, "start"):
             raise AssayError(
                 f"TADV(attack={self.attack!r}): expected one with a start, e.g. ay.PGD(40)"

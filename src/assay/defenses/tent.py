@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from assay.defenses.arguments import check_arguments
 from assay.defenses.dent import check_norms
 from assay.defenses.isolate import frozen
-from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
 from assay.streams import seeded
@@ -39,7 +39,7 @@ class TENT:
     episodic: bool = False
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
         if self.predict not in ("pre", "post"):
             raise AssayError(f"TENT(predict={self.predict!r}): expected 'pre' or 'post'")
         check_norms(self.model)

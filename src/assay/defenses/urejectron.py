@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.data import Dataset
+from assay.defenses.arguments import check_arguments
 from assay.defenses.isolate import frozen
-from assay.defenses.parts import check_parts
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
 from assay.training.loop import fit, fresh
@@ -46,7 +46,7 @@ class URejectron:
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_parts(self)
+        check_arguments(self)
         if not 0 < self.threshold < 1:
             raise AssayError(f"URejectron(threshold={self.threshold}): expected a probability")
 

@@ -18,7 +18,7 @@ def _makes(thing: Any) -> bool:
     return callable(thing) and not isinstance(thing, nn.Module)
 
 
-_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+_ARGUMENTS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "model": (lambda v: isinstance(v, nn.Module), "a trained torch module"),
     "module": (lambda v: isinstance(v, nn.Module), "a torch module that adapts in forward()"),
     "build": (_makes, "a function that makes a network"),
@@ -29,13 +29,13 @@ _PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def check_parts(defender: Any) -> None:
+def check_arguments(defender: Any) -> None:
     """Refuse a part of another kind, by its field's name, and numbers that mean nothing."""
     name = type(defender).__name__
     for field in fields(defender):
         value = getattr(defender, field.name)
-        if field.name in _PARTS and not (value is None and field.default is None):
-            fits, wanted = _PARTS[field.name]
+        if field.name in _ARGUMENTS and not (value is None and field.default is None):
+            fits, wanted = _ARGUMENTS[field.name]
             if (isinstance(value, type) and field.name != "build") or not fits(value):
                 got = value.__name__ if isinstance(value, type) else type(value).__name__
                 raise AssayError(f"{name}: {field.name} is a {got}; expected {wanted}")
