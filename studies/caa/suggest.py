@@ -54,7 +54,7 @@ class Theory:
     def _linear_parts(self, r: Relation) -> list[list[tuple[np.ndarray, float]]]:
         """Each as rows w x <= limit; a membership or a formula has none."""
         if isinstance(r, And):
-            return [rows for p in r.parts for rows in self._linear_parts(p)]
+            return [rows for p in r.operands for rows in self._linear_parts(p)]
         if not isinstance(r, Compare) or r.op not in ("<=", "=="):
             return []
         one = self.row(r)
@@ -85,9 +85,9 @@ class Theory:
         """Do the linear relations and bounds leave no record that breaks it?"""
         r = normal(r, self.schema.layout)
         if isinstance(r, And):
-            return all(self.follows(p) for p in r.parts)
+            return all(self.follows(p) for p in r.operands)
         if isinstance(r, Or):
-            if any(self.follows(p) for p in r.parts):
+            if any(self.follows(p) for p in r.operands):
                 return True
             return self._no_room(r)
         if not isinstance(r, Compare) or (one := self.row(r)) is None:
@@ -102,10 +102,10 @@ class Theory:
 
     def _no_room(self, r: Or) -> bool:
         """If a > 0 then b > 0: with b = 0 (it is never negative), can a still be above 0?"""
-        if len(r.parts) != 2 or not all(isinstance(p, Compare) for p in r.parts):
+        if len(r.operands) != 2 or not all(isinstance(p, Compare) for p in r.operands):
             return False
-        weak = [p for p in r.parts if p.op == "<="]  # a <= 0
-        strict = [p for p in r.parts if p.op == "<"]  # 0 < b
+        weak = [p for p in r.operands if p.op == "<="]  # a <= 0
+        strict = [p for p in r.operands if p.op == "<"]  # 0 < b
         if len(weak) != 1 or len(strict) != 1:
             return False
         a, b = self.row(weak[0]), self.row(strict[0])
@@ -127,10 +127,10 @@ class Theory:
         """The proposed if-thens, as the rows of their premise (a <= 0) and conclusion (0 < b)."""
         found = []
         for r in self.schema.relations:
-            if isinstance(r, Or) and len(r.parts) == 2:
-                parts = [normal(p, self.schema.layout) for p in r.parts]
-                if [getattr(p, "op", "") for p in parts] == ["<=", "<"]:
-                    ends = [self.row(p) for p in parts]
+            if isinstance(r, Or) and len(r.operands) == 2:
+                operands = [normal(p, self.schema.layout) for p in r.operands]
+                if [getattr(p, "op", "") for p in operands] == ["<=", "<"]:
+                    ends = [self.row(p) for p in operands]
                     if ends[0] is not None and ends[1] is not None:
                         found.append((ends[0][0], ends[1][0]))
         return found

@@ -113,7 +113,7 @@ def test_attacks_work_on_raw_records(kind):
 def test_a_category_keeps_its_value_forward_and_points_to_others_backward():
     layer = TableInput(SCHEMA)
     x = torch.tensor([[500.0, 1.0, 3.0, 0.0, 1.0, 5.0]], dtype=torch.float64, requires_grad=True)
-    numbers, (group, pet) = layer.parts(x)
+    numbers, (group, pet) = layer.split(x)
     assert numbers.tolist() == [[0.5, pytest.approx(0.3), 0.0]]
     assert group.tolist() == [[0.0, 1.0]]
     assert pet.tolist() == [[0.0, 1.0, 0.0]]

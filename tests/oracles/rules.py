@@ -21,7 +21,7 @@ def number(e: Any, now: dict[str, float], was: dict[str, float]) -> float:
         case Column():
             return (was if e.clean else now)[e.name]
         case Count():
-            return float(sum(holds(p, now, was) for p in e.parts))
+            return float(sum(holds(p, now, was) for p in e.operands))
         case Where():
             return number(e.yes if holds(e.test, now, was) else e.no, now, was)
         case Op():
@@ -59,9 +59,9 @@ def _operate(op: str, a: list[float]) -> float:
 def holds(r: Any, now: dict[str, float], was: dict[str, float], tolerance: float = 1e-6) -> bool:
     match r:
         case And():
-            return all(holds(p, now, was) for p in r.parts)
+            return all(holds(p, now, was) for p in r.operands)
         case Or():
-            return any(holds(p, now, was) for p in r.parts)
+            return any(holds(p, now, was) for p in r.operands)
         case In():
             if r.negated:
                 return all(holds(Compare("!=", r.item, v), now, was) for v in r.values)

@@ -65,7 +65,7 @@ class TableInput(nn.Module):
             f"{features[i].name}={value}" for i, _ in self.codes for value in features[i].values
         ]
 
-    def parts(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def split(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Numbers and blocks, in single precision."""
         numbers = ((x[:, self.numbers] - self.low) / self.width).float()
         blocks = [x[:, members].float() for members in self.groups]
@@ -73,7 +73,7 @@ class TableInput(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, size): numbers first, then the blocks."""
-        numbers, blocks = self.parts(x)
+        numbers, blocks = self.split(x)
         return torch.cat([numbers, *blocks], dim=1)
 
 

@@ -198,10 +198,10 @@ class Op(Expr):
 class Count(Expr):
     """How many of these relations hold."""
 
-    parts: tuple[Relation, ...]
+    operands: tuple[Relation, ...]
 
     def __str__(self) -> str:
-        return f"count({', '.join(str(p) for p in self.parts)})"
+        return f"count({', '.join(str(p) for p in self.operands)})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -291,26 +291,26 @@ class In(Relation):
 class And(Relation):
     """All parts hold."""
 
-    parts: tuple[Relation, ...]
+    operands: tuple[Relation, ...]
 
     def __invert__(self) -> Relation:
-        return Or(tuple(~p for p in self.parts))
+        return Or(tuple(~p for p in self.operands))
 
     def __str__(self) -> str:
-        return " and ".join(f"({p})" if isinstance(p, Or) else str(p) for p in self.parts)
+        return " and ".join(f"({p})" if isinstance(p, Or) else str(p) for p in self.operands)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Or(Relation):
     """At least one part holds."""
 
-    parts: tuple[Relation, ...]
+    operands: tuple[Relation, ...]
 
     def __invert__(self) -> Relation:
-        return And(tuple(~p for p in self.parts))
+        return And(tuple(~p for p in self.operands))
 
     def __str__(self) -> str:
-        return " or ".join(f"({p})" if isinstance(p, And) else str(p) for p in self.parts)
+        return " or ".join(f"({p})" if isinstance(p, And) else str(p) for p in self.operands)
 
 
 _RANK = {"+": 1, "*": 2, "/": 2, "%": 2, "neg": 3, "**": 4}
@@ -338,8 +338,8 @@ def _sum(terms: list[Expr]) -> Expr:
 
 def _join(kind: type[And] | type[Or], left: Relation, right: Any) -> Relation:
     other = relation(right)
-    parts = left.parts if isinstance(left, kind) else (left,)
-    return kind((*parts, *(other.parts if isinstance(other, kind) else (other,))))
+    operands = left.operands if isinstance(left, kind) else (left,)
+    return kind((*operands, *(other.operands if isinstance(other, kind) else (other,))))
 
 
 def label(value: Any) -> Expr:
@@ -383,7 +383,7 @@ def children(node: Expr | Relation) -> tuple[Expr | Relation, ...]:
         case Op():
             return node.args
         case Count() | And() | Or():
-            return node.parts
+            return node.operands
         case Where():
             return (node.test, node.yes, node.no)
         case Compare():

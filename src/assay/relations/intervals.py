@@ -37,7 +37,7 @@ def interval(e: Expr, ranges: Mapping[str, Interval]) -> Interval:
         case Column():
             return ranges[e.name]
         case Count():
-            return (0.0, float(len(e.parts)))
+            return (0.0, float(len(e.operands)))
         case Where():
             return _hull([interval(e.yes, ranges), interval(e.no, ranges)])
         case Op():
@@ -49,9 +49,9 @@ def impossible(r: Relation, ranges: Mapping[str, Interval], slack: float = 1e-6)
     """True only if no record within the ranges can satisfy the relation."""
     match r:
         case And():
-            return any(impossible(p, ranges, slack) for p in r.parts)
+            return any(impossible(p, ranges, slack) for p in r.operands)
         case Or():
-            return all(impossible(p, ranges, slack) for p in r.parts)
+            return all(impossible(p, ranges, slack) for p in r.operands)
         case In():
             same = [Compare("==", r.item, v) for v in r.values]
             return not r.negated and all(impossible(c, ranges, slack) for c in same)
@@ -66,8 +66,8 @@ def impossible(r: Relation, ranges: Mapping[str, Interval], slack: float = 1e-6)
     return False
 
 
-def _hull(parts: list[Interval]) -> Interval:
-    return (min(p[0] for p in parts), max(p[1] for p in parts))
+def _hull(intervals: list[Interval]) -> Interval:
+    return (min(i[0] for i in intervals), max(i[1] for i in intervals))
 
 
 def _corners(f: Callable[[float, float], float], a: Interval, b: Interval) -> Interval:

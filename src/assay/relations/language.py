@@ -18,9 +18,9 @@ def implies(premise: Relation, conclusion: Relation) -> Relation:
     return ~relation(premise) | relation(conclusion)
 
 
-def count(*parts: Relation | Iterable[Relation]) -> Expr:
+def count(*operands: Relation | Iterable[Relation]) -> Expr:
     """How many of these relations hold, as a number to compare: `count(F.a > 0, F.b > 0) <= 1`."""
-    flat = [relation(r) for p in parts for r in ([p] if isinstance(p, Relation | Expr) else p)]
+    flat = [relation(r) for p in operands for r in ([p] if isinstance(p, Relation | Expr) else p)]
     if not flat:
         raise AssayError("count(): expected at least one relation")
     return Count(tuple(flat))

@@ -61,13 +61,15 @@ def normal(r: Relation, layout: Layout) -> Relation:
     """Only <=, <, ==, != are left; labels are codes; `abs(a - b) <= c` is `a == b within c`."""
     match r:
         case And():
-            return And(tuple(normal(p, layout) for p in r.parts))
+            return And(tuple(normal(p, layout) for p in r.operands))
         case Or():
-            return Or(tuple(normal(p, layout) for p in r.parts))
+            return Or(tuple(normal(p, layout) for p in r.operands))
         case In():
             op = "!=" if r.negated else "=="
-            parts = tuple(normal(Compare(op, r.item, v), layout) for v in r.values)
-            return parts[0] if len(parts) == 1 else And(parts) if r.negated else Or(parts)
+            operands = tuple(normal(Compare(op, r.item, v), layout) for v in r.values)
+            return (
+                operands[0] if len(operands) == 1 else And(operands) if r.negated else Or(operands)
+            )
         case Compare():
             if r.op in (">", ">="):
                 return normal(
@@ -142,7 +144,7 @@ def _resolve(e: Expr, other: Expr, r: Relation, layout: Layout) -> Expr:
         case Op():
             return Op(e.op, tuple(_resolve(a, label(0), r, layout) for a in e.args))
         case Count():
-            return Count(tuple(normal(p, layout) for p in e.parts))
+            return Count(tuple(normal(p, layout) for p in e.operands))
         case Where():
             yes, no = (_resolve(a, label(0), r, layout) for a in (e.yes, e.no))
             if _guards(e.test, yes):
@@ -180,10 +182,10 @@ def linear(e: Expr) -> Linear | None:
     return None
 
 
-def _combine(parts: list[tuple[Linear | None, float]]) -> Linear | None:
+def _combine(operands: list[tuple[Linear | None, float]]) -> Linear | None:
     terms: dict[tuple[str, bool], float] = {}
     constant = 0.0
-    for part, factor in parts:
+    for part, factor in operands:
         if part is None:
             return None
         constant += factor * part[1]
@@ -240,7 +242,7 @@ def pattern(node: Expr | Relation, leaves: Leaves) -> object:
     match node:
         case And() | Or():
             kind = "and" if isinstance(node, And) else "or"
-            return (kind, *(pattern(p, leaves) for p in node.parts))
+            return (kind, *(pattern(p, leaves) for p in node.operands))
         case Compare():
             put(math.nan if node.tolerance is None else node.tolerance)
             put(scale(node, layout) if leaves.scaled else 1.0)
@@ -253,7 +255,7 @@ def pattern(node: Expr | Relation, leaves: Leaves) -> object:
             put(layout.place[node.name])
             return ("x0" if node.clean else "x",)
         case Count():
-            pairs = [q for p in node.parts for q in (p, normal(~p, layout))]
+            pairs = [q for p in node.operands for q in (p, normal(~p, layout))]
             return ("count", *(pattern(q, leaves) for q in pairs))
         case Where():
             return ("where", *(pattern(q, leaves) for q in (node.test, node.yes, node.no)))

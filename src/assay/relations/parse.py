@@ -168,20 +168,20 @@ class _Parser:
 
     def comparison(self) -> Expr | Relation:
         node = self.sum()
-        parts: list[Relation] = []
+        operands: list[Relation] = []
         while self.kind == "op" and self.text in _COMPARE:
             sign = _COMPARE[self.text]
             self.at += 1
             left, right = self.number(node), self.number(self.sum())
             if sign not in ("==", "!=") and any(_is_label(e) for e in (left, right)):
                 self.fail("labels have no order; compare them by == or != or 'in'")
-            parts.append(Compare(sign, left, right))
+            operands.append(Compare(sign, left, right))
             node = right
-        if parts:
+        if operands:
             if self.take("within"):
                 slack = self.literal()
-                parts = [p.within(slack) for p in parts if isinstance(p, Compare)]
-            return parts[0] if len(parts) == 1 else And(tuple(parts))
+                operands = [p.within(slack) for p in operands if isinstance(p, Compare)]
+            return operands[0] if len(operands) == 1 else And(tuple(operands))
         negated = self.tokens[self.at][1] == "not" and self.tokens[self.at + 1][1] == "in"
         self.at += negated
         if self.take("in"):

@@ -26,7 +26,7 @@ from assay.relations.balance import Balance
 from assay.relations.functions import Value
 from assay.relations.normal_form import Layout, normal
 from assay.relations.program import Program, numbers
-from assay.relations.solve import Definition, choose, clauses, parts, stages
+from assay.relations.solve import Definition, choose, clauses, conjuncts, stages
 
 _ROUNDS = 3
 
@@ -62,7 +62,7 @@ class Repair:
         layout = self.program.layout
         free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
         relations = [normal(r, layout) for r in self.program.relations]
-        equal = [p for r in relations for p in parts(r) if p.op == "=="]
+        equal = [p for r in relations for p in conjuncts(r) if p.op == "=="]
         defines = [Define.of(stage, layout) for stage in stages(choose(equal, free, layout))]
         # Equalities last: they are the hardest to keep while others move.
         linears = sorted(clauses(relations, free), key=lambda c: (c[0].op == "==", len(c) == 1))

@@ -14,11 +14,11 @@ from assay.relations.normal_form import Layout, Leaves, is_whole, linear, patter
 Definition = tuple[Column, Expr, Compare]  # feature := expression, from this equality
 
 
-def parts(r: Relation) -> Iterator[Compare]:
+def conjuncts(r: Relation) -> Iterator[Compare]:
     """The comparisons that must hold in any case."""
     if isinstance(r, And):
-        for part in r.parts:
-            yield from parts(part)
+        for part in r.operands:
+            yield from conjuncts(part)
     elif isinstance(r, Compare):
         yield r
 
@@ -27,9 +27,9 @@ def clauses(relations: list[Relation], free: set[str]) -> Iterator[tuple[Compare
     """The linear ones, and the "this or that" of linear parts, that some free feature occurs in."""
     for r in relations:
         if isinstance(r, And):
-            yield from clauses(list(r.parts), free)
+            yield from clauses(list(r.operands), free)
             continue
-        branches = r.parts if isinstance(r, Or) else (r,)
+        branches = r.operands if isinstance(r, Or) else (r,)
         found = [
             b for b in branches
             if isinstance(b, Compare) and b.op != "!=" and linear(b.left - b.right) is not None

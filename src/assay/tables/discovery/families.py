@@ -183,7 +183,7 @@ def _shortest(pairs: set[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted((a, b) for a, b in pairs if not any(b in after[c] for c in after[a] if c != b))
 
 
-def parts(t: Sample, skip: NDArray[np.bool_], highest: int = 4) -> list[Candidate]:
+def bounded_sums(t: Sample, skip: NDArray[np.bool_], highest: int = 4) -> list[Candidate]:
     """Parts that together stay below a whole: w1 a1 + w2 a2 + ... <= b, columns of one first word.
 
     Greedy: first every part that still fits, once; then each as often as it fits, up to `highest`.

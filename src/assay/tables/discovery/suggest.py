@@ -135,7 +135,7 @@ def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
     pairs = {c.names for c in by_name}
     yield from (c for c in orders if c.names not in pairs)
     yield from (c for c in evidence.conditions(t, skip, ordered) if c.names not in pairs)
-    yield from families.parts(t, skip)
+    yield from families.bounded_sums(t, skip)
 
 
 def features(table: Any) -> list[Feature]:
