@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix
 from assay import datasets
 from assay.data import Dataset
 from assay.relations.expression import And, Column, Compare, Or, Relation, walk
-from assay.relations.normal_form import linear, normal
+from assay.relations.normal_form import linear, normal_form
 from assay.tables.schema import Schema
 
 
@@ -45,7 +45,7 @@ class Theory:
         self.place = {name: i for i, name in enumerate(self.schema.names)}
         rows = []
         for r in self.schema.relations:
-            for part in self._linear_parts(normal(r, self.schema.layout)):
+            for part in self._linear_parts(normal_form(r, self.schema.layout)):
                 rows += part
         self.rows = np.stack([w for w, _ in rows]) if rows else np.zeros((0, len(self.place)))
         self.limits = np.array([limit for _, limit in rows])
@@ -83,7 +83,7 @@ class Theory:
 
     def follows(self, r: Relation) -> bool:
         """Do the linear relations and bounds leave no record that breaks it?"""
-        r = normal(r, self.schema.layout)
+        r = normal_form(r, self.schema.layout)
         if isinstance(r, And):
             return all(self.follows(p) for p in r.operands)
         if isinstance(r, Or):
@@ -128,7 +128,7 @@ class Theory:
         found = []
         for r in self.schema.relations:
             if isinstance(r, Or) and len(r.operands) == 2:
-                operands = [normal(p, self.schema.layout) for p in r.operands]
+                operands = [normal_form(p, self.schema.layout) for p in r.operands]
                 if [getattr(p, "op", "") for p in operands] == ["<=", "<"]:
                     ends = [self.row(p) for p in operands]
                     if ends[0] is not None and ends[1] is not None:

@@ -57,22 +57,20 @@ class Layout:
         return high - low if 0 < high - low < math.inf else 1.0
 
 
-def normal(r: Relation, layout: Layout) -> Relation:
+def normal_form(r: Relation, layout: Layout) -> Relation:
     """Only <=, <, ==, != are left; labels are codes; `abs(a - b) <= c` is `a == b within c`."""
     match r:
         case And():
-            return And(tuple(normal(p, layout) for p in r.operands))
+            return And(tuple(normal_form(p, layout) for p in r.operands))
         case Or():
-            return Or(tuple(normal(p, layout) for p in r.operands))
+            return Or(tuple(normal_form(p, layout) for p in r.operands))
         case In():
             op = "!=" if r.negated else "=="
-            operands = tuple(normal(Compare(op, r.item, v), layout) for v in r.values)
-            return (
-                operands[0] if len(operands) == 1 else And(operands) if r.negated else Or(operands)
-            )
+            each = tuple(normal_form(Compare(op, r.item, v), layout) for v in r.values)
+            return each[0] if len(each) == 1 else And(each) if r.negated else Or(each)
         case Compare():
             if r.op in (">", ">="):
-                return normal(
+                return normal_form(
                     replace(r, op="<" if r.op == ">" else "<=", left=r.right, right=r.left), layout
                 )
             left = _resolve(r.left, r.right, r, layout)
@@ -106,12 +104,12 @@ def _cleared(r: Compare, layout: Layout) -> Relation:
     left, right = (a, bound * b) if side is r.left else (bound * b, a)
     cleared, zero = replace(r, left=left, right=right), Compare("<=", b, Const(0))
     if not fill:
-        return And((normal(~zero, layout), cleared)) if layout.least(b) == 0 else cleared
+        return And((normal_form(~zero, layout), cleared)) if layout.least(b) == 0 else cleared
     value, limit = float(fill[0].value), float(bound.value)  # type: ignore[attr-defined]
     low, high = (value, limit) if side is r.left else (limit, value)
     if low <= high if r.op == "<=" else low < high:
         return Or((replace(zero, tolerance=0.0), cleared))  # nearly 0 is no 0: the quotient counts
-    return And((normal(~zero, layout), cleared))
+    return And((normal_form(~zero, layout), cleared))
 
 
 def _is_difference(e: Expr) -> bool:
@@ -144,12 +142,12 @@ def _resolve(e: Expr, other: Expr, r: Relation, layout: Layout) -> Expr:
         case Op():
             return Op(e.op, tuple(_resolve(a, label(0), r, layout) for a in e.args))
         case Count():
-            return Count(tuple(normal(p, layout) for p in e.operands))
+            return Count(tuple(normal_form(p, layout) for p in e.operands))
         case Where():
             yes, no = (_resolve(a, label(0), r, layout) for a in (e.yes, e.no))
             if _guards(e.test, yes):
                 return Op("divide", (*yes.args, no))  # type: ignore[attr-defined]
-            return Where(normal(e.test, layout), yes, no)
+            return Where(normal_form(e.test, layout), yes, no)
     return e
 
 
@@ -255,7 +253,7 @@ def pattern(node: Expr | Relation, leaves: Leaves) -> object:
             put(layout.place[node.name])
             return ("x0" if node.clean else "x",)
         case Count():
-            pairs = [q for p in node.operands for q in (p, normal(~p, layout))]
+            pairs = [q for p in node.operands for q in (p, normal_form(~p, layout))]
             return ("count", *(pattern(q, leaves) for q in pairs))
         case Where():
             return ("where", *(pattern(q, leaves) for q in (node.test, node.yes, node.no)))

@@ -32,12 +32,12 @@ from torch import Tensor
 
 from assay.relations.expression import Column, Expr, Relation, walk
 from assay.relations.functions import Value, operate
-from assay.relations.normal_form import Layout, Leaves, normal, pattern
+from assay.relations.normal_form import Layout, Leaves, normal_form, pattern
 
 # Rows at a time without gradients: they fit the cache. No power of two: 8 KB apart, the rows of a
 # transposed block would all want the same few places of it, which takes twice the time.
 _CHUNK = 1000
-Shape = Any  # nested tuples, as `normal.pattern` makes them
+Shape = Any  # nested tuples, as `normal_form.pattern` makes them
 _Judge = tuple[Tensor, Tensor, Tensor | None]  # holds, penalty, undefined: each (relations, rows)
 
 
@@ -54,7 +54,7 @@ class Program:
         shapes: dict[Shape, tuple[list[int], list[Leaves]]] = {}
         for place, each in enumerate(self.relations):
             leaves = Leaves(self.layout, self.scaled)
-            shape = pattern(normal(each, self.layout), leaves)
+            shape = pattern(normal_form(each, self.layout), leaves)
             places, stacked = shapes.setdefault(shape, ([], []))
             places.append(place)
             stacked.append(leaves)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from assay.relations.balance import Balance
 from assay.relations.functions import Value
-from assay.relations.normal_form import Layout, normal
+from assay.relations.normal_form import Layout, normal_form
 from assay.relations.program import Program, numbers
 from assay.relations.solve import Definition, choose, clauses, conjuncts, stages
 
@@ -61,7 +61,7 @@ class Repair:
     def _plan(self) -> tuple[list[Define], Balance]:
         layout = self.program.layout
         free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
-        relations = [normal(r, layout) for r in self.program.relations]
+        relations = [normal_form(r, layout) for r in self.program.relations]
         equal = [p for r in relations for p in conjuncts(r) if p.op == "=="]
         defines = [Define.of(stage, layout) for stage in stages(choose(equal, free, layout))]
         # Equalities last: they are the hardest to keep while others move.
