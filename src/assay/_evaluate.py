@@ -97,9 +97,9 @@ def evaluate(
     report = Report(spec, records, flags, examples=gather(data, records))
     if "interrupted" in facts or not also:
         return report
-    how = {"space": space, "seed": seed, "batch": batch, "budget": budget, "progress": progress}
-    how["attack"] = attack.attack if isinstance(attack, Campaign) else attack
-    return _further(report, titled(also), run, partial(evaluate, target, whole, **how))
+    options = {"space": space, "seed": seed, "batch": batch, "budget": budget, "progress": progress}
+    options["attack"] = attack.attack if isinstance(attack, Campaign) else attack
+    return _further(report, titled(also), run, partial(evaluate, target, whole, **options))
 
 
 def _further(

@@ -75,8 +75,8 @@ def _play(
         loaded.clear()  # one model and data set at a time
         loaded[same] = config.load()
     model, data = loaded[same]
-    how = replace(run, out=folder)
-    report = evaluate(model, data, **config.how(data), progress=progress, run=how)
+    run = replace(run, out=folder)
+    report = evaluate(model, data, **config.options(data), progress=progress, run=run)
     report.save(folder)
     (folder / "config.toml").write_text(to_toml(config))
     # The inputs handed in are in the folder; a hundred runs of them would not fit into memory.

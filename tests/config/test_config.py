@@ -59,7 +59,7 @@ def test_a_file_is_the_nouns_it_names():
     assert config.goal == ay.Group({"1": (7,), "7": ("1", 2)})
     assert config.budget == ay.Budget(forwards=100)
     assert config.data == Data(name="mnist", rows=20, where={"y": [1, "7"]})
-    assert config.how(ay.Dataset([[0.0]], [0]))["seed"] == 7
+    assert config.options(ay.Dataset([[0.0]], [0]))["seed"] == 7
 
 
 def test_what_was_read_can_be_written_and_reads_the_same():
@@ -73,8 +73,8 @@ def test_standard_takes_the_space_of_the_run():
     text = GOOD[: GOOD.index("[goal]")] + '[attack]\ntype = "standard"\n'
     config = parse(text)
     toy = ay.Dataset([[0.0]], [0])
-    assert config.how(toy)["attack"] == ay.standard(ay.Linf(0.1))
-    assert parse(to_toml(config)).how(toy)["attack"] == ay.standard(ay.Linf(0.1))
+    assert config.options(toy)["attack"] == ay.standard(ay.Linf(0.1))
+    assert parse(to_toml(config)).options(toy)["attack"] == ay.standard(ay.Linf(0.1))
 
 
 def test_a_table_space_takes_the_schema_of_the_data():
@@ -83,11 +83,11 @@ def test_a_table_space_takes_the_schema_of_the_data():
     config = parse(text)
     schema = ay.Schema([ay.Feature("a", low=0, high=1)])
     data = ay.Dataset([[0.5]], [0], schema=schema)
-    space = config.how(data)["space"]
+    space = config.options(data)["space"]
     assert (space.schema, space.eps, space.p) == (schema, 0.2, math.inf)
     assert to_toml(parse(to_toml(config))) == to_toml(config)
     with pytest.raises(AssayError, match=r"line 13 \[space\]: TableSpace needs data with a schema"):
-        config.how(ay.Dataset([[0.5]], [0]))
+        config.options(ay.Dataset([[0.5]], [0]))
     with pytest.raises(AssayError, match="no parameter 'ep'; did you mean 'eps'"):
         parse(text.replace("eps = 0.2", "ep = 0.2"))
 

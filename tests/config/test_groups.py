@@ -14,8 +14,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def played(config, rows):
     model, data = config.load()
-    how = config.how(data) if callable(config.how) else config.how
-    return ay.evaluate(model, rows(data), **how)
+    options = config.options(data)
+    return ay.evaluate(model, rows(data), **options)
 
 
 def test_a_quota_with_eyeglasses():
@@ -83,10 +83,10 @@ def test_a_goal_that_cannot_be_is_told_with_its_line():
     )):  # fmt: skip
         config = parse(text.replace('"s2"', '"s222"'))
         with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*'s222'"):
-            config.how(config.data.load())
+            config.options(config.data.load())
     config = parse(ALSO.replace('"s11"', '"s111"'))
     with pytest.raises(ay.AssayError, match=r"line 3 \[also\].*'s111'"):
-        config.how(config.data.load())
+        config.options(config.data.load())
 
 
 ALSO = """
@@ -127,7 +127,7 @@ def test_further_goals_survive_shards(tmp_path):
     parts = [tmp_path / "1", tmp_path / "2"]
     for k, part in enumerate(parts, 1):
         run = ay.Run(out=part, shard=(k, 2))
-        ay.evaluate(model, data, **config.how(data), run=run).save(part)
+        ay.evaluate(model, data, **config.options(data), run=run).save(part)
     (parts[1] / "also" / "group" / "spec.json").rename(tmp_path / "kept")
     with pytest.raises(ay.AssayError, match=r"2/also/group' is not the folder of a run"):
         merge(parts, tmp_path / "whole")
@@ -136,6 +136,6 @@ def test_further_goals_survive_shards(tmp_path):
     whole = report_of(parts, merge(parts, tmp_path / "whole"))
     Store(parts[0]).clear()
     assert not list(parts[0].rglob("spec.json"))
-    once = ay.evaluate(model, data, **config.how(data))
+    once = ay.evaluate(model, data, **config.options(data))
     assert set(whole.also) == set(once.also)
     assert whole.metric("robust_untargeted") == once.metric("robust_untargeted")

@@ -349,7 +349,7 @@ def test_noise_in_a_file(tmp_path: Path) -> None:
     config = read_config(file)
     assert parse(to_toml(config), file) == config
     game, data = config.load()
-    report = ay.evaluate(game, data, **config.how(data))
+    report = ay.evaluate(game, data, **config.options(data))
     assert set(report.table["winner"]) == {"certified"} and len(report.table) == 6
     for wrong, text in (
         (TOML.replace("tolerance", "tolerence"), "did you mean 'tolerance'"),

@@ -117,7 +117,7 @@ class TableNet(nn.Module):
 
         >>> net = MLP(schema).fit(frame, labels)            # doctest: +SKIP
         """
-        how = self.training_
+        defaults = self.training_
         data = self._data(x, y, learn=True)
         held: Dataset | None = None
         if isinstance(validation, tuple):
@@ -125,9 +125,9 @@ class TableNet(nn.Module):
         elif validation is not None:
             data, held = holdout(data, validation, self.seed)
         options: dict[str, Any] = {
-            "batch": batch or max(_FEWEST, min(how.batch, len(data) // _UPDATES)),
-            "rate": rate or how.rate,
-            "optimiser": partial(torch.optim.AdamW, weight_decay=how.decay),
+            "batch": batch or max(_FEWEST, min(defaults.batch, len(data) // _UPDATES)),
+            "rate": rate or defaults.rate,
+            "optimiser": partial(torch.optim.AdamW, weight_decay=defaults.decay),
             "seed": self.seed,
             "progress": progress,
         }
@@ -137,9 +137,9 @@ class TableNet(nn.Module):
             self,
             data,
             Own(recipe or Standard("balanced")),
-            epochs=epochs or how.epochs,
+            epochs=epochs or defaults.epochs,
             select=None if held is None else partial(recall, data=held),
-            patience=None if held is None else patience or how.patience,
+            patience=None if held is None else patience or defaults.patience,
             checkpoint=kept,
             **options,
         )

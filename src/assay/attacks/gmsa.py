@@ -107,7 +107,7 @@ class GMSA:
 class _Search:
     """One run of the attack: the models simulated so far and the best candidate."""
 
-    how: GMSA
+    gmsa: GMSA
     problem: Problem
     rehearsal: Rehearsal
     draws: int = 0
@@ -115,18 +115,18 @@ class _Search:
     score: float = -torch.inf
 
     def run(self) -> None:
-        how, clean = self.how, self.problem.referee.best.clone()
-        alone = how.iterations == 0 and how.fallback == "attacked"
-        models = [self.rehearsal.static if how.first == "static" else self.problem.model]
-        if how.first == "clean" or how.fallback == "clean":
+        gmsa, clean = self.gmsa, self.problem.referee.best.clone()
+        alone = gmsa.iterations == 0 and gmsa.fallback == "attacked"
+        models = [self.rehearsal.static if gmsa.first == "static" else self.problem.model]
+        if gmsa.first == "clean" or gmsa.fallback == "clean":
             met = self.simulate(clean)
-            models = met[:1] if how.first == "clean" else models
-            if how.fallback == "clean":
+            models = met[:1] if gmsa.first == "clean" else models
+            if gmsa.fallback == "clean":
                 self.rate(self.problem.fork(), clean, met)
         before: Tensor | None = None
-        for i in range(how.iterations + 1):
+        for i in range(gmsa.iterations + 1):
             trial = self.attack(models, i, before)
-            if how.selective:
+            if gmsa.selective:
                 self.leave(trial, models, clean)
             if alone:  # one candidate: nothing to choose, so nothing to rehearse
                 self.problem.choose(trial)
@@ -141,25 +141,25 @@ class _Search:
 
     def attack(self, models: list[Classifier], i: int, before: Tensor | None) -> Problem:
         """The candidate set of iteration i, as what a fork of the problem has kept."""
-        how = self.how
-        if how.combine == "last":
-            models = models[-how.simulations :] if i else models
-        if how.window is not None:
-            models = models[-how.window :]
-        victims = Victims(tuple(models), _COMBINE[how.combine])
-        inner = how.inner
-        if how.combine == "min" and how.scale:
+        gmsa = self.gmsa
+        if gmsa.combine == "last":
+            models = models[-gmsa.simulations :] if i else models
+        if gmsa.window is not None:
+            models = models[-gmsa.window :]
+        victims = Victims(tuple(models), _COMBINE[gmsa.combine])
+        inner = gmsa.inner
+        if gmsa.combine == "min" and gmsa.scale:
             inner = lengthened(inner, len(models))
         trial = self.problem.against(victims).aim(loss=getattr(inner, "loss", None))
         rows = trial.open
         if not len(rows):
             return trial
         region = trial.region(rows)
-        if how.warm is not None and before is not None:
-            inner = warmed(inner, how.warm)
+        if gmsa.warm is not None and before is not None:
+            inner = warmed(inner, gmsa.warm)
             trial.value(rows, region.encode(before[rows]))
         trial.value(rows, region.origin)  # the record to beat starts at the clean point
-        run(inner, trial, how.name)
+        run(inner, trial, gmsa.name)
         return trial
 
     def leave(self, trial: Problem, models: list[Classifier], clean: Tensor) -> None:
@@ -169,8 +169,8 @@ class _Search:
 
     def simulate(self, x: Tensor) -> list[Classifier]:
         """What the defender might become when it gets this batch."""
-        self.draws += self.how.simulations
-        numbers = range(self.draws - self.how.simulations, self.draws)
+        self.draws += self.gmsa.simulations
+        numbers = range(self.draws - self.gmsa.simulations, self.draws)
         return [self.rehearsal.adapt(x, draw) for draw in numbers]
 
     def rate(self, trial: Problem, x: Tensor, met: list[Classifier]) -> bool:
@@ -178,7 +178,7 @@ class _Search:
         hits = self.hits(met, x)
         scored = self.rehearsal.scored
         score = float(hits[scored].mean())
-        if self.how.select == "loss":
+        if self.gmsa.select == "loss":
             rows = torch.arange(len(x), device=x.device)
             with torch.no_grad():
                 _, value = Victims(tuple(met)).look(x, rows, trial.loss, trial.referee.targets)

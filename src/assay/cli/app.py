@@ -133,14 +133,14 @@ def run(
 
     plan = read(file)
     folder = out or Path(plan.out or Path("runs") / file.stem)
-    how = Run(folder, resume, part(shard), workers, ray, until)
+    carried = Run(folder, resume, part(shard), workers, ray, until)
     if isinstance(plan, Grid):
         if seed is not None and "seed" in plan.axes:
             raise AssayError("--seed and a sweep over seeds: which one?")
         points = tuple(replace(p, config=overridden(p.config)) for p in plan.points)
-        play_sweep(replace(plan, points=points), how, force, quiet)
+        play_sweep(replace(plan, points=points), carried, force, quiet)
     else:
-        play(overridden(plan), how, force, quiet, bool(ctx.find_root().params.get("debug")))
+        play(overridden(plan), carried, force, quiet, bool(ctx.find_root().params.get("debug")))
 
 
 @app.command()

@@ -62,15 +62,15 @@ def part(text: str | None) -> tuple[int, int] | None:
     return int(i), int(n)
 
 
-def play(config: Config, how: Run, force: bool, quiet: bool, debug: bool) -> None:
+def play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> None:
     """One evaluation: played, printed, saved."""
     from assay._evaluate import evaluate
 
-    folder, how = Path(str(how.out)), replace(how, force=force)
+    folder, run = Path(str(run.out)), replace(run, force=force)
     model, data = config.load()
     try:
         report = evaluate(
-            model, data, **config.how(data), progress=False if quiet else None, run=how
+            model, data, **config.options(data), progress=False if quiet else None, run=run
         )
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)
@@ -93,12 +93,12 @@ def play(config: Config, how: Run, force: bool, quiet: bool, debug: bool) -> Non
         raise typer.Exit(130)
 
 
-def play_sweep(grid: Grid, how: Run, force: bool, quiet: bool) -> None:
+def play_sweep(grid: Grid, run: Run, force: bool, quiet: bool) -> None:
     """Several evaluations, and one page over all."""
     from assay._sweep import sweep
     from assay.run.store import Store
 
-    folder = Path(str(how.out))
+    folder = Path(str(run.out))
     if force:
         for point in grid.points:
             Store(folder / point.name).clear()
@@ -113,7 +113,7 @@ def play_sweep(grid: Grid, how: Run, force: bool, quiet: bool) -> None:
         elif not quiet:
             typer.echo(f"{count}: robust {outcome.metric('robust')}")
 
-    made = sweep(grid, folder, run=how, progress=False if quiet else None, tell=tell)
+    made = sweep(grid, folder, run=run, progress=False if quiet else None, tell=tell)
     if not quiet:
         typer.echo(str(made))
     typer.echo(f"saved in {folder}: open {folder / 'report.html'}")

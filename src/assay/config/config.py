@@ -103,7 +103,7 @@ class Config:
             with at(("nature",)):
                 return Nature(model, self.noise, **self.nature), data
 
-    def how(self, data: Dataset) -> dict[str, Any]:
+    def options(self, data: Dataset) -> dict[str, Any]:
         """What `evaluate` takes by name: the nouns, finished with what the data know."""
         names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
         given = {name: getattr(self, name) for name in names}

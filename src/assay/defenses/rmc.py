@@ -172,12 +172,12 @@ class RMCState:
         """Weights and moments as the next round finds them."""
         if self.pending is None:
             return self.weights, self.moments
-        how = self.defender
-        net, steps = how._revive(self.weights, self.moments)
+        defender = self.defender
+        net, steps = defender._revive(self.weights, self.moments)
         generator = torch.Generator().manual_seed(self.pending)
-        drawn = torch.randint(self.bank.clean, (how.k,), generator=generator)
+        drawn = torch.randint(self.bank.clean, (defender.k,), generator=generator)
         held = len(drawn) // 8
-        how._train(net, steps, self.bank, drawn[held:], drawn[:held], self.pending)
+        defender._train(net, steps, self.bank, drawn[held:], drawn[:held], self.pending)
         return _copied(net.state_dict()), copy.deepcopy(steps.state_dict())
 
 

@@ -31,7 +31,7 @@ class Game(Protocol):
         goal: Any,
         attack: Any,
         seed: int,
-        **how: Any,
+        **options: Any,
     ) -> Iterator[Records]:
         """The records, a batch at a time, in the order of the data."""
         ...

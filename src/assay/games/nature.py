@@ -151,7 +151,7 @@ class Nature:
         *,
         batch: int = 256,
         only: int | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Iterator[Records]:
         """The records, a batch at a time."""
         ready = self._ready()

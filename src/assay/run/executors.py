@@ -151,17 +151,17 @@ class Ray:
                 ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
-        how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+        options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if self.address == "local":
             # Ray's workers are polite (nice 15) and its head calls home; one's own run need not.
             os.environ.setdefault("RAY_worker_niceness", "0")
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            how["include_dashboard"] = False
+            options["include_dashboard"] = False
         else:
-            how["address"] = self.address
+            options["address"] = self.address
         try:
             _reachable(self.address)
-            ray.init(**how)
+            ray.init(**options)
         except (OSError, ValueError, RuntimeError) as error:
             raise AssayError(
                 f"no Ray cluster at '{self.address}' ({error}); start one with 'ray start --head', "

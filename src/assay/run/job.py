@@ -69,8 +69,8 @@ class Job:
             for name in COUNTED:
                 facts[name] += getattr(referee, name)
 
-        how: dict[str, Any] = {"batch": self.batch, "budget": self.budget, "observe": observe}
+        options: dict[str, Any] = {"batch": self.batch, "budget": self.budget, "observe": observe}
         if self.count > 1:
-            how["only"] = chunk
-        moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, **how)
+            options["only"] = chunk
+        moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, **options)
         return Chunk(Records.concat(moves), facts)

@@ -56,13 +56,13 @@ class Lp:
     @property
     def in_words(self) -> str:
         """The threat as a sentence."""
-        how = {
+        allowed = {
             0.0: f"at most {self.eps:g} features",
             1.0: f"features by at most {self.eps:g} in sum",
             2.0: f"features by at most {self.eps:g} in Euclidean distance",
             math.inf: f"every feature by at most {self.eps:g}",
         }[self.p]
-        return f"The attacker may change {how}."
+        return f"The attacker may change {allowed}."
 
     def check(self, x: Tensor) -> None:
         low, high = self._box(x)
