@@ -7,7 +7,7 @@ import pytest
 
 import assay as ay
 from assay.config.config import parse
-from assay.config.sweep import Grid, read
+from assay.config.sweep import Plan, read
 from assay.errors import AssayError
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +20,7 @@ def test_examples_read(file):
         assert len(ay.Schema.read(file)) > 0
         return
     plan = read(file)
-    configs = [p.config for p in plan.points] if isinstance(plan, Grid) else [plan]
+    configs = [p.config for p in plan.points] if isinstance(plan, Plan) else [plan]
     assert all(c.data.check(file.parent) is None for c in configs)
 
 

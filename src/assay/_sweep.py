@@ -13,7 +13,7 @@ from typing import Any
 
 from assay._evaluate import evaluate
 from assay.config.config import to_toml
-from assay.config.sweep import Grid, Point, number
+from assay.config.sweep import Plan, Point, number
 from assay.errors import AssayError
 from assay.report.report import Report
 from assay.report.sweep import Sweep
@@ -23,7 +23,7 @@ _OFTEN = 5  # runs after which the page is made anew, to be looked at meanwhile
 
 
 def sweep(
-    grid: Grid,
+    grid: Plan,
     out: str | Path,
     *,
     run: Run | None = None,
@@ -83,7 +83,7 @@ def _play(
     return replace(report, records=replace(report.records, adversarial=None))
 
 
-def _numbers(grid: Grid) -> dict[str, dict[str, float]]:
+def _numbers(grid: Plan) -> dict[str, dict[str, float]]:
     """For the settings that can be drawn against: value, as text, -> number."""
     found = {}
     for axis, values in grid.axes.items():

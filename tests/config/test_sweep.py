@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import assay as ay
 from assay.cli.app import app
-from assay.config.sweep import Grid, parse
+from assay.config.sweep import Plan, parse
 from assay.report.sweep import Sweep
 
 TESTS = Path(__file__).parents[1] / "run"
@@ -33,9 +33,9 @@ attacks = [{type = "PGD", steps = 5}, {type = "APGD"}]
 """
 
 
-def grid(text: str) -> Grid:
+def grid(text: str) -> Plan:
     made = parse(BASE + text)
-    assert isinstance(made, Grid)
+    assert isinstance(made, Plan)
     return made
 
 

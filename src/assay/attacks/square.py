@@ -61,7 +61,7 @@ class Square:
     def _run(self, problem: Problem) -> None:
         rows = problem.open
         region = ball(problem, rows)
-        moves = (Corners if region.p == math.inf else Bumps)(Layout.of(region))
+        moves = (Corners if region.p == math.inf else Bumps)(Canvas.of(region))
         z = moves.start(region, problem.random, rows)
         best = problem.value(rows, z, margin)
         ahead = max(1, _AHEAD // moves.numbers)
@@ -83,14 +83,14 @@ class Square:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Canvas:
     """Which features lie next to each other: an image of (channels, height, width), or nothing."""
 
     shape: tuple[int, int, int]
     flat: bool
 
     @classmethod
-    def of(cls, region: LpRegion) -> Layout:
+    def of(cls, region: LpRegion) -> Canvas:
         shape = (1, *region.shape)[-3:]
         if len(region.shape) not in (2, 3) or min(shape[1:]) < 3:
             return cls((1, 1, region.origin.shape[1]), True)
@@ -118,29 +118,29 @@ def _sign(u: Tensor, like: Tensor) -> Tensor:
 class Corners:
     """Moves in an Linf ball: every feature stands at +eps or -eps, or at the box."""
 
-    layout: Layout
+    canvas: Canvas
     pace: ClassVar[float] = 1.0  # of the schedule
 
     @property
     def numbers(self) -> int:
         """Random numbers per proposal."""
-        c, _, w = self.layout.shape
-        return 2 * w if self.layout.flat else 2 + c
+        c, _, w = self.canvas.shape
+        return 2 * w if self.canvas.flat else 2 + c
 
     def start(self, region: LpRegion, stream: Stream, rows: Tensor) -> Tensor:
-        c, h, w = self.layout.shape
+        c, h, w = self.canvas.shape
         stripes = stream.sign(rows, c * w, region.origin.dtype).reshape(-1, c, 1, w)
         sign = stripes.expand(-1, c, h, w).reshape(len(rows), -1)
         return (region.origin + region.eps * sign).clamp(region.low, region.high)
 
     def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
-        w = self.layout.shape[2]
-        side = self.layout.side(share)
-        if self.layout.flat:
+        w = self.canvas.shape[2]
+        side = self.canvas.side(share)
+        if self.canvas.flat:
             where = u[:, :w].topk(side, dim=1).indices
             sign = _sign(u[:, w : w + side], z)
         else:
-            where = self.layout.square(side, u[:, :2]).flatten(1)
+            where = self.canvas.square(side, u[:, :2]).flatten(1)
             sign = _sign(u[:, 2:], z).repeat_interleave(side * side, dim=1)
         origin, low, high = (
             region.origin.gather(1, where),
@@ -158,18 +158,18 @@ class Corners:
 class Bumps:
     """Moves on an L2 or L1 sphere: what one square gains another loses."""
 
-    layout: Layout
+    canvas: Canvas
     pace: ClassVar[float] = 0.5
 
     @property
     def numbers(self) -> int:
-        c, _, w = self.layout.shape
-        return 2 * w if self.layout.flat else 5 + c
+        c, _, w = self.canvas.shape
+        return 2 * w if self.canvas.flat else 5 + c
 
     def start(self, region: LpRegion, stream: Stream, rows: Tensor) -> Tensor:
-        c, h, w = self.layout.shape
+        c, h, w = self.canvas.shape
         dtype = region.origin.dtype
-        if self.layout.flat:
+        if self.canvas.flat:
             return self._scaled(region, stream.sign(rows, w, dtype))
         tile = max(min(h, w) // 5, 1)
         down, across = h // tile, w // tile
@@ -184,19 +184,19 @@ class Bumps:
         return self._scaled(region, d.flatten(1))
 
     def propose(self, region: LpRegion, z: Tensor, share: float, u: Tensor) -> Tensor:
-        c, h, w = self.layout.shape
+        c, h, w = self.canvas.shape
         p, d = region.p, z - region.origin
-        if self.layout.flat:
-            size = max(self.layout.side(share), min(2, w))
+        if self.canvas.flat:
+            size = max(self.canvas.side(share), min(2, w))
             order = u[:, :w].argsort(dim=1)
             gains, loses = order[:, None, :size], order[:, None, size : 2 * size]
             rank = torch.arange(1, size + 1, device=z.device, dtype=z.dtype)
             bump = (_sign(u[:, w : w + size], z) / rank)[:, None, :]
         else:
-            side = max(self.layout.side(share), 3) // 2 * 2 + 1
+            side = max(self.canvas.side(share), 3) // 2 * 2 + 1
             side = min(side, (min(h, w) - 1) // 2 * 2 + 1)
-            gains = self.layout.square(side, u[:, :2])
-            loses = self.layout.square(side, u[:, 2:4])
+            gains = self.canvas.square(side, u[:, :2])
+            loses = self.canvas.square(side, u[:, 2:4])
             shape = _bump(side).to(z)
             shape = torch.where(u[:, 4, None] < 0.5, shape.flatten(), shape.T.flatten())
             bump = _sign(u[:, 5:], z)[:, :, None] * shape[:, None, :]

@@ -121,7 +121,7 @@ def run(
     """
     from dataclasses import replace
 
-    from assay.config.sweep import Grid, read
+    from assay.config.sweep import Plan, read
     from assay.run.run import Run
 
     def overridden(config: Config) -> Config:
@@ -134,7 +134,7 @@ def run(
     plan = read(file)
     folder = out or Path(plan.out or Path("runs") / file.stem)
     carried = Run(folder, resume, part(shard), workers, ray, until)
-    if isinstance(plan, Grid):
+    if isinstance(plan, Plan):
         if seed is not None and "seed" in plan.axes:
             raise AssayError("--seed and a sweep over seeds: which one?")
         points = tuple(replace(p, config=overridden(p.config)) for p in plan.points)

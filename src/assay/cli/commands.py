@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from assay.config.config import Config
-    from assay.config.sweep import Grid, Point
+    from assay.config.sweep import Plan, Point
     from assay.report.report import Report
     from assay.run.run import Run
 
@@ -93,7 +93,7 @@ def play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> Non
         raise typer.Exit(130)
 
 
-def play_sweep(grid: Grid, run: Run, force: bool, quiet: bool) -> None:
+def play_sweep(grid: Plan, run: Run, force: bool, quiet: bool) -> None:
     """Several evaluations, and one page over all."""
     from assay._sweep import sweep
     from assay.run.store import Store

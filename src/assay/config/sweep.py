@@ -1,4 +1,4 @@
-"""Grid: a file with a [sweep] table is several runs, one for each combination of its values.
+"""Plan: a file with a [sweep] table is several runs, one for each combination of its values.
 
     [sweep]
     space.eps = ["2/255", "4/255", "8/255"]
@@ -42,7 +42,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Plan:
     """All runs of a sweep, the last key of the table changing fastest."""
 
     axes: dict[str, list[Any]]
@@ -50,12 +50,12 @@ class Grid:
     out: str | None = None
 
 
-def read(file: str | Path) -> Config | Grid:
+def read(file: str | Path) -> Config | Plan:
     """What is in a file: one run, or a sweep."""
     return parse(text_of(file), Path(file))
 
 
-def parse(text: str, file: Path | None = None) -> Config | Grid:
+def parse(text: str, file: Path | None = None) -> Config | Plan:
     """What is in a text: one run, or a sweep.
 
     >>> base = 'data.name = "mnist"\\nmodel.demo = "mnist"\\nspace = {type = "L2", eps = 1}\\n'
@@ -94,7 +94,7 @@ def parse(text: str, file: Path | None = None) -> Config | Grid:
             raise Wrong(
                 ("sweep",), f"two runs would be called '{twice.pop()}': a value is repeated"
             )
-        return Grid(axes, tuple(points), given.get("out"))
+        return Plan(axes, tuple(points), given.get("out"))
 
 
 def _axes(table: Any, path: tuple[str, ...]) -> Any:
