@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats
 from assay.noise.silenced import silenced
 
 if TYPE_CHECKING:
     from assay.games.nature import Nature
-
-Floats = NDArray[np.float64]
 
 
 def gains(nature: Nature, data: Any, x: Floats, seed: int) -> Any:

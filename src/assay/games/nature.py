@@ -30,6 +30,7 @@ from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds
 from assay.games.features import gains, rows_of
 from assay.goals.classes import LeastLikely, Untargeted
+from assay.kernels.arrays import Bools, Floats
 from assay.model.classifier import Classifier, wrap
 from assay.model.probe import probe
 from assay.noise.joint import Noise
@@ -41,8 +42,6 @@ from assay.records import Records
 from assay.trees.ensemble import Ensemble
 from assay.trees.readers import read, reader
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 TOLERANCE = 1e-6
 METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
 ASKED = ("method", "tolerance", "budget", "draws", "confidence")

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from assay.kernels.arrays import Array
 from assay.kernels.compile import kernel
 from assay.streams import GOLDEN, MIX
-
-Array = np.ndarray[Any, Any]
 
 _GOLDEN, _MIX1, _MIX2 = np.uint64(GOLDEN), np.uint64(MIX[0]), np.uint64(MIX[1])
 

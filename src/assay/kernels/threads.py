@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.kernels.splitmix import Array
+from assay.kernels.arrays import Array
 
 
 def in_threads(kernel: Any, *arrays: Array, shared: tuple[int, ...] = ()) -> None:

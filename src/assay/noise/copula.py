@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from assay.errors import AssayError, Unsupported
+from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, counted, listed, widths
-from assay.noise.marginal import Confusion, Floats
+from assay.noise.marginal import Confusion
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,11 @@ import numpy as np
 from scipy import stats
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats
 from assay.noise.copula import Copula
 from assay.noise.independent import Independent
 from assay.noise.joint import Part
-from assay.noise.marginal import Floats, Marginal, exponential, normal, still
+from assay.noise.marginal import Marginal, exponential, normal, still
 
 Continuous = stats.rv_continuous
 FAMILIES = ("norm", "laplace", "logistic", "expon", "gumbel_r", "gumbel_l")

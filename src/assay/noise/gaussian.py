@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, numbers, widths
-from assay.noise.marginal import Floats, Marginal, still
+from assay.noise.marginal import Marginal, still
 
 
 @dataclass(frozen=True, eq=False)

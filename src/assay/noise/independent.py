@@ -4,8 +4,8 @@ included."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, counted, listed, widths
-from assay.noise.marginal import Floats
 
 
 @dataclass(frozen=True)

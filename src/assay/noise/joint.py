@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from assay.errors import AssayError
-from assay.noise.marginal import Confusion, Floats, Marginal, between
+from assay.kernels.arrays import Floats
+from assay.noise.marginal import Confusion, Marginal, between
 from assay.noise.normal_boxes import normal_boxes
 
 Part = Marginal | Confusion

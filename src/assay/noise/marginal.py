@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from assay.errors import AssayError, nearest
+from assay.kernels.arrays import Floats
 
-Floats = NDArray[np.float64]
 HOW = ("add", "multiply", "replace")
 OUTSIDE = ("truncate", "clip")
 

@@ -10,10 +10,10 @@ What a reader would get wrong: the error is an estimate (three standard errors o
 not a certificate."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
+from assay.kernels.arrays import Floats
+
 SHIFTS = 8
 
 

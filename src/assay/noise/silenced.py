@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Noise, Part
-from assay.noise.marginal import Floats, still
+from assay.noise.marginal import still
 
 
 class Silenced(Joint):

@@ -14,8 +14,9 @@ import numpy as np
 from scipy import stats
 
 from assay.errors import Unsupported
+from assay.kernels.arrays import Floats
 from assay.noise.joint import Noise
-from assay.noise.marginal import Floats, Marginal
+from assay.noise.marginal import Marginal
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 

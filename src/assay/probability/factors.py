@@ -13,10 +13,10 @@ import numpy as np
 from scipy import special
 from scipy.sparse.csgraph import connected_components
 
+from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise
-from assay.noise.marginal import Floats
 from assay.probability.certified.bounds import bounds
-from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
 RULES = {1: (24, 33), 2: (12, 17)}  # factors -> nodes of the two rules, per factor

@@ -20,14 +20,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Bools, Floats
 from assay.noise.joint import Noise
-from assay.noise.marginal import Floats
 from assay.probability.sampling import generator
 
 SHARES = (0.7, 0.2, 0.1)  # nominal, moved, widened
 WIDER = (1.0, 1.5, 2.0, 3.0, 4.0)
 ENOUGH = 10  # changes that say where they lie
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

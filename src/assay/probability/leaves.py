@@ -9,8 +9,8 @@ with the same label)."""
 
 import numpy as np
 
+from assay.kernels.arrays import Floats
 from assay.kernels.compile import kernel
-from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 

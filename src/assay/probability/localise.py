@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.kernels.arrays import Floats, Ints
 from assay.kernels.compile import kernel
-from assay.noise.marginal import Floats
 from assay.probability.prune import prune
-from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 from assay.trees.rounding import TIE, Rounding
 

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise, normal_level
-from assay.noise.marginal import Floats
 from assay.noise.normal_boxes import normal_boxes
 from assay.probability import leaves
 from assay.probability.boxes import leaf_boxes
 from assay.probability.certified.bounds import Draws, bounds
 from assay.probability.estimated import quasi as correlated
 from assay.probability.factors import by_factors, loadings
-from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
 WIDE = 1e-3  # bounds by two factors that are wider than this give way to the estimate

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise
-from assay.noise.marginal import Floats
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from assay.errors import Unsupported
-from assay.trees.ensemble import Ensemble, Floats, Ints
+from assay.kernels.arrays import Floats, Ints
+from assay.trees.ensemble import Ensemble
 
 
 def check(ensemble: Ensemble, model: Any, rows: int = 2000, seed: int = 0) -> None:

@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats, Ints
 from assay.kernels.compile import kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LARGEST = float(np.finfo(np.float32).max)
 OVERFLOW = 2.0**128 - 2.0**103  # the first float64 that rounds to float32 infinity

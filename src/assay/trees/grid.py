@@ -11,9 +11,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy import special
 
+from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise, normal_level
-from assay.noise.marginal import Floats, Marginal, between
-from assay.trees.ensemble import Ensemble, Ints
+from assay.noise.marginal import Marginal, between
+from assay.trees.ensemble import Ensemble
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.noise.marginal import Floats
+from assay.kernels.arrays import Floats
 from assay.trees.ensemble import Ensemble
 
 ROUGH = 1e-9

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from assay.kernels.arrays import Array
 from assay.kernels.compile import kernel
-from assay.kernels.splitmix import Array
 
 
 @kernel

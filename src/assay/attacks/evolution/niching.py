@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.kernels.arrays import Array
 from assay.kernels.compile import fast_kernel, kernel
-from assay.kernels.splitmix import Array
 
 
 @kernel

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from assay import losses
 from assay.errors import AssayError, Unsupported
-from assay.kernels.splitmix import Array
+from assay.kernels.arrays import Array
 from assay.problem.problem import Problem
 from assay.spaces.genes import Genes, Genetic
 

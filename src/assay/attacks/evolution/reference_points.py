@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from assay.kernels.arrays import Array
 from assay.kernels.compile import kernel
-from assay.kernels.splitmix import Array
 
 
 @kernel

@@ -18,8 +18,9 @@ import numpy as np
 
 from assay.attacks.evolution.fronts import fronts
 from assay.attacks.evolution.niching import associate, directions, niching
+from assay.kernels.arrays import Array
 from assay.kernels.compile import kernel
-from assay.kernels.splitmix import Array, shuffle
+from assay.kernels.splitmix import shuffle
 from assay.kernels.threads import in_threads
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from assay.kernels.arrays import Array
 from assay.kernels.compile import kernel
-from assay.kernels.splitmix import Array, shuffle, uniform
+from assay.kernels.splitmix import shuffle, uniform
 from assay.kernels.threads import in_threads
 
 

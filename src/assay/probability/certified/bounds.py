@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.noise.marginal import Floats
+from assay.kernels.arrays import Floats, Ints
 from assay.probability.certified.branch_and_bound import Found, search
 from assay.probability.leaves import ROUNDING
 from assay.probability.localise import CELL, OPEN, YES, Local, localise
 from assay.probability.sampling import clopper_pearson
-from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 from assay.trees.rounding import Rounding
 

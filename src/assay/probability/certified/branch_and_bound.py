@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.kernels.arrays import Floats
 from assay.kernels.compile import kernel
-from assay.noise.marginal import Floats
 from assay.probability.certified.box import examine
 from assay.probability.certified.meet_in_the_middle import resolve
 from assay.probability.localise import Local

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from assay.kernels.arrays import Floats
 from assay.kernels.compile import kernel
-from assay.noise.marginal import Floats
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 

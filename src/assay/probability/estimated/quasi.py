@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise
-from assay.noise.marginal import Floats
 from assay.probability.estimated.pivot import importance
 from assay.probability.estimated.score_tables import guide, look, tables_of
 from assay.probability.estimated.sobol import scrambled, stretch
 from assay.probability.estimated.view import Settled, View, view
-from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
 SCRAMBLES = 16

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.kernels.arrays import Floats, Ints
 from assay.kernels.compile import kernel
-from assay.noise.marginal import Floats
-from assay.trees.ensemble import Ints
 
 LARGEST = 2048  # cells of a table
 BLOCK = 256  # readings at a time

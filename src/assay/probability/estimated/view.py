@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from assay.noise.marginal import Floats
+from assay.kernels.arrays import Floats, Ints
 from assay.probability.localise import CELL, NO, YES, Local, localise
-from assay.trees.ensemble import Ensemble, Ints
+from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 from assay.trees.rounding import Rounding
 

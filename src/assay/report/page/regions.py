@@ -13,8 +13,8 @@ import numpy as np
 from scipy import special, stats
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats
 from assay.noise.joint import Noise, factor
-from assay.noise.marginal import Floats
 from assay.trees.grid import Grid
 from assay.trees.readers import read
 

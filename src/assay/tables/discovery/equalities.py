@@ -16,9 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.kernels.arrays import Floats
 from assay.relations.expression import Compare, Expr, expr
 from assay.relations.language import divide, floor
-from assay.tables.discovery.pairs import Candidate, Floats, Sample, tokens
+from assay.tables.discovery.pairs import Candidate, Sample, tokens
 
 PROBES = 24  # rows to compare first
 WIDEST = 150  # columns whose triples are searched: the most varied ones

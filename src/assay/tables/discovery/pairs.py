@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.kernels.arrays import Floats
 from assay.relations.expression import Column, Relation
 from assay.relations.language import F, implies
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.float64] | NDArray[np.int64]
 RARE = 0.05  # of what chance would break
 RARER = 0.01  # for orders, of which so many pairs are tried
