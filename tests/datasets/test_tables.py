@@ -225,7 +225,7 @@ def test_lcld_versions_differ_in_what_is_immutable():
     assert int(small.mutable.sum()) == 14 and int(large.mutable.sum()) == 28
     assert not small.mutable[small.names.index("term")]
     assert large.mutable[large.names.index("term")]
-    assert {k: len(v) for k, v in large.groups.items()} == {
+    assert {k: len(v) for k, v in large.one_hot_groups.items()} == {
         "home_ownership": 4,
         "verification_status": 3,
         "purpose": 14,

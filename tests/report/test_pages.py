@@ -85,7 +85,7 @@ def test_changes_are_measured_by_the_range_of_the_data() -> None:
 
 
 def test_binding_by_hand() -> None:
-    from assay.report.binding import binding
+    from assay.report.binding_rules import binding
 
     schema = pages.table().examples and _schema()
     clean = np.array([[2.0, 6.0, 0.5], [2.0, 6.0, 0.5], [2.0, 6.0, 0.5]])

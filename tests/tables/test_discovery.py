@@ -56,7 +56,7 @@ def test_kinds_groups_and_what_to_consider():
     found = suggest(planted())
     kinds = {f.name: f.kind for f in found.features}
     assert (kinds["amount"], kinds["acc_open"], kinds["kind"]) == ("real", "integer", "category")
-    assert found.schema.groups == {"home": [14, 15]}
+    assert found.schema.one_hot_groups == {"home": [14, 15]}
     assert "age" in found.consider
 
 

@@ -72,7 +72,7 @@ def test_authors_csv(tmp_path):
         "boolean",
     ]
     assert schema.features[1].low == "original" and not schema.features[1].mutable
-    assert schema.features[2].values == (0, 1, 2) and schema.groups == {"ohe0": [3, 4]}
+    assert schema.features[2].values == (0, 1, 2) and schema.one_hot_groups == {"ohe0": [3, 4]}
 
 
 def test_from_frame_finds_kinds_and_bounds():

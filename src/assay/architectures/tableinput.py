@@ -35,7 +35,7 @@ class TableInput(nn.Module):
     def __init__(self, schema: Schema) -> None:
         super().__init__()
         self.features = schema.features
-        grouped = {i for members in schema.groups.values() for i in members}
+        grouped = {i for members in schema.one_hot_groups.values() for i in members}
         kinds = enumerate(schema.features)
         plain = [i for i, f in kinds if f.kind != "category" and i not in grouped]
         ranges = [schema.features[i].range for i in plain]
@@ -43,13 +43,13 @@ class TableInput(nn.Module):
         self.register_buffer("low", torch.tensor([a for a, _ in ranges], dtype=torch.float64))
         widths = [b - a if b > a else 1.0 for a, b in ranges]
         self.register_buffer("width", torch.tensor(widths, dtype=torch.float64))
-        self.groups = [list(members) for members in schema.groups.values()]
+        self.one_hot_groups = [list(members) for members in schema.one_hot_groups.values()]
         self.codes = [(i, f.codes) for i, f in enumerate(schema.features) if f.kind == "category"]
 
     @property
     def sizes(self) -> list[int]:
         """Length of each block."""
-        return [len(g) for g in self.groups] + [len(codes) for _, codes in self.codes]
+        return [len(g) for g in self.one_hot_groups] + [len(codes) for _, codes in self.codes]
 
     @property
     def size(self) -> int:
@@ -60,7 +60,7 @@ class TableInput(nn.Module):
     def names(self) -> list[str]:
         """What each number of the output is: a feature, or a value of a category."""
         features = self.features
-        plain = [*self.numbers.tolist(), *(i for members in self.groups for i in members)]
+        plain = [*self.numbers.tolist(), *(i for members in self.one_hot_groups for i in members)]
         return [features[i].name for i in plain] + [
             f"{features[i].name}={value}" for i, _ in self.codes for value in features[i].values
         ]
@@ -68,7 +68,7 @@ class TableInput(nn.Module):
     def split(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Numbers and blocks, in single precision."""
         numbers = ((x[:, self.numbers] - self.low) / self.width).float()
-        blocks = [x[:, members].float() for members in self.groups]
+        blocks = [x[:, members].float() for members in self.one_hot_groups]
         return numbers, blocks + [_hot(x[:, i], codes) for i, codes in self.codes]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -185,7 +185,7 @@ class _Search:
             score = float(value[scored].mean())
         if score > self.score:
             self.best, self.score = trial, score
-            self.rehearsal.estimate.copy_(hits)
+            self.rehearsal.simulated.copy_(hits)
         return bool(hits[scored].min() >= 1.0)
 
     @torch.no_grad()

@@ -37,7 +37,7 @@ class Move:
     x: Tensor
     targets: Tensor
     referee: Referee
-    estimate: Tensor
+    simulated: Tensor
     adaptations: int
     seconds: float
 
@@ -103,7 +103,7 @@ class Round:
                 clean = base.logits(x, torch.arange(len(x)))
             targets = self.goal.targets(y, clean, self.index, class_names(self.data, base))
             referee = Referee(targets, x.clone(), "best", base.slack)
-            estimate = torch.full((len(x),), torch.nan, dtype=torch.float64)
+            simulated = torch.full((len(x),), torch.nan, dtype=torch.float64)
             if self.attacker is not None and self.space is not None:
                 region = self.space.around(x)
                 scored = self.mask("scored") & targets.any(1) & region.contains(x)
@@ -119,7 +119,7 @@ class Round:
                     losses.find(self.goal.loss),
                     self.budget,
                     scope=scope,
-                    rehearsal=Rehearsal(adapt, static, scored, estimate)
+                    rehearsal=Rehearsal(adapt, static, scored, simulated)
                     if bool(scored.any())
                     else None,
                 )
@@ -128,7 +128,7 @@ class Round:
                 if self.observe is not None:
                     self.observe(referee)
         seconds = (time.perf_counter() - began) / len(x)
-        return Move(referee.best, targets, referee, estimate, calls[0], seconds)
+        return Move(referee.best, targets, referee, simulated, calls[0], seconds)
 
     def untouched(self, calm: Any, referee_seed: int) -> tuple[Tensor, Any]:
         """Logits on the clean batch in a game nobody attacks, and the state after it."""
@@ -181,7 +181,7 @@ class Round:
             backwards=move.referee.backwards.cpu().numpy(),
             seconds=move.seconds,
             controlled=self.mask("controlled").numpy(),
-            simulated=move.estimate.numpy(),
+            simulated=move.simulated.numpy(),
             adaptations=move.adaptations,
             adapting=adapting,
             answer=answer.cpu().numpy(),

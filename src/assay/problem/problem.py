@@ -52,7 +52,7 @@ class Rehearsal:
     adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
     static: Classifier  # the model as it was before the first round
     scored: Tensor  # (n,) bool: the rows that count
-    estimate: Tensor  # (n,): the attacker's own idea of its success, written by the attack
+    simulated: Tensor  # (n,): the attacker's own idea of its success, written by the attack
 
 
 @dataclass(eq=False)

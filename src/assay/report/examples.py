@@ -18,7 +18,7 @@ import numpy as np
 
 from assay.data import Dataset
 from assay.records import Records
-from assay.report.binding import binding
+from assay.report.binding_rules import binding
 
 MOST = 12
 _ASKED = 200  # successes over which it is counted which rules bind

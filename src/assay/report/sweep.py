@@ -39,7 +39,7 @@ class Sweep:
     numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
 
-    def groups(self, *apart: str) -> dict[str, list[str]]:
+    def series(self, *apart: str) -> dict[str, list[str]]:
         """Runs that agree in all settings but these (and the seed), by what they agree in."""
         found: dict[str, list[str]] = {}
         for name in self.reports:
@@ -71,7 +71,7 @@ class Sweep:
         """Robust accuracy against a numeric setting, one line per combination of the others."""
         place = self.numbers[axis]
         found: dict[str, Line] = {}
-        for label, names in self.groups(axis).items():
+        for label, names in self.series(axis).items():
             by_value: dict[float, list[str]] = {}
             for name in names:
                 at = place[_key(self.settings[name][axis])]
@@ -90,7 +90,7 @@ class Sweep:
         found: list[Flag] = []
         for axis in self.numbers:
             if axis.endswith(".eps"):
-                for names in self.groups(axis).values():
+                for names in self.series(axis).values():
                     order = sorted(
                         names, key=lambda n: self.numbers[axis][_key(self.settings[n][axis])]
                     )

@@ -31,7 +31,7 @@ class Genes:
     origin: Tensor  # (n, d): the clean inputs, flattened
     columns: Tensor  # (k,): places in the flattened input of the genes that are plain numbers
     codes: tuple[tuple[int, Tensor], ...] = ()  # then the categories: (place, codes of its values)
-    groups: tuple[Tensor, ...] = ()  # then the one-hot groups: places of the members
+    one_hot_groups: tuple[Tensor, ...] = ()  # then the one-hot groups: places of the members
 
     def express(self, genes: Tensor) -> Tensor:
         """The flattened inputs (n * k, d) of k individuals per row (n, k, G)."""
@@ -41,7 +41,7 @@ class Genes:
         x[:, self.columns] = genes[:, :plain].to(x.dtype)
         for k, (place, codes) in enumerate(self.codes, plain):
             x[:, place] = codes.to(x.dtype)[genes[:, k].long()]
-        for k, members in enumerate(self.groups, plain + len(self.codes)):
+        for k, members in enumerate(self.one_hot_groups, plain + len(self.codes)):
             code = torch.nn.functional.one_hot(genes[:, k].long(), len(members))
             x[:, members] = code.to(x.dtype)
         return x

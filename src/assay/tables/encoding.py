@@ -54,7 +54,7 @@ class Encoding:
         place = {int(c): k for k, c in enumerate(self.numeric)}
         return [
             (torch.tensor(members), torch.tensor([place[i] for i in members]))
-            for members in self.schema.groups.values()
+            for members in self.schema.one_hot_groups.values()
             if self.schema.features[members[0]].mutable
         ]
 

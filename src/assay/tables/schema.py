@@ -68,7 +68,7 @@ class Schema:
             if each in seen:
                 raise AssayError(f"feature '{each}' occurs twice in the schema")
             seen.add(each)
-        for group, members in self.groups.items():
+        for group, members in self.one_hot_groups.items():
             kinds = {self.features[i].mutable for i in members}
             if len(kinds) > 1:
                 raise AssayError(f"one-hot group '{group}': all members must be mutable, or none")
@@ -104,7 +104,7 @@ class Schema:
         return tuple(f.name for f in self.features)
 
     @cached_property
-    def groups(self) -> dict[str, list[int]]:
+    def one_hot_groups(self) -> dict[str, list[int]]:
         """The members of each one-hot group, by position."""
         found: dict[str, list[int]] = {}
         for i, f in enumerate(self.features):

@@ -290,7 +290,9 @@ class TableRegion:
     def distance(self, x: Tensor) -> Tensor:
         """(n,) in scaled coordinates (p=0: the number of changed features; cost: money)."""
         if self.p == 0:
-            groups = [(x[:, m] != self.x0[:, m]).any(1) for m in self.space.schema.groups.values()]
+            groups = [
+                (x[:, m] != self.x0[:, m]).any(1) for m in self.space.schema.one_hot_groups.values()
+            ]
             single = torch.tensor([not f.group for f in self.space.schema.features])
             changed = ((x != self.x0) & single).sum(1)
             return torch.stack([changed, *groups]).sum(0).to(torch.float64)

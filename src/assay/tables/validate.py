@@ -39,7 +39,7 @@ def bounded(schema: Schema, x: Tensor, x0: Tensor) -> Tensor:
 
 def one_hot(schema: Schema, x: Tensor) -> Tensor:
     """(n, groups) bool: is exactly one member of each group 1?"""
-    parts = [x[:, members].sum(1) == 1 for members in schema.groups.values()]
+    parts = [x[:, members].sum(1) == 1 for members in schema.one_hot_groups.values()]
     return torch.stack(parts, 1) if parts else torch.ones(len(x), 0, dtype=torch.bool)
 
 
@@ -66,9 +66,9 @@ def breaches(schema: Schema, table: Any, tolerance: float) -> pd.DataFrame:
 
     note(kinds, lambda c: f"{schema.names[c]} is {schema.features[c].kind}", value)
     note(inside, range_rule, value)
-    names = list(schema.groups)
+    names = list(schema.one_hot_groups)
     note(groups, lambda g: f"one-hot group {names[g]}",
-         lambda r, g: f"sum = {float(x[r, schema.groups[names[g]]].sum()):g}")  # fmt: skip
+         lambda r, g: f"sum = {float(x[r, schema.one_hot_groups[names[g]]].sum()):g}")  # fmt: skip
     why = ("broken", "undefined (division by 0 or log of 0)")
     note(holds, lambda r: str(schema.relations[r]), lambda row, r: why[int(undefined[row, r])])
     return pd.DataFrame(lines, columns=["row", "rule", "found"])
