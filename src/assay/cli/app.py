@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 import assay
-from assay.cli.commands import console, part, play, play_sweep, say_no, show_report
+from assay.cli.commands import console, parse_shard, play, play_sweep, say_no, show_report
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def run(
 
     plan = read(file)
     folder = out or Path(plan.out or Path("runs") / file.stem)
-    carried = Run(folder, resume, part(shard), workers, ray, until)
+    carried = Run(folder, resume, parse_shard(shard), workers, ray, until)
     if isinstance(plan, Plan):
         if seed is not None and "seed" in plan.axes:
             raise AssayError("--seed and a sweep over seeds: which one?")

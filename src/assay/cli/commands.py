@@ -52,7 +52,7 @@ def show_report(report: Report) -> None:
         screen.print(line, style=style, markup=False)
 
 
-def part(text: str | None) -> tuple[int, int] | None:
+def parse_shard(text: str | None) -> tuple[int, int] | None:
     """3/8 as (3, 8)."""
     if text is None:
         return None
