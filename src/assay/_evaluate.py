@@ -18,6 +18,7 @@ from assay.attacks.campaign import Campaign
 from assay.attacks.standard import standard
 from assay.data import Dataset, in_order
 from assay.errors import AssayError, Unsupported
+from assay.games.arguments import refuse_noise
 from assay.games.game import Game
 from assay.games.static import Static
 from assay.games.transductive import Transductive
@@ -79,6 +80,7 @@ def evaluate(
     asked, whole = goal, data
     if isinstance(goal, Quota):
         data, goal = goal.pairs(data)
+    refuse_noise(space)
     attack = _attacker(target, space, attack)
     if attack is None and budget is not None:
         raise AssayError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")

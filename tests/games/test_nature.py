@@ -12,6 +12,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
+from tests.oracles.boxes import all_boxes, near_boxes
 from typer.testing import CliRunner
 
 import assay as ay
@@ -19,7 +20,6 @@ from assay.cli.app import app
 from assay.config.config import parse, to_toml
 from assay.config.config import read as read_config
 from assay.errors import AssayError, Unsupported
-from assay.probability.boxes import all_boxes, near_boxes
 from assay.probability.estimated import quasi as correlated
 from assay.probability.factors import by_factors, loadings
 from assay.probability.methods import distribution, probability

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
+from tests.oracles.boxes import all_boxes, near_boxes
 
 from assay import noise as nz
 from assay.errors import AssayError
-from assay.probability.boxes import all_boxes, near_boxes
 from assay.probability.certified.bounds import Draws, bounds
 from assay.probability.certified.convolution import tails
 from assay.probability.methods import distribution, inside, probability

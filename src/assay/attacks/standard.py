@@ -64,14 +64,4 @@ def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | 
         return AutoAttack() if gradients else Square()
     if isinstance(space, TableSpace):
         return CAA(search=Graft()) if gradients else Graft()
-    refuse_noise(space)
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")
-
-
-def refuse_noise(space: Any) -> None:
-    """A noise in the place of a space is a question for another game."""
-    if hasattr(space, "marginals"):
-        raise Unsupported(
-            f"space={type(space).__name__}(...) is a noise, and under noise nobody attacks: "
-            "evaluate(ay.Nature(model, noise), data)"
-        )

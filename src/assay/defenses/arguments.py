@@ -11,6 +11,7 @@ from torch import nn
 from assay.attacks.parameters import check_made, check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.fields import check_numbers
 from assay.spaces.region import Space
 
 
@@ -41,4 +42,5 @@ def check_arguments(defender: Any) -> None:
                 raise AssayError(f"{name}: {field.name} is a {got}; expected {wanted}")
         if field.name == "attack":
             check_made(f"{name}(attack={{}})", value)
-    check_parameters(defender)
+            check_parameters(value)
+    check_numbers(defender)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from assay.attacks.parameters import check_made, check_parameters
-from assay.attacks.standard import refuse_noise
-from assay.errors import AssayError
+from assay.errors import AssayError, Unsupported
 from assay.goals.goal import Goal
 from assay.spaces.region import Space
 
@@ -28,3 +27,12 @@ def check_kinds(space: Any, goal: Any, attack: Any) -> None:
     if attack is not None:
         check_made("attack={}", attack)
         check_parameters(attack)
+
+
+def refuse_noise(space: Any) -> None:
+    """A noise in the place of a space is a question for another game."""
+    if hasattr(space, "marginals"):
+        raise Unsupported(
+            f"space={type(space).__name__}(...) is a noise, and under noise nobody attacks: "
+            "evaluate(ay.Nature(model, noise), data)"
+        )

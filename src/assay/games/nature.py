@@ -25,15 +25,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.data import Dataset, in_order
+from assay.data import Dataset, feature_names, in_order, rows_of
 from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds
-from assay.games.features import gains, rows_of
 from assay.goals.classes import LeastLikely, Untargeted
 from assay.kernels.arrays import Bools, Floats
 from assay.model.classifier import Classifier, wrap
 from assay.model.probe import probe
 from assay.noise.joint import Noise
+from assay.noise.silenced import silenced
 from assay.probability import methods as exact
 from assay.probability.certified.bounds import Draws
 from assay.probability.importance import importance as sampled_where_labels_change
@@ -273,7 +273,17 @@ class Nature:
         A DataFrame (records x features), named by the data's schema or columns; a table's
         `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
         """
-        return gains(self, data, self._rows(data), seed)
+        import pandas as pd
+
+        ready, x = self._ready(), self._rows(data)
+        stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
+        before = ready.probability(x, stays, seed=seed).middle
+        gained = {}
+        for f, name in enumerate(feature_names(data, x.shape[1])):
+            exact_there = replace(ready, noise=silenced(self.noise, f, x.shape[1]))
+            gained[name] = exact_there.probability(x, stays, seed=seed).middle - before
+        rows = data.ids if isinstance(data, Dataset) else getattr(data, "index", None)
+        return pd.DataFrame(gained, index=rows)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""

@@ -26,7 +26,6 @@ from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.problem import Problem, check_needs
 from assay.problem.referee import Referee
 from assay.records import Records
-from assay.spaces.genes import violation
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
 
@@ -160,7 +159,7 @@ class Static:
             valid=region.contains(best).cpu().numpy(),
             winner=winner,
             distance=torch.where(success.cpu(), region.distance(best).cpu(), torch.nan).numpy(),
-            violation=violation(region, best).cpu().numpy(),
+            violation=region.violation(best).cpu().numpy(),
             margin=referee.margin.cpu().numpy(),
             blocked=(referee.blocked & ~success).cpu().numpy(),
             forwards=referee.forwards.cpu().numpy(),

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import Attack
-from assay.attacks.parameters import check_parameters
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.fields import check_numbers
 from assay.games.arguments import check_kinds
 from assay.games.transductive_round import Round, class_names
 from assay.goals.goal import Goal
@@ -103,7 +103,7 @@ class Transductive:
             )
         if not callable(self.order) and self.order not in ("natural", "sorted"):
             raise AssayError(f"order={self.order!r}: expected 'natural', 'sorted' or a callable")
-        check_parameters(self)
+        check_numbers(self)
 
     @property
     def described(self) -> dict[str, Any]:

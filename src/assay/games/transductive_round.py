@@ -25,7 +25,6 @@ from assay.problem.budget import Budget
 from assay.problem.problem import Problem, Rehearsal
 from assay.problem.referee import Referee
 from assay.records import Records
-from assay.spaces.genes import violation
 from assay.spaces.region import Region, Space
 from assay.streams import Stream, derive, keys
 
@@ -203,7 +202,7 @@ class Round:
             region.contains(self.x),
             region.contains(move.x),
             region.distance(move.x),
-            violation(region, move.x),
+            region.violation(move.x),
         )
 
 

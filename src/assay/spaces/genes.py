@@ -92,12 +92,3 @@ class Genetic(Region, Protocol):
     def genes(self) -> Genes:
         """What may be varied."""
         ...
-
-    def violation(self, x: Tensor) -> Tensor:
-        """(n,): how far inputs are from their relations, as they are; 0 exactly where they hold."""
-        ...
-
-
-def violation(region: Region, x: Tensor) -> Tensor:
-    """(n,): how far inputs are from their relations, as they are; `penalty` repairs them first."""
-    return region.violation(x) if isinstance(region, Genetic) else region.penalty(region.encode(x))

@@ -1,17 +1,9 @@
-"""Patch and Rectangle: any colour, but only somewhere. What can be printed, worn or stuck on.
-
-`Patch(mask)` changes the pixels of a fixed mask (eyeglasses on an aligned face). `Rectangle(h, w)`
-changes one window of that size, wherever it hurts most: the sticker of Wu et al. (ICLR 2020).
-
-What a reader would get wrong: there is no eps. Inside the mask every value of the box is allowed,
-so the size that steps are measured in is the width of the box itself.
-"""
+"""Patch: any colour, but only inside a fixed mask. What can be printed and worn: eyeglasses."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,23 +11,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError, nearest
+from assay.spaces.images import ImageRegion, check_images
 from assay.spaces.masks import eyeglasses
 from assay.spaces.region import per_row
 from assay.streams import Stream
 
 MASKS: dict[str, Callable[[int, int], np.ndarray]] = {"eyeglasses": eyeglasses}
-
-
-def _boxed(x: Tensor, low: float, high: float, what: str) -> None:
-    if x.ndim != 4:
-        raise AssayError(f"{what} needs images (n, channels, h, w); got x of {tuple(x.shape)}")
-    if not low < high:
-        raise AssayError(f"{what}: low={low} must lie below high={high}")
-    if bool((x < low).any()) or bool((x > high).any()):
-        raise AssayError(
-            f"inputs lie in [{float(x.min()):g}, {float(x.max()):g}], outside the box "
-            f"[{low:g}, {high:g}]; give the box of your data: {what}(..., low=, high=)"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,37 +66,24 @@ class Patch:
             ) from None
 
     def check(self, x: Tensor) -> None:
-        _boxed(x, self.low, self.high, "Patch")
+        check_images(x, self.low, self.high, "Patch")
         if not bool(self._mask(x[:1]).any()):
             raise AssayError("Patch: the mask is empty, so nothing may change")
 
     def around(self, x: Tensor) -> PatchRegion:
         return PatchRegion(
-            x.reshape(len(x), -1), tuple(x.shape[1:]), self._mask(x), self.low, self.high
+            x.reshape(len(x), -1), tuple(x.shape[1:]), self.low, self.high, self._mask(x)
         )
 
 
 @dataclass(frozen=True, eq=False)
-class PatchRegion:
-    """The images that a mask allows, row by row; z is x, flattened."""
+class PatchRegion(ImageRegion):
+    """The images that a mask allows."""
 
-    origin: Tensor  # (n, D)
-    shape: tuple[int, ...]
     mask: Tensor  # (1, D) bool
-    low: float
-    high: float
-    p: float = math.inf
-    constrained: bool = False
-
-    @property
-    def eps(self) -> float:
-        return self.high - self.low
 
     def decode(self, z: Tensor) -> Tensor:
-        return torch.where(self.mask, z, self.origin).reshape(len(z), *self.shape)
-
-    def encode(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), -1)
+        return super().decode(torch.where(self.mask, z, self.origin))
 
     def project(self, z: Tensor) -> Tensor:
         return torch.where(self.mask, z.clamp(self.low, self.high), self.origin)
@@ -127,16 +95,7 @@ class PatchRegion:
         drawn = stream.uniform(rows, self.origin.shape[1], self.origin.dtype)
         return self.project(self.low + self.eps * drawn)
 
-    def penalty(self, z: Tensor) -> Tensor:
-        return z.new_zeros(len(z))
-
     def contains(self, x: Tensor) -> Tensor:
         z = self.encode(x)
         inside = (z >= self.low) & (z <= self.high)
         return (torch.where(self.mask, inside, z == self.origin)).all(1)
-
-    def distance(self, x: Tensor) -> Tensor:
-        return (self.encode(x).double() - self.origin.double()).abs().amax(1)
-
-    def take(self, rows: Tensor) -> PatchRegion:
-        return replace(self, origin=self.origin[rows])

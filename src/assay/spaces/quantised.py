@@ -148,6 +148,9 @@ class QuantisedRegion:
     def penalty(self, z: Tensor) -> Tensor:
         return self.inner.penalty(z)
 
+    def violation(self, x: Tensor) -> Tensor:
+        return self.inner.violation(x)
+
     def contains(self, x: Tensor) -> Tensor:
         level = (x == snap(x, *self.ends, self.levels)).flatten(1).all(1)
         return level & self.inner.contains(x)

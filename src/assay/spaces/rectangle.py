@@ -1,16 +1,18 @@
-"""Rectangle: an opaque rectangle of free place and content."""
+"""Rectangle: one opaque window of free place and content, the sticker of Wu et al. (ICLR 2020).
+
+The region finds the place itself: `project` keeps the window that holds most of the change."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from assay.errors import AssayError
-from assay.spaces.patch import _boxed
+from assay.spaces.images import ImageRegion, check_images
 from assay.spaces.region import per_row
 from assay.streams import Stream
 
@@ -37,7 +39,7 @@ class Rectangle:
         )
 
     def check(self, x: Tensor) -> None:
-        _boxed(x, self.low, self.high, "Rectangle")
+        check_images(x, self.low, self.high, "Rectangle")
         if not (1 <= self.height <= x.shape[2] and 1 <= self.width <= x.shape[3]):
             raise AssayError(
                 f"Rectangle({self.height}, {self.width}) does not fit into images of "
@@ -47,24 +49,14 @@ class Rectangle:
     def around(self, x: Tensor) -> RectangleRegion:
         flat = x.reshape(len(x), -1)
         size = (self.height, self.width)
-        return RectangleRegion(flat, tuple(x.shape[1:]), size, self.low, self.high)
+        return RectangleRegion(flat, tuple(x.shape[1:]), self.low, self.high, size)
 
 
 @dataclass(frozen=True, eq=False)
-class RectangleRegion:
+class RectangleRegion(ImageRegion):
     """One free window per image. A row that has not changed yet has no window."""
 
-    origin: Tensor  # (n, D)
-    shape: tuple[int, ...]
     size: tuple[int, int]
-    low: float
-    high: float
-    p: float = math.inf
-    constrained: bool = False
-
-    @property
-    def eps(self) -> float:
-        return self.high - self.low
 
     def energy(self, values: Tensor) -> Tensor:
         """(n, rows, columns): sum of squares of `values` (n, D) in the window at each corner."""
@@ -86,12 +78,6 @@ class RectangleRegion:
     def _strongest(self, values: Tensor) -> Tensor:
         return self.window(self.energy(values).flatten(1).argmax(1))
 
-    def decode(self, z: Tensor) -> Tensor:
-        return z.reshape(len(z), *self.shape)
-
-    def encode(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), -1)
-
     def project(self, z: Tensor) -> Tensor:
         """Keep the window that holds most of the change."""
         z = z.clamp(self.low, self.high)
@@ -109,9 +95,6 @@ class RectangleRegion:
         drawn = stream.uniform(rows, self.origin.shape[1], self.origin.dtype)
         return torch.where(where, self.low + self.eps * drawn, self.origin)
 
-    def penalty(self, z: Tensor) -> Tensor:
-        return z.new_zeros(len(z))
-
     def contains(self, x: Tensor) -> Tensor:
         z = self.encode(x)
         boxed = ((z >= self.low) & (z <= self.high)).all(1)
@@ -121,12 +104,6 @@ class RectangleRegion:
             & (_extent(changed.any(2)) <= self.size[0])
             & (_extent(changed.any(1)) <= self.size[1])
         )
-
-    def distance(self, x: Tensor) -> Tensor:
-        return (self.encode(x).double() - self.origin.double()).abs().amax(1)
-
-    def take(self, rows: Tensor) -> RectangleRegion:
-        return replace(self, origin=self.origin[rows])
 
 
 def _extent(marks: Tensor) -> Tensor:

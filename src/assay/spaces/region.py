@@ -65,6 +65,10 @@ class Region(Protocol):
         """(n,): differentiable, 0 exactly where the relations hold."""
         ...
 
+    def violation(self, x: Tensor) -> Tensor:
+        """(n,): how far inputs are from their relations, as they are; `penalty` repairs first."""
+        ...
+
     def contains(self, x: Tensor) -> Tensor:
         """(n,) bool: may this input be handed in? The only authority on validity."""
         ...

@@ -1,0 +1,37 @@
+"""What a noun's numbers must be, said when it is made or used and not after an hour.
+
+Every whole number counts something (steps, restarts, queries, rounds) and is at least 1, or its
+field's `metadata["least"]`; every other number is a size and not negative; a `seed` counts nothing
+and may be 0. So one rule serves attacks, defenders and games, and whoever adds one need not think
+of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import Field, fields
+from typing import Any
+
+from assay.errors import AssayError
+
+
+def check_numbers(noun: Any) -> None:
+    """Raise on the first number of a dataclass that cannot be meant."""
+    for field in fields(noun):
+        value = getattr(noun, field.name)
+        kinds = str(field.type).split(" | ")
+        if ("int" in kinds or "float" in kinds) and not (value is None and "None" in kinds):
+            _check(field, value, whole="float" not in kinds, said=said(noun, field))
+
+
+def said(noun: Any, field: Field[Any]) -> str:
+    """A field as it was given, for messages: "PGD(steps=0)"."""
+    return f"{type(noun).__name__}({field.name}={getattr(noun, field.name)!r})"
+
+
+def _check(field: Field[Any], value: Any, whole: bool, said: str) -> None:
+    least = field.metadata.get("least", 1 if whole and field.name != "seed" else 0)
+    number = isinstance(value, int if whole else int | float)
+    if not number or isinstance(value, bool) or not least <= value < math.inf:
+        kind = "whole number" if whole else "number"
+        raise AssayError(f"{said}: expected a {kind} of at least {least}")
