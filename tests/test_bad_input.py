@@ -308,7 +308,6 @@ def test_text_labels():
         ("Transductive is a class", {"model": ay.Transductive}),
         (r"Group\(\['a'\]\): expected", {"goal": ay.Group(["a"])}),
         (r"Targeted\(None\): expected a class", {"goal": ay.Targeted(None)}),
-        (r"evaluate\(ay\.Nature\(model, noise\), data\)", {"noise": ay.Normal(sd=0.1)}),
     ],
 )
 def test_what_else_evaluate_takes(said, how):

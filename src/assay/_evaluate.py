@@ -9,24 +9,18 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
-from assay.attacks.campaign import Campaign
-from assay.attacks.standard import standard
+from assay.attacks.base import Attack, for_other_goals
 from assay.data import Dataset, in_order
 from assay.errors import AssayError, Unsupported
-from assay.games.arguments import refuse_noise
-from assay.games.game import Game
-from assay.games.static import Static
-from assay.games.transductive import Transductive
-from assay.goals.classes import Targeted, Untargeted
-from assay.goals.goal import Goal
-from assay.goals.group import Group
-from assay.goals.quota import Quota
-from assay.model.classifier import wrap
+from assay.games.arguments import check_kinds
+from assay.games.static import as_game
+from assay.goals.classes import Untargeted
+from assay.goals.goal import Expandable
 from assay.problem.budget import Budget
 from assay.records import Records
 from assay.report import checks
@@ -35,26 +29,26 @@ from assay.report.report import Report
 from assay.run.job import COUNTED, Job
 from assay.run.progress import Progress
 from assay.run.run import Run
+from assay.spaces.region import Space
 from assay.streams import Stream, keys
-from assay.tables.space import TableSpace
 
 BATCH = 256  # rows
+STANDARD = "standard"
 
 
 def evaluate(
     target: Any,
     data: Dataset,
     *,
-    space: Any = None,
-    goal: Any = None,
-    attack: Any = "standard",
+    space: Space | None = None,
+    goal: Expandable | None = None,
+    attack: Attack | Literal["standard"] | None = "standard",
     seed: int = 0,
     batch: int | None = None,
     budget: Budget | None = None,
     progress: bool | None = None,
-    also: Sequence[Any] = (),
+    also: Sequence[Expandable] = (),
     run: Run | None = None,
-    noise: None = None,
 ) -> Report:
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
@@ -63,45 +57,56 @@ def evaluate(
     and attack=None says that nobody attacks it. The records depend on the seed and on the examples'
     ids, not on `batch` (256 rows, 32 under noise). Ctrl-C ends the run and reports the finished
     batches. `also` names further goals, each attacked in the same way and shown in the same report.
-    `run` says how it is carried out: kept in a folder and resumed, in worker processes, on Ray. A
-    `noise` is no parameter of an attack: it has a game of its own, `Nature`.
+    `run` says how it is carried out: kept in a folder and resumed, in worker processes, on Ray.
 
     >>> report = evaluate(net, data, space=Linf(8 / 255), attack=APGD(100))    # doctest: +SKIP
     """
-    if noise is not None:
-        raise AssayError("noise= is no part of an attack: evaluate(ay.Nature(model, noise), data)")
-    if batch is None:
-        batch = getattr(target, "batch", BATCH) if isinstance(target, Game) else BATCH
+    if isinstance(target, type):
+        raise AssayError(f"{target.__name__} is a class; give an object made by it")
+    game = as_game(target)
+    batch = game.batch or BATCH if batch is None else batch
     _check(data, seed, batch, budget, also, run)
     run = run or Run()
     run.check()
     goal = Untargeted() if goal is None else goal
-    _check_game(target, data, goal, run)
-    asked, whole = goal, data
-    if isinstance(goal, Quota):
-        data, goal = goal.pairs(data)
-    refuse_noise(space)
-    attack = _attacker(target, space, attack)
-    if attack is None and budget is not None:
+    check_kinds(space, goal)
+    in_order(getattr(target, "model", target), data)
+    refused = game.refuses(goal, run)
+    if refused is not None:
+        raise Unsupported(refused)
+    rows, aim = goal.expand(data)
+    named = attack is None or not (isinstance(attack, str) and attack == STANDARD)
+    played = cast(Attack | None, attack) if named else game.default_attack(space)
+    if played is None and budget is not None:
         raise AssayError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")
     if run.until is not None:
-        order = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0].argsort()
-        data = data.take(order)
-        if isinstance(goal, Targeted):
-            goal = goal.take(order)
-    job = Job(target, data, space, goal, attack, seed, batch, budget or Budget())
+        order = Stream(seed, keys(rows.ids)).uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
+        rows, aim = rows.take(order), aim.take(order)
+    job = Job(target, rows, space, aim, played, seed, batch, budget or Budget())
     facts = job.prepare()
-    spec = describe(job, asked) | aims(asked, data, facts.get("classes", 0))
+    spec = describe(job, goal)
+    count = facts.get("classes", 0) or len(data.classes or ())
+    if count:
+        spec |= goal.aims(count, data.classes)
     if run.shard is not None:
         spec["shard"] = list(run.shard)
     records = _collect(job, run, spec, facts, progress)
     flags = checks.of_report(records, facts, spec)
-    report = Report(spec, records, flags, examples=gather(data, records))
+    report = Report(spec, records, flags, examples=gather(rows, records))
     if "interrupted" in facts or not also:
         return report
-    options = {"space": space, "seed": seed, "batch": batch, "budget": budget, "progress": progress}
-    options["attack"] = attack.attack if isinstance(attack, Campaign) else attack
-    return _further(report, titled(also), run, partial(evaluate, target, whole, **options))
+    again = partial(
+        evaluate,
+        target,
+        data,
+        space=space,
+        attack=played if played is None else for_other_goals(played),
+        seed=seed,
+        batch=batch,
+        budget=budget,
+        progress=progress,
+    )
+    return _further(report, titled(also), run, again)
 
 
 def _further(
@@ -124,22 +129,6 @@ def _further(
             flag = checks.Flag("interrupted", f"stopped by hand at the further goal {name}")
             return replace(report, also=done, flags=(*report.flags, flag))
     return replace(report, also=done)
-
-
-def _attacker(target: Any, space: Any, attack: Any) -> Any:
-    """The attack to play: what was given, or the standard one of a fixed model."""
-    if attack is not None and not (isinstance(attack, str) and attack == "standard"):
-        return attack
-    if attack is not None and isinstance(target, Transductive):
-        inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"
-        raise AssayError(
-            "there is no standard attack on a defender that adapts: give one that rehearses it, "
-            f'attack=ay.GMSA(ay.{inner}, "avg"); attack=None if nobody is to attack'
-        )
-    model = target.model if isinstance(target, Static) else target
-    if isinstance(model, Game) or space is None:
-        return None
-    return standard(space, gradients=wrap(model).differentiable)
 
 
 def titled(goals: Sequence[Any]) -> dict[str, Any]:
@@ -185,11 +174,11 @@ def _collect(
     return done()
 
 
-def describe(job: Job, asked: Any) -> dict[str, Any]:
+def describe(job: Job, asked: Expandable) -> dict[str, Any]:
     """What was asked, as plain values: the spec of a report."""
     data, space = job.data, job.space
     return {
-        **job.game.described,
+        **as_game(job.game).describe(),
         "data": data.name or "data",
         "data_hash": data.hash,
         "rows": len(data),
@@ -211,21 +200,6 @@ def describe(job: Job, asked: Any) -> dict[str, Any]:
     }
 
 
-def aims(goal: Any, data: Dataset, classes: int) -> dict[str, Any]:
-    """For the spec: which classes the attacker wants, where that is not all of them."""
-    names = data.classes
-    classes = classes or len(names or ())
-    if not classes:
-        return {}
-    if isinstance(goal, Quota):
-        rule = goal.rule(classes, names)
-        return {"aims": sorted(rule["targets"]), "quota": rule}
-    if isinstance(goal, Group):
-        wanted = goal.allowed(classes, names).any(0)
-        return {"aims": wanted.nonzero()[:, 0].tolist()}
-    return {}
-
-
 def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:
     """Each of them what it is called."""
     if not isinstance(data, Dataset):
@@ -243,31 +217,9 @@ def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -
     if not isinstance(also, list | tuple):
         raise AssayError(f"also={also!r}: expected a list of goals, e.g. [ay.Untargeted()]")
     for goal in also:
-        if isinstance(goal, type) or not isinstance(goal, Goal | Quota):
+        if isinstance(goal, type) or not isinstance(goal, Expandable):
             raise AssayError(f"also={also!r}: {goal!r} is no goal; expected e.g. ay.Untargeted()")
     _check_finite(data)
-
-
-def _check_game(target: Any, data: Dataset, goal: Any, run: Run) -> None:
-    """What only a model that stays can be asked."""
-    if isinstance(target, type):
-        raise AssayError(f"{target.__name__} is a class; give an object made by it")
-    in_order(getattr(target, "model", target), data)
-    if isinstance(goal, Quota) and run.until is not None:
-        raise Unsupported(f"until={run.until}: a quota is about bands, and needs all its pairs")
-    if not isinstance(target, Game) or isinstance(target, Static):
-        return
-    kind = type(target).__name__
-    if isinstance(goal, Quota):
-        raise Unsupported(
-            f"a Quota counts on a model that stays, and {kind} is another game: evaluate the model "
-            "itself, or give the game a Group(...)"
-        )
-    if run.until is not None and not getattr(target, "divisible", False):
-        raise Unsupported(
-            f"until={run.until}: the rounds of {kind} build on each other, so it is played to the "
-            "end and in the order of the data; play fewer rows instead, data.sample(n)"
-        )
 
 
 def _check_finite(data: Dataset) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import assay as ay
+from assay.games.game import Play
 from assay.problem.problem import Needs
 
 
@@ -75,7 +76,7 @@ def test_worst_counts_each_gradient_once():
     attack, seen = ay.Then(ay.FGSM(), ay.Worst(ay.FGSM(), ay.FGSM())), []
     game, _ = ay.Static(Steps()).prepare(DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack)
     how = (DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack, 0)
-    (records,) = game.play(*how, observe=seen.append)
+    (records,) = game.play(*how, Play(observe=seen.append))
     assert seen[0].gradients == records.columns["backwards"].sum() == 3 * len(DATA)
 
 

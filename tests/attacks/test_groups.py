@@ -177,7 +177,7 @@ def test_speed_signs_are_the_published_relation():
 def test_faces_have_staff_and_burglars():
     faces = ay.datasets.orl()
     vault = faces.vault(k=3)
-    pairs, goal = vault.pairs(faces.test)
+    pairs, goal = vault.expand(faces.test)
     assert len(pairs) == 5 * 3 * 5 + 35 * 3  # five burglars, three pictures each, five targets
     rule = vault.rule(40, faces.test.classes)
     assert not set(rule["sources"]) & set(rule["targets"]) and not rule["reuse"]

@@ -332,7 +332,7 @@ def test_rows_that_break_their_own_space_stay_in_the_batch_but_not_in_the_figure
     class Half:
         """Inputs above 0.6 in the second coordinate are not allowed, clean or not."""
 
-        p = float("inf")
+        norm = float("inf")
 
         def check(self, x):
             pass

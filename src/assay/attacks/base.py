@@ -33,6 +33,12 @@ def label(attack: Attack) -> str:
     return f"{name}-{loss}" if isinstance(loss, str) else str(name)
 
 
+def for_other_goals(attack: Attack) -> Attack:
+    """The attack to be used for further goals: its own, where it is made for one kind of goal."""
+    other: Attack = getattr(attack, "for_other_goals", attack)
+    return other
+
+
 def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     """Run an attack on what is open, under its own name and with its own loss."""
     if len(problem.open):

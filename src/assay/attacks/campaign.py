@@ -43,6 +43,11 @@ class Campaign:
     order: Order = field(default=ByMD(1))
 
     @property
+    def for_other_goals(self) -> Attack:
+        """Where there are no pairs to order, the attack alone."""
+        return self.attack
+
+    @property
     def name(self) -> str:
         return label(self.attack)
 

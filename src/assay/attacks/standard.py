@@ -60,8 +60,8 @@ def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | 
     >>> standard(Linf(0.3))
     AutoAttack(steps=100, targets=9, queries=5000)
     """
-    if getattr(space, "p", None) in (1.0, 2.0, float("inf")) and hasattr(space, "low"):
-        return AutoAttack() if gradients else Square()
     if isinstance(space, TableSpace):
         return CAA(search=Graft()) if gradients else Graft()
+    if getattr(space, "norm", None) in (1.0, 2.0, float("inf")):  # it may be no space at all
+        return AutoAttack() if gradients else Square()
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

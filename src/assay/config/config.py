@@ -111,6 +111,8 @@ class Config:
             if isinstance(given[name], nouns.Later):
                 with self.place.named(), at((name,)):
                     given[name] = given[name].made(schema=data.schema, space=given["space"])
+        if given["attack"] is None:
+            del given["attack"]  # the game's own
         with self.place.named():
             for path, goal in ((("goal",), self.goal), *_numbered("also", self.also)):
                 with at(path):

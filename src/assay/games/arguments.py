@@ -6,11 +6,11 @@ from typing import Any
 
 from assay.attacks.parameters import check_made, check_parameters
 from assay.errors import AssayError, Unsupported
-from assay.goals.goal import Goal
+from assay.goals.goal import Expandable
 from assay.spaces.region import Space
 
 
-def check_kinds(space: Any, goal: Any, attack: Any) -> None:
+def check_kinds(space: Any, goal: Any, attack: Any = None) -> None:
     """Refuse `PGD` for `PGD()`, a goal in the place of a space, and the like.
 
     Without an attack there may be no space either.
@@ -18,11 +18,14 @@ def check_kinds(space: Any, goal: Any, attack: Any) -> None:
     refuse_noise(space)
     for name, value, fits, example in (
         ("space", space, space is None or isinstance(space, Space), "ay.Linf(8/255)"),
-        ("goal", goal, isinstance(goal, Goal) and callable(goal.targets), "ay.Untargeted()"),
+        ("goal", goal, isinstance(goal, Expandable), "ay.Untargeted()"),
     ):
         if isinstance(value, type):
             raise AssayError(f"{name}={value.__name__}: not the class but {value.__name__}()")
         if not fits:
+            almost = "targets" if name == "goal" else "around"
+            if callable(getattr(value, almost, None)):
+                example = f"what ay.extend.{name.title()} lists; ay.testing.check_{name} tells"
             raise AssayError(f"{name}={value!r}: this is no {name}; expected e.g. {example}")
     if attack is not None:
         check_made("attack={}", attack)
@@ -36,3 +39,11 @@ def refuse_noise(space: Any) -> None:
             f"space={type(space).__name__}(...) is a noise, and under noise nobody attacks: "
             "evaluate(ay.Nature(model, noise), data)"
         )
+
+
+def refused_quota(game: Any) -> str:
+    """Why a game in which the model moves, or nobody attacks, cannot be played by bands."""
+    return (
+        f"a Quota counts on a model that stays, and {type(game).__name__} is another game: "
+        "evaluate the model itself, or give the game a Group(...)"
+    )

@@ -1,12 +1,44 @@
-"""What a game is: who moves when, told as records. `evaluate` knows nothing else of games."""
+"""What a game is: who moves when, told as records. `evaluate` knows nothing else of games.
+
+What a reader would get wrong: `describe` is a method, because a type check of a protocol reads its
+properties, and this one digests all the weights of a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
+from assay.attacks.base import Attack
 from assay.data import Dataset
+from assay.goals.goal import Expandable, Goal
+from assay.problem.budget import UNLIMITED, Budget
+from assay.problem.referee import Referee
 from assay.records import Records
+from assay.spaces.region import Space
+
+
+@dataclass(frozen=True)
+class Play:
+    """How the rows are played: so many at a time, at what price, and who looks on."""
+
+    batch: int = 256
+    budget: Budget = UNLIMITED
+    only: int | None = None  # the number of the one batch to play; None: all
+    observe: Callable[[Referee], None] | None = None  # is shown each batch's referee
+
+
+USUAL = Play()
+
+
+class Carried(Protocol):
+    """What a game may ask of how it is carried out; `Run` is one."""
+
+    @property
+    def until(self) -> float | None:
+        """Stop when the interval is this narrow: rows are then played in a random order."""
+        ...
 
 
 @runtime_checkable
@@ -14,12 +46,29 @@ class Game(Protocol):
     """Static(model), Transductive(defender), Nature(model, noise)."""
 
     @property
-    def described(self) -> dict[str, Any]:
-        """What the spec says of the players: "game", "model", "model_hash"."""
+    def batch(self) -> int | None:
+        """Rows at a time unless the user says so; None: as many as usual."""
+        ...
+
+    @property
+    def divisible(self) -> bool:
+        """Rows do not meet: they may be played in any order and apart."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What the spec says of the players: "game" (a table), "model", "model_hash"."""
+        ...
+
+    def default_attack(self, space: Space | None) -> Attack | None:
+        """The attack where none is named; None: nobody attacks. Raises where one must be named."""
+        ...
+
+    def refuses(self, goal: Expandable, run: Carried) -> str | None:
+        """Why this game cannot be played for that goal or in that way; None: it can."""
         ...
 
     def prepare(
-        self, data: Dataset, space: Any, goal: Any, attack: Any
+        self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Self, dict[str, Any]]:
         """Refuse what cannot work, before any work; the game to play, and facts for `checks`."""
         ...
@@ -27,11 +76,11 @@ class Game(Protocol):
     def play(
         self,
         data: Dataset,
-        space: Any,
-        goal: Any,
-        attack: Any,
+        space: Space | None,
+        goal: Goal,
+        attack: Attack | None,
         seed: int,
-        **options: Any,
+        options: Play = USUAL,
     ) -> Iterator[Records]:
         """The records, a batch at a time, in the order of the data."""
         ...

@@ -25,10 +25,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from assay.attacks.base import Attack
 from assay.data import Dataset, feature_names, in_order, rows_of
 from assay.errors import AssayError, Unsupported
-from assay.games.arguments import check_kinds
+from assay.games.arguments import check_kinds, refused_quota
+from assay.games.game import USUAL, Carried, Play
 from assay.goals.classes import LeastLikely, Untargeted
+from assay.goals.goal import Expandable, Goal
 from assay.kernels.arrays import Bools, Floats
 from assay.model.classifier import Classifier, wrap
 from assay.model.probe import probe
@@ -39,6 +42,7 @@ from assay.probability.certified.bounds import Draws
 from assay.probability.importance import importance as sampled_where_labels_change
 from assay.probability.sampling import generator, monte_carlo
 from assay.records import Records
+from assay.spaces.region import Space
 from assay.trees.ensemble import Ensemble
 from assay.trees.readers import read, reader
 
@@ -87,8 +91,7 @@ class Nature:
         if not 0 < self.confidence < 1:
             raise AssayError(f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99")
 
-    @property
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         model = wrap(_source(self.model))
         return {
             "game": "Nature",
@@ -103,8 +106,14 @@ class Nature:
         in_order(self.model, data)
         return rows_of(data)
 
+    def default_attack(self, space: Space | None) -> Attack | None:
+        return None  # nobody attacks
+
+    def refuses(self, goal: Expandable, run: Carried) -> str | None:
+        return refused_quota(self) if goal.together else None
+
     def prepare(
-        self, data: Dataset, space: Any, goal: Any, attack: Any
+        self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Nature, dict[str, Any]]:
         """Read the trees, check the noise against the data."""
         if space is not None or attack is not None:
@@ -143,23 +152,20 @@ class Nature:
     def play(
         self,
         data: Dataset,
-        space: Any,
-        goal: Any,
-        attack: Any,
+        space: Space | None,
+        goal: Goal,
+        attack: Attack | None,
         seed: int,
-        *,
-        batch: int = 256,
-        only: int | None = None,
-        **options: Any,
+        options: Play = USUAL,
     ) -> Iterator[Records]:
         """The records, a batch at a time."""
         ready = self._ready()
-        starts = range(0, len(data), batch)
-        for start in starts if only is None else starts[only : only + 1]:
-            rows = torch.arange(start, min(start + batch, len(data)))
+        starts = range(0, len(data), options.batch)
+        for start in starts if options.only is None else starts[options.only : options.only + 1]:
+            rows = torch.arange(start, min(start + options.batch, len(data)))
             yield ready._play(data, rows, goal, seed)
 
-    def _play(self, data: Dataset, index: torch.Tensor, goal: Any, seed: int) -> Records:
+    def _play(self, data: Dataset, index: torch.Tensor, goal: Goal, seed: int) -> Records:
         began = time.perf_counter()
         x, y = rows_of(data)[index.numpy()], data.y[index]
         clean = self.predict(x)

@@ -16,13 +16,14 @@ import torch
 
 from assay import losses
 from assay.attacks.base import Attack, run
+from assay.attacks.standard import standard
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.arguments import check_kinds
-from assay.goals.goal import Goal
+from assay.games.game import USUAL, Carried, Game, Play
+from assay.goals.goal import Expandable, Goal
 from assay.model.classifier import wrap
 from assay.model.probe import inspect, probe
-from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.problem import Problem, check_needs
 from assay.problem.referee import Referee
 from assay.records import Records
@@ -35,21 +36,34 @@ class Static:
     """A fixed classifier."""
 
     model: Any
+    batch: ClassVar[int | None] = None
     divisible: ClassVar[bool] = True  # rows do not meet: any batch can be played by itself
 
-    @property
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         model = wrap(self.model)
         return {"game": "Static", "model": model.kind, "model_hash": model.hash}
 
+    def default_attack(self, space: Space | None) -> Attack | None:
+        return None if space is None else standard(space, wrap(self.model).differentiable)
+
+    def refuses(self, goal: Expandable, run: Carried) -> str | None:
+        if goal.together and run.until is not None:
+            return f"until={run.until}: a quota is about bands, and needs all its pairs"
+        return None
+
     def prepare(
-        self, data: Dataset, space: Any, goal: Any, attack: Any
+        self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Static, dict[str, Any]]:
         """Everything that can be refused is refused here, before the first attack."""
         if space is None:
             example = "data.schema.space(eps=0.5)" if data.schema is not None else "ay.Linf(8/255)"
             raise AssayError(f"evaluate() needs a space: what may change? e.g. space={example}")
         check_kinds(space, goal, attack)
+        if attack is None:
+            raise AssayError(
+                "attack=None: a fixed model that nobody attacks has a clean accuracy and no more; "
+                "leave attack= out for the standard one"
+            )
         head = data.x[:32]
         model = probe(wrap(self.model), head)
         facts = inspect(model, head, data.y)
@@ -71,25 +85,21 @@ class Static:
     def play(
         self,
         data: Dataset,
-        space: Space,
+        space: Space | None,
         goal: Goal,
-        attack: Attack,
+        attack: Attack | None,
         seed: int,
-        *,
-        batch: int = 256,
-        budget: Budget = UNLIMITED,
-        observe: Any = None,
-        only: int | None = None,
+        options: Play = USUAL,
     ) -> Iterator[Records]:
-        """Records of one batch after the other (or of batch number `only`).
-
-        `observe(referee)` sees each batch's referee.
-        """
+        """Records of one batch after the other."""
+        assert space is not None and attack is not None  # or `prepare` had refused it
         with self.model.ready():
-            starts = range(0, len(data), batch)
-            for start in starts if only is None else starts[only : only + 1]:
-                rows = torch.arange(start, min(start + batch, len(data)))
-                yield self._play(data, rows, space, goal, attack, seed, budget, observe)
+            starts = range(0, len(data), options.batch)
+            for start in (
+                starts if options.only is None else starts[options.only : options.only + 1]
+            ):
+                rows = torch.arange(start, min(start + options.batch, len(data)))
+                yield self._play(data, rows, space, goal, attack, seed, options)
 
     def _play(
         self,
@@ -99,8 +109,7 @@ class Static:
         goal: Goal,
         attack: Attack,
         seed: int,
-        budget: Budget,
-        observe: Any,
+        options: Play,
     ) -> Records:
         began = time.perf_counter()
         x, y = data.x[index], data.y[index]
@@ -128,13 +137,13 @@ class Static:
             clean,
             targets,
             losses.find(goal.loss),
-            budget,
+            options.budget,
         )
         played = problem.open
         referee.margin[:] = losses.margin(clean, targets).double()
         run(attack, problem)
-        if observe is not None:
-            observe(referee)
+        if options.observe is not None:
+            options.observe(referee)
         success = reached | (referee.solved & sane & some)
         best = referee.best
         seconds = (time.perf_counter() - began) / max(1, len(played))
@@ -168,3 +177,8 @@ class Static:
             score=referee.score.cpu().numpy(),
             skipped=skipped,
         )
+
+
+def as_game(target: Any) -> Game:
+    """The game a target stands for: a game is one, and a model is a fixed one."""
+    return target if isinstance(target, Game) else Static(target)

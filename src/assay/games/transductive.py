@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,16 +32,17 @@ from assay.attacks.base import Attack
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.fields import check_numbers
-from assay.games.arguments import check_kinds
+from assay.games.arguments import check_kinds, refused_quota
+from assay.games.game import USUAL, Carried, Play
 from assay.games.transductive_round import Round, class_names
-from assay.goals.goal import Goal
+from assay.goals.goal import Expandable, Goal
 from assay.model.classifier import Classifier, wrap
 from assay.model.probe import inspect
-from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.problem import check_needs
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.streams import derive
+from assay.tables.space import TableSpace
 
 
 @runtime_checkable
@@ -86,6 +87,7 @@ class Transductive:
     scored: Any = field(default=None, repr=False)
     runs: int = 1
     probe: bool = True
+    divisible: ClassVar[bool] = False  # a round builds on those before it
     _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
     _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
 
@@ -105,16 +107,33 @@ class Transductive:
             raise AssayError(f"order={self.order!r}: expected 'natural', 'sorted' or a callable")
         check_numbers(self)
 
-    @property
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         kind = type(self.defender).__name__
         if not self._started:
             return {"game": repr(self), "model": kind, "model_hash": "unknown"}
         base = wrap(self.defender.base(*self._started))
         return {"game": repr(self), "model": f"{kind} on {base.kind}", "model_hash": base.hash}
 
+    def default_attack(self, space: Space | None) -> Attack | None:
+        inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"
+        raise AssayError(
+            "there is no standard attack on a defender that adapts: give one that rehearses it, "
+            f'attack=ay.GMSA(ay.{inner}, "avg"); attack=None if nobody is to attack'
+        )
+
+    def refuses(self, goal: Expandable, run: Carried) -> str | None:
+        if goal.together:
+            return refused_quota(self)
+        if run.until is not None:
+            return (
+                f"until={run.until}: the rounds of Transductive build on each other, so it is "
+                "played to the end and in the order of the data; play fewer rows instead, "
+                "data.sample(n)"
+            )
+        return None
+
     def prepare(
-        self, data: Dataset, space: Any, goal: Any, attack: Any
+        self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Transductive, dict[str, Any]]:
         """Everything that can be refused is refused here; then the defender starts."""
         self._check(data)
@@ -133,7 +152,7 @@ class Transductive:
             )
         if space is not None:
             space.check(data.x)
-        if attack is not None:
+        if attack is not None and space is not None:
             check_needs(attack, base, space)
         targets = goal.targets(data.y, blank, torch.arange(len(data)), class_names(data, base))
         if not bool(targets.any()):
@@ -197,16 +216,16 @@ class Transductive:
     def play(
         self,
         data: Dataset,
-        space: Space,
+        space: Space | None,
         goal: Goal,
         attack: Attack | None,
         seed: int,
-        *,
-        batch: int = 0,  # of evaluate(): rounds have a size of their own
-        budget: Budget = UNLIMITED,
-        observe: Any = None,
+        options: Play = USUAL,
     ) -> Iterator[Records]:
-        """Records of one round after the other, each run of the referee after the one before."""
+        """Records of one round after the other, each run of the referee after the one before.
+
+        Rounds have a size of their own: `options.batch` is not asked.
+        """
         (begin,) = self._started or (self.defender.start(),)
         mind = begin  # where the attacker believes the defender to be
         truth, calm = [begin] * self.runs, [begin] * self.runs
@@ -227,8 +246,8 @@ class Transductive:
                 goal,
                 attack,
                 seed,
-                budget,
-                observe,
+                options.budget,
+                options.observe,
                 self.controlled,
                 self.scored,
             )

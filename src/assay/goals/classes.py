@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.goals.goal import Names, _class
+from assay.goals.goal import Goal, Names, _class
 from assay.streams import Stream
 
 
 @dataclass(frozen=True)
-class Untargeted:
+class Untargeted(Goal):
     """Any class but the true one (and but `reject`, where the model has such a class)."""
 
-    loss: ClassVar[str] = "ce"
     reject: int | str | None = None
 
     def __repr__(self) -> str:
@@ -38,13 +37,12 @@ class Untargeted:
 
 
 @dataclass(frozen=True)
-class Targeted:
+class Targeted(Goal):
     """One class for all rows, or one per row of the data set (indices or names).
 
     A row whose true class is its target has nothing to reach and is left out.
     """
 
-    loss: ClassVar[str] = "ce"
     target: int | str | Sequence[int | str]
 
     @property
@@ -86,7 +84,7 @@ class Targeted:
 
 
 @dataclass(frozen=True)
-class RandomTarget:
+class RandomTarget(Goal):
     """One wrong class per row, drawn uniformly: the targeted robustness of the papers.
 
     The draw depends on the seed and the row's place in the data set.
@@ -103,10 +101,8 @@ class RandomTarget:
 
 
 @dataclass(frozen=True)
-class LeastLikely:
+class LeastLikely(Goal):
     """The class the model finds least likely on the clean input."""
-
-    loss: ClassVar[str] = "ce"
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         t = clean.scatter(1, y[:, None], torch.finfo(clean.dtype).max).argmin(1, keepdim=True)

@@ -4,8 +4,8 @@ A goal says, for each row, which classes the attacker may land in: `targets(y, c
 mask (n, C). Everything else follows from the mask: success is an arg-max inside it, every loss is a
 function of (logits, mask), and a row with an empty mask has nothing to fear and is left out.
 
-A `Quota` is more than a mask: a band of attackers must pass for `k` different targets together. Its
-facts are the pairs (row, target), each a targeted attack; `assay.quota` computes the rest.
+A `Quota` is more than a mask: a band of attackers must pass for `k` different targets together. It
+is `Expandable`, no `Goal`: its facts are the pairs (row, target), each a targeted attack.
 
 A reject option is one more class: name it with `reject=`, and landing there is never a success.
 What a reader would get wrong: a goal other than untargeted is *not* reached by "any wrong class".
@@ -14,25 +14,53 @@ What a reader would get wrong: a goal other than untargeted is *not* reached by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from assay.data import Dataset
 from assay.errors import AssayError, nearest
 
 Names = Sequence[str] | None
 
 
 @runtime_checkable
-class Goal(Protocol):
-    """Which classes the attacker may land in, row by row.
+class Expandable(Protocol):
+    """What `evaluate(goal=)` takes: something that says which rows are played for which goal.
+
+    `together`: rows are judged in bands and not one by one, so all of them must be played. A goal
+    may also have `in_words`, a property: what the attacker wants, as a sentence for the report.
+    """
+
+    together: ClassVar[bool] = False
+
+    def expand(self, data: Dataset) -> tuple[Dataset, Goal]:
+        """The rows to play and the goal of each of them."""
+        ...
+
+    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
+        """For the spec: which of `count` classes the attacker wants, where that is not all."""
+        return {}
+
+
+@runtime_checkable
+class Goal(Expandable, Protocol):
+    """Which classes the attacker may land in, row by row. Whoever inherits from it writes `targets`
+    alone, and `loss` where cross-entropy is not what it implies.
 
     `loss` names the loss the goal implies. It belongs to the goal and not to the rows at hand, or
     a row could be steered differently in another batch.
     """
 
-    loss: ClassVar[str]
+    loss: ClassVar[str] = "ce"
+
+    def expand(self, data: Dataset) -> tuple[Dataset, Goal]:
+        return data, self
+
+    def take(self, rows: Tensor) -> Goal:
+        """The goal of the data set's rows at these places: what belongs to a row moves with it."""
+        return self
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         """(n, C) bool. `clean`: clean logits; `index`: the rows' places in the data set."""

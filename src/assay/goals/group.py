@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.goals.goal import Names, _class
+from assay.goals.goal import Goal, Names, _class
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Goal):
     """A relation S -> T_s: `{source: [targets]}`, by class index or name.
 
     Sources that are not named have nothing to fear and their rows are left out.
@@ -54,6 +54,9 @@ class Group:
         if isinstance(source, str) and source.isdigit() and source not in (names or ()):
             source = int(source)
         return _class(source, count, names)
+
+    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
+        return {"aims": self.allowed(count, names).any(0).nonzero()[:, 0].tolist()}
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         return self.allowed(clean.shape[1], names).to(y.device)[y]

@@ -12,13 +12,13 @@ import torch
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.goals.classes import Targeted
-from assay.goals.goal import Names, _class
+from assay.goals.goal import Expandable, Names, _class
 
 AS = " as "  # the id of a pair: "s7/8 as s3"
 
 
 @dataclass(frozen=True)
-class Quota:
+class Quota(Expandable):
     """A band of attackers, one input of each source class, must pass for `k` different targets.
 
     Without `reuse` every attacker may be used once (all are seen at the same time). At least
@@ -27,7 +27,7 @@ class Quota:
     >>> vault = Quota(k=3, sources=("s1", "s2", "s3"), targets=("s7", "s8", "s9"), reuse=False)
     """
 
-    loss: ClassVar[str] = "ce"
+    together: ClassVar[bool] = True
     k: int = 1
     sources: Sequence[int | str] = ()
     targets: Sequence[int | str] = ()
@@ -90,7 +90,11 @@ class Quota:
             "least": self.least if self.managers else 0,
         } | number
 
-    def pairs(self, data: Dataset) -> tuple[Dataset, Targeted]:
+    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
+        rule = self.rule(count, names)
+        return {"aims": sorted(rule["targets"]), "quota": rule}
+
+    def expand(self, data: Dataset) -> tuple[Dataset, Targeted]:
         """Every row of a source once per target, then the other rows once, without a target."""
         named = [c for c in (*self.sources, *self.targets) if isinstance(c, int)]
         count = len(data.classes) if data.classes else 1 + max([int(data.y.max()), *named])

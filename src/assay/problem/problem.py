@@ -26,7 +26,7 @@ from assay.model.classifier import Classifier
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.referee import Referee
 from assay.problem.victims import Victims
-from assay.spaces.region import Region
+from assay.spaces.region import Region, Space
 from assay.streams import Stream
 
 
@@ -257,7 +257,7 @@ class Problem:
             self.referee.backwards.index_add_(0, rows, ones * backwards)
 
 
-def check_needs(attack: Any, model: Classifier, space: Any) -> None:
+def check_needs(attack: Any, model: Classifier, space: Space) -> None:
     """Raise Unsupported where the attack cannot work on this model or in this space."""
     needs: Needs = attack.needs
     if needs.gradient and not model.differentiable:
@@ -266,8 +266,8 @@ def check_needs(attack: Any, model: Classifier, space: Any) -> None:
             "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
         )
     instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
-    if needs.norms is not None and getattr(space, "p", None) not in needs.norms:
+    if needs.norms is not None and space.norm not in needs.norms:
         names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"
-        raise Unsupported(f"{attack!r} works in Lp balls ({names}), not in {space!r}; {instead}")
-    if needs.norms is not None and not hasattr(space, "low"):
-        raise Unsupported(f"{attack!r} works in Lp balls in a box, not in {space!r}; {instead}")
+        raise Unsupported(
+            f"{attack!r} works in Lp balls in a box ({names}), not in {space!r}; {instead}"
+        )

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.attacks.base import Attack
 from assay.data import Dataset
-from assay.games.game import Game
-from assay.games.static import Static
+from assay.games.game import Game, Play
+from assay.games.static import as_game
+from assay.goals.goal import Goal
 from assay.problem.budget import Budget
 from assay.problem.referee import Referee
 from assay.records import Records
+from assay.spaces.region import Space
 
 COUNTED = ("gradients", "flat", "nonfinite")  # what a referee notices on the way
 
@@ -34,13 +37,13 @@ class Job:
 
     target: Any  # as the user gave it
     data: Dataset
-    space: Any
-    goal: Any
-    attack: Any
+    space: Space | None
+    goal: Goal
+    attack: Attack | None
     seed: int
     batch: int
     budget: Budget
-    game: Any = field(default=None, repr=False)  # prepared; made anew in each process
+    game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
     facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
 
     def __getstate__(self) -> dict[str, Any]:
@@ -48,14 +51,15 @@ class Job:
 
     def prepare(self) -> dict[str, Any]:
         """Check everything and settle the game; facts about the model."""
-        game = self.target if isinstance(self.target, Game) else Static(self.target)
-        self.game, self.facts = game.prepare(self.data, self.space, self.goal, self.attack)
+        self.game, self.facts = as_game(self.target).prepare(
+            self.data, self.space, self.goal, self.attack
+        )
         return dict(self.facts)
 
     @property
     def count(self) -> int:
         """How many chunks there are: a game whose rounds build on each other is one."""
-        if not getattr(self.game, "divisible", False):
+        if not as_game(self.target).divisible:
             return 1
         return -(-len(self.data) // self.batch)
 
@@ -69,8 +73,8 @@ class Job:
             for name in COUNTED:
                 facts[name] += getattr(referee, name)
 
-        options: dict[str, Any] = {"batch": self.batch, "budget": self.budget, "observe": observe}
-        if self.count > 1:
-            options["only"] = chunk
-        moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, **options)
+        only = chunk if self.count > 1 else None
+        options = Play(self.batch, self.budget, only, observe)
+        assert self.game is not None
+        moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, options)
         return Chunk(Records.concat(moves), facts)

@@ -54,6 +54,11 @@ class Lp:
         return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps!r}{box})"
 
     @property
+    def norm(self) -> float:
+        """The p."""
+        return self.p
+
+    @property
     def in_words(self) -> str:
         """The threat as a sentence."""
         allowed = {

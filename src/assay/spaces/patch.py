@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ class Patch:
     mask: Any = "eyeglasses"
     low: float = 0.0
     high: float = 1.0
+    norm: ClassVar[None] = None  # no ball: any colour
 
     def __repr__(self) -> str:
         name = getattr(self.mask, "__name__", None) or self.mask

@@ -45,8 +45,9 @@ class Quantised:
         return f"{said} Pictures are stored with {self.levels} levels.".strip()
 
     @property
-    def p(self) -> Any:
-        return getattr(self.inner, "p", None)
+    def norm(self) -> float | None:
+        """That of the images before they are stored."""
+        return self.inner.norm
 
     @property
     def low(self) -> float:

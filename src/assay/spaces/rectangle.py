@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ class Rectangle:
     width: int
     low: float = 0.0
     high: float = 1.0
+    norm: ClassVar[None] = None  # no ball: any colour
 
     @property
     def in_words(self) -> str:

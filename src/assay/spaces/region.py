@@ -86,6 +86,11 @@ class Region(Protocol):
 class Space(Protocol):
     """Configuration of what may change."""
 
+    @property
+    def norm(self) -> float | None:
+        """The p of an Lp ball inside a box; None: another geometry."""
+        return None
+
     def check(self, x: Tensor) -> None:
         """Raise AssayError if no region can be made around these inputs."""
         ...

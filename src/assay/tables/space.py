@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -53,6 +53,7 @@ class TableSpace:
     tolerance: float = 1e-6
     cost: float | None = None
     repair: bool = True
+    norm: ClassVar[None] = None  # a ball of scaled coordinates, cut by relations: no Lp ball
 
     def __post_init__(self) -> None:
         if self.cost is not None:

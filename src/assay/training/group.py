@@ -125,7 +125,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class _Wanted:
+class _Wanted(Goal):
     """The goal of rows whose targets are known: a mask (n, C)."""
 
     loss: ClassVar[str] = "mdmul"
