@@ -17,7 +17,6 @@ The ablations of the paper's Table 7: `repair=False` NREP, `clean=False` NINI, `
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
@@ -73,7 +72,4 @@ def unrepaired(problem: Problem) -> Problem:
     region = problem.regions
     if not isinstance(region, TableRegion):
         return problem
-    view = copy.copy(problem)
-    view.regions = region.unrepaired()
-    view._cached = None
-    return view
+    return problem.in_region(region.unrepaired())

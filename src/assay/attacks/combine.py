@@ -134,12 +134,12 @@ class Guess:
             if self.mode == "best":
                 problem.absorb(trial)
         if self.mode == "worst":
-            always = [t.referee.solved | ~some.any(1) for t, some in trials]
-            first, *others = (t.referee for t, _ in trials)  # every row has a first target
+            always = [trial.solved | ~some.any(1) for trial, some in trials]
+            first, *others = (trial for trial, _ in trials)  # every row has a first target
             won = torch.stack(always).all(0) & first.solved
-            problem.referee.absorb(first, won)
+            problem.absorb(first, won)
             for other in others:  # nothing to keep, but what was seen on the way counts
-                problem.referee.absorb(other, torch.zeros_like(won))
+                problem.absorb(other, torch.zeros_like(won))
 
 
 def single_targets(

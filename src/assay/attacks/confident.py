@@ -52,5 +52,5 @@ class Confident:
             if not len(rows):
                 continue
             run(attack, trial, problem.label)
-            found = problem.region(rows).encode(trial.referee.best[rows])
+            found = problem.region(rows).encode(trial.kept(rows))
             problem.value(rows, found)

@@ -113,7 +113,7 @@ class _Walk:
 
     def look(self, beta: float) -> None:
         """Ask for the class at z; draw back those that have crossed, noting how near that was."""
-        goal = self.problem.referee.targets[self.rows]
+        goal = self.problem.goal[self.rows]
         seen = self.problem.value(self.rows, self.z, lambda z, _: reached(z, goal).to(z.dtype))
         who = (seen > 0).nonzero()[:, 0]
         region = self.problem.region(self.rows)
@@ -155,7 +155,7 @@ class _Walk:
 
 def _linearise(problem: Problem, rows: Tensor, z: Tensor, every: bool) -> tuple[Tensor, Tensor]:
     """f (n,) and its gradient (n, D) at z, for the row's one target or for the nearest of all."""
-    goal = problem.referee.targets[rows]
+    goal = problem.goal[rows]
     if not every:
         f, w = problem.value_and_grad(
             rows, z,

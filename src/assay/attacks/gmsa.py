@@ -27,7 +27,6 @@ from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
 from assay.attacks.pgd import PGD
 from assay.errors import AssayError, Unsupported
-from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem.problem import Needs, Problem, Rehearsal
 from assay.problem.victims import Victims
@@ -115,7 +114,7 @@ class _Search:
     score: float = -torch.inf
 
     def run(self) -> None:
-        gmsa, clean = self.gmsa, self.problem.referee.best.clone()
+        gmsa, clean = self.gmsa, self.kept(self.problem).clone()
         alone = gmsa.iterations == 0 and gmsa.fallback == "attacked"
         models = [self.rehearsal.static if gmsa.first == "static" else self.problem.model]
         if gmsa.first == "clean" or gmsa.fallback == "clean":
@@ -127,11 +126,11 @@ class _Search:
         for i in range(gmsa.iterations + 1):
             trial = self.attack(models, i, before)
             if gmsa.selective:
-                self.leave(trial, models, clean)
+                trial.give_back(self.hits(models, self.kept(trial)) < 0.5)
             if alone:  # one candidate: nothing to choose, so nothing to rehearse
                 self.problem.choose(trial)
                 return
-            before = trial.referee.best
+            before = self.kept(trial)
             met = self.simulate(before)
             if self.rate(trial, before, met):
                 break
@@ -162,10 +161,10 @@ class _Search:
         run(inner, trial, gmsa.name)
         return trial
 
-    def leave(self, trial: Problem, models: list[Classifier], clean: Tensor) -> None:
-        """Put back the clean input where most of the models are not fooled."""
-        useless = self.hits(models, trial.referee.best) < 0.5
-        trial.referee.best[useless] = clean[useless]
+    @staticmethod
+    def kept(trial: Problem) -> Tensor:
+        """The batch that would be handed in."""
+        return trial.kept(torch.arange(len(trial.y), device=trial.y.device))
 
     def simulate(self, x: Tensor) -> list[Classifier]:
         """What the defender might become when it gets this batch."""
@@ -181,7 +180,7 @@ class _Search:
         if self.gmsa.select == "loss":
             rows = torch.arange(len(x), device=x.device)
             with torch.no_grad():
-                _, value = Victims(tuple(met)).look(x, rows, trial.loss, trial.referee.targets)
+                _, value = Victims(tuple(met)).look(x, rows, trial.loss, trial.goal)
             score = float(value[scored].mean())
         if score > self.score:
             self.best, self.score = trial, score
@@ -192,8 +191,7 @@ class _Search:
     def hits(self, models: list[Classifier], x: Tensor) -> Tensor:
         """(n,): the share of these models that each row fools."""
         rows = torch.arange(len(x), device=x.device)
-        targets, slack = self.problem.referee.targets, self.problem.referee.slack
-        each = [reached(model.logits(x, rows), targets, slack).double() for model in models]
+        each = [self.problem.reaches(model.logits(x, rows)).double() for model in models]
         return torch.stack(each).mean(0)
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from assay import losses
 from assay.errors import Unsupported
+from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.referee import Referee
@@ -61,7 +62,7 @@ class Problem:
 
     model: Classifier
     regions: Region
-    referee: Referee
+    referee: Referee  # the game's own: an attack has `submit`, `kept`, `goal` and the like
     random: Stream
     y: Tensor  # true classes
     clean: Tensor  # (n, C): clean logits
@@ -106,6 +107,43 @@ class Problem:
         price = 1 if self.victims is None else len(self.victims.models)
         return self.referee.forwards[rows] + turn * price < self.budget.forwards
 
+    @property
+    def goal(self) -> Tensor:
+        """(n, C): the classes that count as a success, whatever `targets` the loss steers to."""
+        return self.referee.targets
+
+    @property
+    def solved(self) -> Tensor:
+        """(n,) bool: the rows for which a valid input that reaches the goal has been found."""
+        return self.referee.solved
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return tuple(self.referee.best.shape[1:])
+
+    def kept(self, rows: Tensor) -> Tensor:
+        """The inputs that would be handed in for these rows as things stand."""
+        return self.referee.best[rows]
+
+    def give_back(self, rows: Tensor) -> None:
+        """Hand in the clean inputs of these rows (indices or a mask) after all."""
+        self.referee.best[rows] = self.referee.start[rows]
+
+    def promise(self, scores: Tensor) -> None:
+        """Note for the records how promising the strategy finds each row: lower comes first."""
+        self.referee.score[:] = scores
+
+    def reaches(self, logits: Tensor) -> Tensor:
+        """(n,) bool: do these logits, of all rows, reach the goal by more than rounding?"""
+        return reached(logits, self.goal, self.referee.slack)
+
+    def in_region(self, regions: Region) -> Problem:
+        """The same problem searched, decoded and judged in another region of all its rows."""
+        view = copy.copy(self)
+        view.regions, view._cached = regions, None
+        return view
+
     def region(self, rows: Tensor) -> Region:
         """The region of these rows; asking again with the same tensor costs nothing."""
         if self._cached is None or self._cached[0] is not rows:
@@ -139,10 +177,15 @@ class Problem:
         view.referee = self.referee.fork()
         return view
 
-    def absorb(self, trial: Problem) -> None:
-        """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss."""
+    def absorb(self, trial: Problem, better: Tensor | None = None) -> None:
+        """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss.
+
+        `better` (n,) bool names the rows instead; what the trial saw on the way counts anyhow.
+        """
         mine, theirs = self.referee, trial.referee
-        if mine.keep == "first":
+        if better is not None:
+            pass
+        elif mine.keep == "first":
             near = self.regions.distance
             # Clearly nearer: a tie must not be decided by rounding, which differs between batches.
             nearer = near(theirs.best) < near(mine.best) * (1 - 1e-6)

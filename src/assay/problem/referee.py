@@ -27,6 +27,7 @@ class Referee:
     best: Tensor  # (n, ...): the input handed in for each row
     keep: str
     slack: float
+    start: Tensor = field(init=False)  # (n, ...): the clean inputs
     solved: Tensor = field(init=False)
     final: Tensor = field(init=False)  # predicted class of `best`
     value: Tensor = field(init=False)  # loss of `best`
@@ -42,6 +43,7 @@ class Referee:
 
     def __post_init__(self) -> None:
         n, device = len(self.targets), self.targets.device
+        self.start = self.best.clone()
         self.solved = torch.zeros(n, dtype=torch.bool, device=device)
         self.blocked = self.solved.clone()
         self.final = torch.full((n,), -1, device=device)
@@ -56,7 +58,7 @@ class Referee:
         """A referee who has seen nothing yet, on the same account of what was spent."""
         other = copy.copy(self)
         Referee.__post_init__(other)
-        other.best = self.best.clone()
+        other.start, other.best = self.start, self.best.clone()
         other.forwards, other.backwards = self.forwards, self.backwards
         other.nonfinite = other.flat = other.gradients = 0  # or absorbing would count them twice
         return other

@@ -7,6 +7,7 @@ of a batch into blocks of rows that fit a memory budget.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -41,7 +42,7 @@ def blocks(problem: Problem, held: int, evaluated: int, memory: int) -> Iterator
     """
     if memory < 1:
         raise AssayError(f"memory={memory}: expected a number of bytes, e.g. 2 * 10**9")
-    inputs, coordinates = problem.referee.best[:1].numel(), problem.regions.origin.shape[1]
+    inputs, coordinates = math.prod(problem.shape), problem.regions.origin.shape[1]
     each = 8 * (2 * held * coordinates + _WORK * evaluated * (inputs + coordinates))
     rows = problem.open
     size = max(1, (min(memory, _CACHED) if rows.device.type == "cpu" else memory) // each)
@@ -63,7 +64,7 @@ class Population:
         assert isinstance(self.region, Genetic)
         genes = torch.from_numpy(individuals).to(self.genes.start.device)
         flat = self.genes.express(genes)
-        x = flat.reshape(len(flat), *self.problem.referee.best.shape[1:])
+        x = flat.reshape(len(flat), *self.problem.shape)
         violation = flat.new_zeros(len(flat))
         if self.region.constrained:
             violation = self.region.violation(x)
