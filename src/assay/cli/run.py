@@ -1,4 +1,4 @@
-"""Carrying out what the command line was asked to run, and saying what came of it.
+"""`assay run`: what a TOML file describes, evaluated, printed and saved.
 
 What a reader would get wrong: a model that breaks down ends with exit code 1, Ctrl-C with 130; in
 both cases the rows that were finished are saved first.
@@ -6,50 +6,76 @@ both cases the rows that were finished are saved first.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.screen import say_no, show_report
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from assay.config.config import Config
     from assay.config.sweep import Plan, Point
     from assay.report.report import Report
     from assay.run.run import Run
 
 
-def console(stderr: bool = False) -> Console:
-    """Colours on a terminal, plain text of a fixed width elsewhere."""
-    from rich.console import Console
+def run(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A TOML file; see docs/configuration.md.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to save; default: the file's own `out`, or runs/NAME."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the file's.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Evaluate only so many rows.", min=1)] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only where it was saved.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was cut off.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in that folder.")] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="Play only part i of n, e.g. 3/8; then: assay merge.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Worker processes on this machine.", min=1)] = 1,
+    ray: Annotated[
+        str | None, typer.Option(help="A Ray cluster: auto, local or host:port.")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option(help="Stop when robust accuracy is known to +- this.")
+    ] = None,
+) -> None:
+    """Evaluate what a TOML file describes, print the report and save it.
 
-    made = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = 100
-    return made
+    Finished rows are safe at any moment: after a crash or a kill, the same command with --resume
+    goes on where it stopped.
 
+    [dim]Example:[/dim]  assay run examples/mnist.toml --rows 100 --out runs/first
+    """
+    from assay.config.sweep import Plan, read
+    from assay.run.run import Run
 
-def say_no(text: str) -> None:
-    """An error, in red."""
-    from rich.text import Text
+    def overridden(config: Config) -> Config:
+        if seed is not None:
+            config = replace(config, seed=seed)
+        if rows is not None:
+            config = replace(config, data=replace(config.data, rows=rows))
+        return config
 
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), (text, "red")))
-
-
-def show_report(report: Report) -> None:
-    """The table, and under it what broke what and the warnings."""
-    from assay.report.text import notes, rich_table
-
-    screen = console()
-    screen.print(rich_table(report))
-    for line in notes(report):
-        style = "yellow" if line.startswith("warning") else None
-        screen.print(line, style=style, markup=False)
+    plan = read(file)
+    folder = out or Path(plan.out or Path("runs") / file.stem)
+    carried = Run(folder, resume, parse_shard(shard), workers, ray, until)
+    if isinstance(plan, Plan):
+        if seed is not None and "seed" in plan.axes:
+            raise AssayError("--seed and a sweep over seeds: which one?")
+        points = tuple(replace(p, config=overridden(p.config)) for p in plan.points)
+        _play_sweep(replace(plan, points=points), carried, force, quiet)
+    else:
+        _play(overridden(plan), carried, force, quiet, bool(ctx.find_root().params.get("debug")))
 
 
 def parse_shard(text: str | None) -> tuple[int, int] | None:
@@ -62,7 +88,7 @@ def parse_shard(text: str | None) -> tuple[int, int] | None:
     return int(i), int(n)
 
 
-def play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> None:
+def _play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> None:
     """One evaluation: played, printed, saved."""
     from assay._evaluate import evaluate
 
@@ -93,7 +119,7 @@ def play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> Non
         raise typer.Exit(130)
 
 
-def play_sweep(grid: Plan, run: Run, force: bool, quiet: bool) -> None:
+def _play_sweep(grid: Plan, run: Run, force: bool, quiet: bool) -> None:
     """Several evaluations, and one page over all."""
     from assay._sweep import sweep
     from assay.run.store import Store

@@ -1,0 +1,40 @@
+"""`assay compare`: two runs on the rows they share, as text and as a page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.screen import RunFolder
+from assay.errors import AssayError
+
+
+def compare(
+    first: RunFolder,
+    second: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; default: FIRST-SECOND.html beside the first.")
+    ] = None,
+) -> None:
+    """Compare two saved reports on the rows they share, paired; and write a page side by side.
+
+    [dim]Example:[/dim]  assay compare runs/pgd runs/standard
+    """
+    from assay.report.page.comparison import page
+    from assay.report.report import Report
+
+    reports = Report.load(first), Report.load(second)
+    typer.echo(f"{first} against {second}")
+    typer.echo(str(reports[0].compare(reports[1])))
+    names = first.resolve().name, second.resolve().name
+    if names[0] == names[1]:
+        names = str(first), str(second)
+    file = out or first.resolve().parent / f"{first.resolve().name}-{second.resolve().name}.html"
+    try:
+        file.write_text(page(*reports, names=names), encoding="utf-8")
+    except OSError as error:
+        raise AssayError(f"cannot write '{file}': {error}; choose another with --out") from None
+    typer.echo(f"saved in {os.path.relpath(file)}")

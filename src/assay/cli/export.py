@@ -1,0 +1,45 @@
+"""`assay export`: a run for other tools."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.screen import RunFolder
+
+
+class Format(StrEnum):
+    """What a run can be exported to."""
+
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+    mlflow = "mlflow"
+
+
+def export(
+    folder: RunFolder,
+    to: Annotated[Format, typer.Option(help="The format.")] = Format.csv,
+    out: Annotated[
+        Path | None, typer.Option(help="The file; default: records.FORMAT in the folder.")
+    ] = None,
+    inputs: Annotated[
+        bool, typer.Option("--inputs", help="Also what was handed in, a column per feature.")
+    ] = False,
+) -> None:
+    """Write a run's records for other tools, or log the run to MLflow.
+
+    [dim]Example:[/dim]  assay export runs/mnist --to csv --out mnist.csv
+    """
+    from assay.report import export as exports
+    from assay.report.report import Report
+
+    report = Report.load(folder)
+    if to is Format.mlflow:
+        typer.echo(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
+        return
+    file = out or folder / f"{'report' if to is Format.json else 'records'}.{to.value}"
+    typer.echo(f"saved in {exports.write(report, to.value, file, inputs)}")

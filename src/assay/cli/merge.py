@@ -1,0 +1,27 @@
+"""`assay merge`: the shards of a run become the whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.cli.screen import show_report
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(help="The folders of all shards of a run.")],
+    out: Annotated[Path, typer.Option(help="Where the whole run goes.")],
+) -> None:
+    """Join the shards of a run to exactly the whole, and report on it.
+
+    [dim]Example:[/dim]  assay merge runs/part1 runs/part2 --out runs/whole
+    """
+    from assay.run.store import merge as join
+    from assay.run.store import report_of
+
+    report = report_of(folders, join(folders, out))
+    report.save(out)
+    show_report(report)
+    typer.echo(f"saved in {out}")

@@ -1,0 +1,44 @@
+"""What every command prints with: colours on a terminal, one sentence for an error."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from assay.report.report import Report
+
+RunFolder = Annotated[Path, typer.Argument(help="The folder of a saved run.", show_default=False)]
+
+
+def console(stderr: bool = False) -> Console:
+    """Colours on a terminal, plain text of a fixed width elsewhere."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = 100
+    return made
+
+
+def say_no(text: str) -> None:
+    """An error, in red."""
+    from rich.text import Text
+
+    console(stderr=True).print(Text.assemble(("error: ", "bold red"), (text, "red")))
+
+
+def show_report(report: Report) -> None:
+    """The table, and under it what broke what and the warnings."""
+    from assay.report.text import notes, rich_table
+
+    screen = console()
+    screen.print(rich_table(report))
+    for line in notes(report):
+        style = "yellow" if line.startswith("warning") else None
+        screen.print(line, style=style, markup=False)

@@ -1,0 +1,45 @@
+"""`assay show`: a saved report, or how far a run has come."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay.cli.screen import RunFolder, console, show_report
+
+
+def show(
+    folder: RunFolder,
+    by: Annotated[
+        str | None, typer.Option(help="Robust accuracy by a column, e.g. y or winner.")
+    ] = None,
+) -> None:
+    """Print a saved report again.
+
+    [dim]Example:[/dim]  assay show runs/demo/digits --by y
+    """
+    from assay.report.report import Report
+    from assay.report.sweep import Sweep
+    from assay.run.store import Store
+
+    if by is None and (folder / "sweep.json").exists():
+        typer.echo(str(Sweep.load(folder)))
+        return
+    if (folder / "index.sqlite").exists() and not (folder / "records.parquet").exists():
+        report = Store(folder).report()
+        done, rows = len(report.records), report.spec.get("rows")
+        typer.echo(f"not finished: {done} of {rows} rows so far")
+    else:
+        report = Report.load(folder)
+    if by is None:
+        show_report(report)
+        return
+    from rich.table import Table
+
+    title, _ = report.shown.get("robust", ("robust accuracy", None))
+    table = Table(by, title, "95 % interval", "rows")
+    for value, e in report.metric("robust", by=by).items():
+        if e.n:
+            table.add_row(str(value), f"{e.value:.3f}", f"{e.low:.3f} - {e.high:.3f}", str(e.n))
+    console().print(table)
