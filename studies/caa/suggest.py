@@ -24,8 +24,9 @@ from scipy.sparse import csr_matrix
 
 from assay import datasets
 from assay.data import Dataset
-from assay.relations.expression import And, Column, Compare, Or, Relation, walk
+from assay.relations.expression import And, Column, Compare, Or, Relation
 from assay.relations.normal_form import linear, normal_form
+from assay.relations.tree import walk
 from assay.tables.schema import Schema
 
 

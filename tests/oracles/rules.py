@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.relations.expression import And, Column, Compare, Const, Count, In, Op, Or, Where
+from assay.relations.conditional import Count, Where
+from assay.relations.expression import And, Column, Compare, Const, In, Op, Or
 
 
 class Undefined(Exception):

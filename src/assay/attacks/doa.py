@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import compact
+from assay.attacks.pgd import climb, places_of
 from assay.errors import Unsupported
 from assay.problem.problem import Needs, Problem
 from assay.spaces.rectangle import RectangleRegion
@@ -40,16 +40,12 @@ class DOA:
         region = rectangle(problem.region(rows))
         window = region.window(self._place(problem, rows, region))
         z = torch.where(window, torch.full_like(region.origin, _grey(region)), region.origin)
-        for _ in range(self.steps):
-            _, grad = problem.value_and_grad(rows, z)
-            alive = problem.alive(rows)
-            if not bool(alive.all()):
-                rows, z, grad, window = compact(alive, rows, z, grad, window)
-            if not len(rows):
-                return
-            moved = z + self.step * region.eps * grad.sign() * window
-            z = moved.clamp(region.low, region.high)
-        problem.submit(rows, z)
+        slot = places_of(rows)
+
+        def move(region: Region, rows: Tensor, z: Tensor, grad: Tensor) -> Tensor:
+            return z + self.step * region.eps * grad.sign() * window[slot[rows]]
+
+        climb(problem, rows, z, [move] * self.steps)
 
     def _place(self, problem: Problem, rows: Tensor, region: RectangleRegion) -> Tensor:
         _, grad = problem.value_and_grad(rows, region.origin)

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import compact
+from assay.attacks.pgd import climb, places_of
 from assay.problem.problem import Needs, Problem
+from assay.spaces.region import Region
 
 # Grey, orange, brown, olive, yellow: RGB of 255, the published frames.
 COLOURS = ((128, 128, 128), (220, 130, 0), (160, 105, 55), (200, 175, 30), (220, 210, 50))
@@ -43,24 +45,21 @@ class Eyeglasses:
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
         z = self._painted(problem, rows)
-        velocity = torch.zeros_like(z)
-        for _ in range(self.steps):
-            alive = problem.alive(rows)
-            if not bool(alive.all()):
-                rows, z, velocity = compact(alive, rows, z, velocity)
-            if not len(rows):
-                return
-            _, grad = problem.value_and_grad(rows, z)
-            region = problem.region(rows)
+        rows, z = compact(problem.alive(rows), rows, z)
+        velocity, slot = torch.zeros_like(z), places_of(rows)
+
+        def move(region: Region, rows: Tensor, z: Tensor, grad: Tensor) -> Tensor:
+            v = velocity[slot[rows]]
             largest = grad.abs().amax(1, keepdim=True).clamp_min(1e-30)
-            velocity = self.momentum * velocity + self.step * region.eps * grad / largest
+            v = self.momentum * v + self.step * region.eps * grad / largest
             if region.p == math.inf:  # elsewhere a border is not a matter of single entries
-                moved = z + velocity
+                moved = z + v
                 # The projection's own rounding is not a border.
-                inside = (region.project(moved) - moved).abs() <= 1e-6 * region.eps
-                velocity = velocity * inside
-            z = region.project(self._rounded(z + velocity, region.eps))
-        problem.submit(rows, z)
+                v = v * ((region.project(moved) - moved).abs() <= 1e-6 * region.eps)
+            velocity[slot[rows]] = v
+            return self._rounded(z + v, region.eps)
+
+        climb(problem, rows, z, [move] * self.steps)
 
     def _rounded(self, z: Tensor, width: float) -> Tensor:
         scale = (self.levels - 1) / width

@@ -73,7 +73,7 @@ class LowProFool:
         region = problem.region(rows)
         v = self._weights(region).to(region.origin)
 
-        def move(region: Region, z: Tensor, grad: Tensor) -> Tensor:
+        def move(region: Region, rows: Tensor, z: Tensor, grad: Tensor) -> Tensor:
             r = v * (z - region.origin)
             size: Tensor = r.norm(dim=1, keepdim=True).clamp_min(1e-12)
             return z + self.step * (grad - self.trade_off * v * r / size)

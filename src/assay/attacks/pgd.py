@@ -17,7 +17,8 @@ from assay.losses import Loss
 from assay.problem.problem import Needs, Problem
 from assay.spaces.region import Region
 
-Move = Callable[[Region, Tensor, Tensor], Tensor]  # (region, points, gradients) -> points
+# (region, rows, points, gradients) -> points; the rows are for moves that remember something.
+Move = Callable[[Region, Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class PGD:
 def along(length: float) -> Move:
     """A step of this length (in units of eps) along the gradient."""
 
-    def move(region: Region, z: Tensor, grad: Tensor) -> Tensor:
+    def move(region: Region, rows: Tensor, z: Tensor, grad: Tensor) -> Tensor:
         step = torch.full((len(z),), length * region.eps, dtype=z.dtype, device=z.device)
         return region.ascend(z, grad, step)
 
@@ -72,8 +73,15 @@ def climb(
             region = problem.region(rows)
         if not len(rows):
             return
-        z = region.project(move(region, z, grad))
+        z = region.project(move(region, rows, z, grad))
     problem.submit(rows, z)
+
+
+def places_of(rows: Tensor) -> Tensor:
+    """Where each row stands among `rows`: what a move remembers is kept in the order of a start."""
+    place = rows.new_zeros(int(rows.max()) + 1 if len(rows) else 0)
+    place[rows] = torch.arange(len(rows), device=rows.device)
+    return place
 
 
 @dataclass(frozen=True)

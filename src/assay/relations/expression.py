@@ -194,28 +194,6 @@ class Op(Expr):
         return f"{self.op}({', '.join(str(a) for a in self.args)})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Count(Expr):
-    """How many of these relations hold."""
-
-    operands: tuple[Relation, ...]
-
-    def __str__(self) -> str:
-        return f"count({', '.join(str(p) for p in self.operands)})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Where(Expr):
-    """One value where a relation holds, another where it does not."""
-
-    test: Relation
-    yes: Expr
-    no: Expr
-
-    def __str__(self) -> str:
-        return f"({self.yes} if {self.test} else {self.no})"
-
-
 class Relation:
     """Holds for a record or does not. Join with &, |, ~; two are == if spelt alike."""
 
@@ -368,26 +346,3 @@ def relation(value: Any) -> Relation:
     if isinstance(value, Relation):
         return value
     raise AssayError(f"{value!r} where a relation was expected; {_SPELLING}")
-
-
-def walk(node: Expr | Relation) -> Iterator[Expr | Relation]:
-    """The node and everything below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
-
-
-def children(node: Expr | Relation) -> tuple[Expr | Relation, ...]:
-    """The nodes directly below."""
-    match node:
-        case Op():
-            return node.args
-        case Count() | And() | Or():
-            return node.operands
-        case Where():
-            return (node.test, node.yes, node.no)
-        case Compare():
-            return (node.left, node.right)
-        case In():
-            return (node.item, *node.values)
-    return ()

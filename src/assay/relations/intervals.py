@@ -11,19 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from itertools import product
 
-from assay.relations.expression import (
-    And,
-    Column,
-    Compare,
-    Const,
-    Count,
-    Expr,
-    In,
-    Op,
-    Or,
-    Relation,
-    Where,
-)
+from assay.relations.conditional import Count, Where
+from assay.relations.expression import And, Column, Compare, Const, Expr, In, Op, Or, Relation
 
 Interval = tuple[float, float]
 _ALL: Interval = (-math.inf, math.inf)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from assay.errors import AssayError
-from assay.relations.expression import Column, Count, Expr, Op, Relation, Where, expr, relation
+from assay.relations.conditional import Count, Where
+from assay.relations.expression import Column, Expr, Op, Relation, expr, relation
 
 
 def implies(premise: Relation, conclusion: Relation) -> Relation:

@@ -12,18 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from assay.errors import AssayError, nearest
+from assay.relations.conditional import Count, Where
 from assay.relations.expression import (
     And,
     Column,
     Compare,
     Const,
-    Count,
     Expr,
     In,
     Op,
     Or,
     Relation,
-    Where,
     label,
 )
 from assay.relations.intervals import Interval, interval

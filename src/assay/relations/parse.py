@@ -18,18 +18,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from assay.errors import AssayError, nearest
-from assay.relations.expression import (
-    RESERVED,
-    And,
-    Column,
-    Compare,
-    Const,
-    Expr,
-    In,
-    Op,
-    Relation,
-    Where,
-)
+from assay.relations.conditional import Where
+from assay.relations.expression import RESERVED, And, Column, Compare, Const, Expr, In, Op, Relation
 from assay.relations.language import count, implies
 
 _TOKEN = re.compile(

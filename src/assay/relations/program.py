@@ -30,9 +30,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.relations.expression import Column, Expr, Relation, walk
+from assay.relations.expression import Column, Expr, Relation
 from assay.relations.functions import Value, operate
 from assay.relations.normal_form import Layout, Leaves, normal_form, pattern
+from assay.relations.tree import walk
 
 # Rows at a time without gradients: they fit the cache. No power of two: 8 KB apart, the rows of a
 # transposed block would all want the same few places of it, which takes twice the time.

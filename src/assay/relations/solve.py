@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from assay.relations.expression import And, Column, Compare, Expr, Op, Or, Relation, walk
+from assay.relations.expression import And, Column, Compare, Expr, Op, Or, Relation
 from assay.relations.normal_form import Layout, Leaves, is_whole, linear, pattern
+from assay.relations.tree import walk
 
 Definition = tuple[Column, Expr, Compare]  # feature := expression, from this equality
 

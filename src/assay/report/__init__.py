@@ -1,1 +1,20 @@
-"""Reports: metrics as views of records, statistics, pitfall flags."""
+"""Reports: metrics as views of records, statistics, pitfall flags; and who draws their pages."""
+
+from typing import Any
+
+from assay.report.drawing import DRAWN_BY
+
+
+def _report(report: Any) -> str:
+    from assay.report.page.page import page  # late: most runs are read as text
+
+    return page(report)
+
+
+def _sweep(sweep: Any) -> str:
+    from assay.report.page.sweep import page
+
+    return page(sweep)
+
+
+DRAWN_BY.update(Report=_report, Sweep=_sweep)

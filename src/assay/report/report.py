@@ -19,6 +19,7 @@ from assay.errors import AssayError, nearest
 from assay.records import FIELDS, Records
 from assay.report.checks import Flag
 from assay.report.comparison import Comparison
+from assay.report.drawing import html
 from assay.report.examples import Examples
 from assay.report.figures import groups
 from assay.report.figures import noise as probabilities
@@ -141,9 +142,7 @@ class Report:
 
     def html(self) -> str:
         """The report as one self-contained page."""
-        from assay.report.page.page import page
-
-        return page(self)
+        return html(self)
 
     def save(self, folder: str | Path) -> Path:
         """Write report.html, spec.json, records.parquet, adversarial.npz and examples.npz."""

@@ -11,23 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
-from markupsafe import Markup
 
 from assay.errors import AssayError
 from assay.report import checks
 from assay.report.checks import Flag
-from assay.report.page import svg
-from assay.report.page.section import Section, joined, render, table
-from assay.report.page.sections import figures
-from assay.report.page.verdict import of_hundred
+from assay.report.drawing import html
 from assay.report.report import Report
 from assay.report.stats import Estimate, bootstrap
 
 Line = list[tuple[float, Estimate]]
-_SERIES = 12  # lines in one chart
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,55 +109,7 @@ class Sweep:
 
     def html(self) -> str:
         """All runs on one page."""
-        values = {n: r.metric("robust") for n, r in self.reports.items()}
-        if not values:
-            raise AssayError("no run of this sweep is finished: there is nothing to show")
-        worst, best = (f(values, key=lambda n: values[n].value) for f in (min, max))
-        verdict = (
-            f"Over {len(values)} runs robust accuracy lies between {of_hundred(values[worst])} "
-            f"[{worst}] and {of_hundred(values[best])} [{best}]."
-        )
-        spec = next(iter(self.reports.values())).spec
-        threat = f"Varied: {', '.join(next(iter(self.settings.values())))}. "
-        threat += f"Data: {spec.get('data')}, {spec.get('rows')} rows."
-        flags, curves = self.flags, [self._curve(a) for a in self.numbers if a != "seed"]
-        warned = joined(figures.flag(f) for f in flags)
-        sections = [
-            Section("flags", "Look at this first", warned) if flags else None,
-            *curves,
-            self._all(values),
-        ]
-        return render("assay: a sweep", verdict, threat, sections)
-
-    def _curve(self, axis: str) -> Section | None:
-        lines = {k: v for k, v in self.lines(axis).items() if len(v) > 1}
-        if not lines:
-            return None
-        text = "" if len(lines) <= _SERIES else f"The first {_SERIES} of {len(lines)} lines."
-        if any("seed" in s for s in self.settings.values()):
-            text += " Seeds are pooled."
-        shown = dict(list(lines.items())[:_SERIES])
-        chart = svg.curves(shown, f"Robust accuracy against {axis}", axis)
-        title = f"Robust accuracy against {axis.rpartition('.')[2]}"
-        return Section("by-" + axis.replace(".", "-"), title, chart, text.strip())
-
-    def _all(self, values: Mapping[str, Estimate]) -> Section:
-        axes = list(next(iter(self.settings.values())))
-        rows = [
-            (
-                Markup("<a href='{}/report.html'>{}</a>").format(quote(name), name),
-                *(_short(self.settings[name][a]) for a in axes),
-                float(self.reports[name].metric("clean").value),
-                float(e.value),
-                float(e.low),
-                float(e.high),
-                e.n,
-            )
-            for name, e in values.items()
-        ]
-        head = ("run", *axes, "clean", "robust", "from", "to", "rows")
-        chart = svg.intervals(dict(list(values.items())[:60]), "Robust accuracy of every run")
-        return Section("runs", "All runs", chart + table(head, rows, "runs-table"))
+        return html(self)
 
     def save(self, folder: str | Path) -> Path:
         """Write sweep.json and report.html; the runs' own reports lie in folders beside them."""
@@ -191,12 +137,13 @@ def _key(value: Any) -> str:
     return json.dumps(value, default=str)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A setting in a few characters."""
     return str(value) if not isinstance(value, dict) else " ".join(map(str, value.values()))
 
 
 def _said(settings: Mapping[str, Any]) -> str:
     words = {k.rpartition(".")[2]: v for k, v in settings.items()}
     return ", ".join(
-        _short(v) if isinstance(v, dict) else f"{k} {_short(v)}" for k, v in words.items()
+        short(v) if isinstance(v, dict) else f"{k} {short(v)}" for k, v in words.items()
     )

@@ -171,7 +171,8 @@ class Schema:
 
     def select(self, names: Iterable[str]) -> Schema:
         """The schema of these columns, with the relations that name no other."""
-        from assay.relations.expression import Column, walk
+        from assay.relations.expression import Column
+        from assay.relations.tree import walk
 
         wanted = list(names)
         by_name = {f.name: f for f in self.features}
@@ -275,6 +276,7 @@ class Schema:
 
 
 def _has_no_label(r: Relation) -> bool:
-    from assay.relations.expression import Const, walk
+    from assay.relations.expression import Const
+    from assay.relations.tree import walk
 
     return not any(isinstance(e, Const) and isinstance(e.value, str) for e in walk(r))
