@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import assay as ay
-from assay.architectures.smallcnn import SmallCNN
+from assay.architectures.images.smallcnn import SmallCNN
 from assay.report.stats import bootstrap
 from assay.training import Free, accuracy, fit, fresh
 

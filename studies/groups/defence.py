@@ -10,7 +10,7 @@ import copy
 import numpy as np
 
 import assay as ay
-from assay.architectures.smallcnn import SmallCNN
+from assay.architectures.images.smallcnn import SmallCNN
 from assay.goals.bands import Pairs, chances
 from assay.report.stats import bootstrap
 from assay.training import DOATraining, Free, Group, Standard, fit, fresh

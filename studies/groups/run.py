@@ -26,7 +26,7 @@ from defence import LINF, c4, faces, free
 from scipy.stats import pearsonr, wilcoxon
 
 import assay as ay
-from assay.architectures.smallcnn import SmallCNN
+from assay.architectures.images.smallcnn import SmallCNN
 from assay.attacks.campaign import bands, prior, replay, scored
 from assay.attacks.orders import minimal_differences
 from assay.goals.bands import Pairs, chances

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay import architectures as arch
-from assay.architectures.shufflenet import shuffle
+from assay.architectures.images.shufflenet import shuffle
 
 NETS = {
     "resnet18": lambda: arch.resnet18(5, width=4),

@@ -7,9 +7,9 @@ import torch
 
 import assay as ay
 from assay.architectures import MLP, RLN, STG, VIME, TableNet, TabNet, TabTransformer
-from assay.architectures.tableinput import TableInput
-from assay.architectures.tabnet import GhostNorm, sparsemax
-from assay.architectures.vime import corrupt
+from assay.architectures.tables.tableinput import TableInput
+from assay.architectures.tables.tabnet import GhostNorm, sparsemax
+from assay.architectures.tables.vime import corrupt
 from assay.errors import AssayError
 from assay.tables.feature import Feature
 from assay.tables.schema import Schema

@@ -5,20 +5,20 @@ records in raw units, and have `fit` and `predict_proba`.
 """
 
 from assay.architectures.domain import Domain, domain_lenet, domain_mlp
-from assay.architectures.lenet import LeNet, NormLeNet
-from assay.architectures.mlp import MLP
-from assay.architectures.mobilenet import MobileNet
-from assay.architectures.resnet import ResNet, resnet18, resnet20, resnet32, resnet34
-from assay.architectures.rln import RLN
-from assay.architectures.shufflenet import ShuffleNet
-from assay.architectures.smallcnn import SmallCNN
-from assay.architectures.squeezenet import SqueezeNet
-from assay.architectures.stg import STG
-from assay.architectures.tablenet import TableNet
-from assay.architectures.tabnet import TabNet
-from assay.architectures.tabtransformer import TabTransformer
-from assay.architectures.vgg import VGG
-from assay.architectures.vime import VIME
+from assay.architectures.images.lenet import LeNet, NormLeNet
+from assay.architectures.images.mobilenet import MobileNet
+from assay.architectures.images.resnet import ResNet, resnet18, resnet20, resnet32, resnet34
+from assay.architectures.images.shufflenet import ShuffleNet
+from assay.architectures.images.smallcnn import SmallCNN
+from assay.architectures.images.squeezenet import SqueezeNet
+from assay.architectures.images.vgg import VGG
+from assay.architectures.tables.mlp import MLP
+from assay.architectures.tables.rln import RLN
+from assay.architectures.tables.stg import STG
+from assay.architectures.tables.tablenet import TableNet
+from assay.architectures.tables.tabnet import TabNet
+from assay.architectures.tables.tabtransformer import TabTransformer
+from assay.architectures.tables.vime import VIME
 
 __all__ = [
     "MLP",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.domain import Shift
-from assay.architectures.smallcnn import SmallCNN
+from assay.architectures.images.smallcnn import SmallCNN
 from assay.data import Dataset
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard

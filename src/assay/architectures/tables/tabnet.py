@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu
 
-from assay.architectures.tablenet import TableNet, Training
+from assay.architectures.tables.tablenet import TableNet, Training
 from assay.streams import seeded
 from assay.tables.schema import Schema
 from assay.training.loop import Batch

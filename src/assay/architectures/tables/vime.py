@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
-from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet, Training
+from assay.architectures.tables.mlp import layers
+from assay.architectures.tables.tablenet import TableNet, Training
 from assay.data import Dataset
 from assay.streams import seeded
 from assay.tables.schema import Schema

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from assay.architectures.tablenet import TableNet
+from assay.architectures.tables.tablenet import TableNet
 from assay.streams import seeded
 from assay.tables.schema import Schema
 

@@ -22,8 +22,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet, Training
+from assay.architectures.tables.mlp import layers
+from assay.architectures.tables.tablenet import TableNet, Training
 from assay.streams import seeded
 from assay.tables.schema import Schema
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from assay.architectures.mlp import layers
-from assay.architectures.tablenet import TableNet
+from assay.architectures.tables.mlp import layers
+from assay.architectures.tables.tablenet import TableNet
 from assay.streams import seeded
 from assay.tables.schema import Schema
 

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from assay.architectures.tableinput import TableInput
+from assay.architectures.tables.tableinput import TableInput
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
 from assay.tables import files as schemafile
