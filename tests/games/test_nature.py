@@ -21,7 +21,7 @@ from assay.config.config import parse, to_toml
 from assay.config.config import read as read_config
 from assay.errors import AssayError, Unsupported
 from assay.probability.estimated import quasi as correlated
-from assay.probability.factors import by_factors, loadings
+from assay.probability.factors import by_factors, factors
 from assay.probability.methods import distribution, probability
 from assay.records import Records
 from assay.report.figures import noise as probabilities
@@ -189,11 +189,13 @@ def test_correlated_noise_three_ways() -> None:
     r = np.array([[1, 0.3, 0.2], [0.3, 1, 0.4], [0.2, 0.4, 1]])
     noise, rows, ensemble = ay.Normal(cov=0.2 * r), x[:4], read(model)
     label = ensemble.predict(rows)
-    load = loadings(r)
+    load = factors(r)
     assert load is not None
-    low, high = by_factors(
+    ends = by_factors(
         ensemble, Grid.of(ensemble), noise, rows, label, load, tolerance=1e-5, budget=5
     )
+    assert ends is not None
+    low, high = ends
     assert (high - low < 1e-4).all()
     mean, _, _ = correlated.estimate(ensemble, Grid.of(ensemble), noise, rows, tolerance=1e-3)
     np.testing.assert_allclose(mean[np.arange(4), label], (low + high) / 2, atol=1e-3)
@@ -201,10 +203,10 @@ def test_correlated_noise_three_ways() -> None:
     hits = (ensemble.predict(drawn.reshape(-1, 3)).reshape(4, -1) == label[:, None]).mean(axis=1)
     np.testing.assert_allclose(hits, (low + high) / 2, atol=0.008)
     found = probability(ensemble, noise, rows, label, tolerance=1e-5)
-    assert found.kind == "numerical"
+    assert found.kind == "certified"
     tree = read(DecisionTreeClassifier(max_depth=4, random_state=0).fit(x, model.predict(x)))
     a, b, kind = distribution(tree, noise, rows)
-    assert kind == "numerical"
+    assert kind == "certified"
     hits = (tree.predict(drawn.reshape(-1, 3)).reshape(4, -1) == 1).mean(axis=1)
     np.testing.assert_allclose((a[:, 1] + b[:, 1]) / 2, hits, atol=0.008)
 
@@ -219,15 +221,15 @@ def test_two_blocks_of_correlated_features_are_two_factors() -> None:
     r[0, 1] = r[1, 0] = 0.7
     r[2, 3] = r[3, 2] = -0.6
     noise, rows, ensemble = ay.Normal(cov=0.2 * r), x[:3], read(model)
-    load = loadings(r)
-    assert load is not None and load.shape == (5, 2)
+    load = factors(r)
+    assert load is not None and load.load.shape == (5, 2)
     found = probability(ensemble, noise, rows, ensemble.predict(rows), tolerance=1e-4, budget=4)
-    assert found.kind == "numerical" and (found.width < 1e-3).all()
+    assert found.kind == "certified" and (found.width < 1e-3).all()
     drawn = ensemble.predict(noise.sample(rows, 200_000, rng).reshape(-1, 5)).reshape(3, -1)
     hits = (drawn == ensemble.predict(rows)[:, None]).mean(axis=1)
     np.testing.assert_allclose(hits, found.middle, atol=0.006)
     chain = np.eye(5) + 0.4 * (np.eye(5, k=1) + np.eye(5, k=-1))
-    assert loadings(chain) is None  # one block that needs more than one factor
+    assert factors(chain) is None  # one block that needs more than one factor
 
 
 def test_refusals(forest: RandomForestClassifier) -> None:

@@ -210,3 +210,57 @@ def test_importance_sampling_admits_what_it_has_not_seen() -> None:
         lambda z: np.zeros(len(z), np.int64), nz.Normal(sd=1.0), x, allowed, [0], draws=10_000
     )
     assert high[0] == 1.0 and 1e-4 < 1 - low[0] < 2e-3
+
+
+def test_families_called_accurate_are() -> None:
+    """Against mpmath, both tails; the others carry an error into the interval."""
+    import mpmath as mp
+
+    mp.mp.dps = 40
+    cases = {
+        ("norm", (0.1, 0.7)): lambda e: mp.ncdf((e - mp.mpf(0.1)) / mp.mpf(0.7)),
+        ("expon", (0.0, 0.3)): lambda e: 1 - mp.exp(-e / mp.mpf(0.3)) if e > 0 else mp.mpf(0),
+        ("gamma", (2.5, 0.0, 0.4)): lambda e: (
+            mp.gammainc(mp.mpf(2.5), 0, e / mp.mpf(0.4), regularized=True) if e > 0 else mp.mpf(0)
+        ),
+        ("t", (3.0,)): lambda e: mp.mpf(1) / 2
+        + e * mp.gamma(2) / (mp.sqrt(3 * mp.pi) * mp.gamma(mp.mpf(1.5)))
+        * mp.hyp2f1(mp.mpf(1) / 2, 2, mp.mpf(3) / 2, -e * e / 3),
+        ("lognorm", (0.6,)): lambda e: (
+            mp.ncdf(mp.log(e) / mp.mpf(0.6)) if e > 0 else mp.mpf(0)
+        ),
+        ("gumbel_r", (0.0, 0.5)): lambda e: mp.exp(-mp.exp(-e / mp.mpf(0.5))),
+        ("laplace", (0.0, 0.3)): lambda e: (
+            mp.exp(e / mp.mpf(0.3)) / 2 if e < 0 else 1 - mp.exp(-e / mp.mpf(0.3)) / 2
+        ),
+        ("beta", (2.0, 3.5)): lambda e: (
+            mp.betainc(2, mp.mpf(3.5), 0, e, regularized=True) if 0 < e < 1 else mp.mpf(e >= 1)
+        ),
+    }  # fmt: skip
+    for (name, params), truth in cases.items():
+        part = nz.Marginal(name, params)
+        assert part.error == 0.0
+        for e in (-2.5, -0.4, 0.03, 0.2, 0.9, 1.7, 4.0):
+            want = truth(mp.mpf(e))
+            below, above = (
+                float(side(np.zeros(1), np.array([e]))[0]) for side in (part.below, part.above)
+            )
+            assert abs(below - float(want)) < 1e-13, (name, e)
+            assert abs(above - float(1 - want)) < 1e-13, (name, e)
+    assert nz.Marginal("skewnorm", (4.0,)).error > 2e-8
+
+
+def test_a_family_without_an_accurate_cdf_is_not_called_exact() -> None:
+    from sklearn.tree import DecisionTreeClassifier
+
+    from assay.probability.methods import probability
+    from assay.trees import read
+
+    x = np.linspace(-2, 2, 40)[:, None]
+    tree = read(DecisionTreeClassifier(max_depth=2).fit(x, (np.abs(x[:, 0]) > 1).astype(int)))
+    rows = np.array([[0.2], [0.9]])
+    for name, params, kind in (("norm", (0.0, 0.5), "exact"), ("skewnorm", (4.0,), "numerical")):
+        noise = nz.Independent([nz.Marginal(name, params)])
+        found = probability(tree, noise, rows, tree.predict(rows))
+        assert found.kind == kind
+        assert (found.width > 2e-8).all() == (kind == "numerical")

@@ -55,4 +55,5 @@ def _boxes(ensemble: Ensemble, cells: list[np.ndarray[tuple[int], np.dtype[np.in
     index = np.array(list(product(*cells)), dtype=np.int64).reshape(int(count), len(cells))
     low = np.stack([e[index[:, f]] for f, e in enumerate(edges)], axis=1)
     high = np.stack([e[index[:, f] + 1] for f, e in enumerate(edges)], axis=1)
-    return Boxes(low, high, ensemble.predict(high))
+    above = np.where(np.isfinite(low), np.nextafter(low, np.inf), 0.0)
+    return Boxes(low, high, ensemble.decide(np.where(np.isfinite(high), high, above)))

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from assay.errors import AssayError, Unsupported
 from assay.trees import read
-from assay.trees.agreement import check, labels, near_tie, probes
+from assay.trees.agreement import check, labels, probes, raw_scores
 from assay.trees.ensemble import effective
 
 RNG = np.random.default_rng(0)
@@ -64,7 +64,7 @@ def test_missing_values_follow_the_default_direction(name: str) -> None:
     ensemble = read(model, checked=False)
     x = probes(ensemble, 6000, np.random.default_rng(2))
     assert np.isnan(x).any()
-    wrong = (ensemble.predict(x) != labels(ensemble, model, x)) & ~near_tie(ensemble, x)
+    wrong = (ensemble.predict(x) != labels(ensemble, model, x)) & ~ensemble.near_tie(x)
     assert not wrong.any()
 
 
@@ -154,3 +154,80 @@ def test_a_wrong_reading_is_not_trusted() -> None:
             ),
             model,
         )
+
+
+def test_a_sentinel_goes_where_a_missing_value_goes() -> None:
+    y = (SCORE > 0).astype(int)
+    for mark in (-999.0, 0.0):
+        x = np.where(np.isnan(HOLES), mark, HOLES)
+        model = xgb.XGBClassifier(n_estimators=15, max_depth=4, missing=mark, n_jobs=1).fit(x, y)
+        ensemble = read(model)
+        assert (ensemble.predict(x) == model.predict(x)).all()
+        rows = x.astype(np.float32)
+        margin = model.predict(rows, output_margin=True)
+        assert (ensemble.scores(rows)[:, 0] == margin).all()
+        assert (ensemble.predict(HOLES) == model.predict(HOLES)).all()
+
+
+def test_linear_leaves_are_refused() -> None:
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=(300, 3))
+        model = lgb.LGBMClassifier(n_estimators=20, linear_tree=True, verbose=-1, n_jobs=1)
+        with pytest.raises(Unsupported, match="linear_tree"):
+            read(model.fit(x, (x[:, 0] + x[:, 1] > 0).astype(int)))
+
+
+def test_a_forest_adds_its_leaves_as_they_are_stored() -> None:
+    """Cells of small forests tie; one unit in the last place decides them."""
+    cells = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, 4, size=(18, 3)).astype(float)
+        y = np.arange(18) % 3
+        forest = RandomForestClassifier(3 + 4 * (seed % 2), max_depth=2, random_state=seed)
+        ensemble = read(forest.fit(x, y))
+        rows = np.stack(np.meshgrid(*[np.arange(-0.75, 4, 0.5)] * 3), axis=-1).reshape(-1, 3)
+        assert (ensemble.scores(rows) / ensemble.n_trees == forest.predict_proba(rows)).all()
+        assert (ensemble.decide(rows) == forest.predict(rows)).all()
+        cells += int(ensemble.near_tie(rows).sum())
+    assert cells > 100  # there were ties to decide
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("how", [{}, {"base_score": 0.3}, {"booster": "dart", "rate_drop": 0.3}])
+def test_margins_of_xgboost_are_equal_bit_for_bit(how: dict[str, object], classes: int) -> None:
+    y = np.digitize(SCORE, [-0.5, 0.5] if classes == 3 else [0.0])
+    model = xgb.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1, **how).fit(X, y)
+    ensemble = read(model)
+    rows = np.random.default_rng(3).normal(size=(4000, 5)).astype(np.float32)
+    assert (ensemble.scores(rows) == raw_scores(ensemble, model, rows)).all()
+
+
+def test_lightgbm_categories_are_read_with_code_zero_and_missing_codes() -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = np.stack([rng.integers(0, 6, 600), rng.normal(size=600)], axis=1)
+        y = ((rng.random(6) < 0.5)[x[:, 0].astype(int)] ^ (x[:, 1] > 1)).astype(int)
+        y[:2] = 0, 1
+        model = lgb.LGBMClassifier(
+            n_estimators=30, verbose=-1, min_data_per_group=5, cat_smooth=1, n_jobs=1
+        ).fit(x, y, categorical_feature=[0])
+        ensemble = read(model)
+        odd = np.array([-1.5, -1.0, -0.5, 0.0, 0.5, 5.9, 6.0, 40.0, np.nan])
+        rows = np.stack([np.repeat(odd, 20), np.tile(np.linspace(-2, 2, 20), 9)], axis=1)
+        np.testing.assert_allclose(
+            ensemble.scores(rows)[:, 0], model.predict(rows, raw_score=True), atol=1e-12
+        )
+
+
+def test_scores_are_compared_and_not_labels() -> None:
+    """A reading whose labels agree on every probe is refused if its scores do not."""
+    from dataclasses import replace
+
+    model = MODELS["boosting"]().fit(X, (SCORE > 0).astype(int))
+    good = read(model)
+    almost = replace(good, value=good.value * (1 + 1e-9))
+    x = probes(almost, 2000, np.random.default_rng(0))
+    assert (almost.predict(x) == labels(almost, model, x)).all()
+    with pytest.raises(Unsupported, match="disagrees"):
+        check(almost, model)

@@ -167,7 +167,7 @@ class Nature:
 
     def _play(self, data: Dataset, index: torch.Tensor, goal: Goal, seed: int) -> Records:
         began = time.perf_counter()
-        x, y = rows_of(data)[index.numpy()], data.y[index]
+        x, y = rows_of(data.x[index]), data.y[index]
         clean = self.predict(x)
         classes = self._classes(x)
         if isinstance(goal, Untargeted):
@@ -295,7 +295,7 @@ class Nature:
         """Class indices, by the trees read or by the model itself."""
         ready = self._ready()
         if ready._ensemble is not None:
-            return ready._ensemble.predict(x)
+            return ready._ensemble.decide(x)
         model: Classifier = ready.model
         with model.ready(), torch.no_grad():
             return model.logits(torch.from_numpy(np.ascontiguousarray(x))).argmax(1).cpu().numpy()

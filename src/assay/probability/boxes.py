@@ -6,6 +6,7 @@ import numpy as np
 
 from assay.kernels.arrays import Floats
 from assay.noise.joint import Noise
+from assay.probability.leaves import leaf_labels
 from assay.trees.ensemble import Ensemble
 
 
@@ -50,10 +51,4 @@ def leaf_boxes(ensemble: Ensemble, nan: np.ndarray[tuple[int], np.dtype[np.bool_
                 lower = a.copy()
                 lower[f] = max(t, a[f])
                 stack.append((int(ensemble.right[node]), lower, b))
-    score = ensemble.value[leaf] + ensemble.base
-    label = (
-        (score[:, 0] > ensemble.cut).astype(np.int64)
-        if ensemble.outputs == 1
-        else np.argmax(score, axis=1)
-    )
-    return Boxes(np.array(low), np.array(high), np.asarray(label, dtype=np.int64))
+    return Boxes(np.array(low), np.array(high), leaf_labels(ensemble)[leaf])

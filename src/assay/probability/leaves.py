@@ -9,7 +9,7 @@ with the same label)."""
 
 import numpy as np
 
-from assay.kernels.arrays import Floats
+from assay.kernels.arrays import Floats, Ints
 from assay.kernels.compile import kernel
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
@@ -19,10 +19,7 @@ ROUNDING = 1e-12  # more than the float64 sums below can lose
 
 def distribution(ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats) -> Floats:
     """P(label = class) for each record, (n, classes), for an ensemble of one tree."""
-    if ensemble.outputs == 1:
-        label = (ensemble.value[:, 0] + ensemble.base[0] > ensemble.cut).astype(np.int64)
-    else:
-        label = np.argmax(ensemble.value + ensemble.base, axis=1)
+    label = leaf_labels(ensemble)
     cumulative = np.zeros((len(masses), masses.shape[1] + ensemble.n_features))
     start = grid.start + np.arange(ensemble.n_features + 1)
     for f in range(ensemble.n_features):
@@ -41,6 +38,42 @@ def distribution(ensemble: Ensemble, grid: Grid, masses: Floats, x: Floats) -> F
         np.isnan(x),
         ensemble.n_classes,
     )
+
+
+def leaf_labels(ensemble: Ensemble) -> Ints:
+    """The label of each leaf of a single tree, (nodes,); the library is asked where scores tie."""
+    kind = np.float32 if ensemble.single else np.float64
+    score = (ensemble.base.astype(kind) + ensemble.value.astype(kind)).astype(np.float64)
+    if ensemble.outputs == 1:
+        label = (score[:, 0] > ensemble.cut).astype(np.int64)
+        gap = np.abs(score[:, 0] - ensemble.cut)
+    else:
+        label = np.argmax(score, axis=1)
+        gap = np.diff(np.partition(score, -2, axis=1)[:, -2:], axis=1)[:, 0]
+    close = (gap <= ensemble.slack()) & (ensemble.feature < 0)
+    if ensemble.library is None or not close.any():
+        return label
+    d = ensemble.n_features
+    stack = [(int(ensemble.roots[0]), np.full(d, -np.inf), np.full(d, np.inf))]
+    while stack:  # a point inside each leaf that ties
+        node, low, high = stack.pop()
+        f, t = int(ensemble.feature[node]), float(ensemble.threshold[node])
+        if f >= 0:
+            if t > low[f]:
+                stack.append((int(ensemble.left[node]), low, _with(high, f, min(t, high[f]))))
+            if t < high[f]:
+                stack.append((int(ensemble.right[node]), _with(low, f, max(t, low[f])), high))
+        elif close[node]:
+            inside = np.where(np.isfinite(low), np.nextafter(low, np.inf), 0.0)
+            label[node] = ensemble.decide(np.where(np.isfinite(high), high, inside)[None])[0]
+            close[node] = False
+    return label
+
+
+def _with(edge: Floats, feature: int, value: float) -> Floats:
+    moved = edge.copy()
+    moved[feature] = value
+    return moved
 
 
 @kernel

@@ -3,12 +3,12 @@ interval.
 
 | ensemble | independent noise | correlated noise |
 |---|---|---|
-| one tree | leaves: exact | leaves by Genz's method: numerical |
-| several | branch and bound: certified | a factor per block: numerical; else sampled: estimate |
+| one tree | leaves: exact | a factor per block: certified; else Genz's method: numerical |
+| several | branch and bound: certified | a factor per block: certified; else sampled: estimate |
 
 The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds
-an error *estimate* of a quadrature. "estimate" is a 99 % confidence interval of randomised
-quasi-Monte-Carlo."""
+an error *estimate*: of a lattice rule, or of a cdf that scipy computes to 1e-7 or so. "estimate" is
+a 99 % confidence interval of randomised quasi-Monte-Carlo."""
 
 from dataclasses import dataclass, replace
 
@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise, normal_level
-from assay.noise.normal_boxes import normal_boxes
+from assay.noise.normal_boxes import QUANTILE, by_shifts
 from assay.probability import leaves
 from assay.probability.boxes import leaf_boxes
 from assay.probability.certified.bounds import Draws, bounds
 from assay.probability.estimated import quasi as correlated
-from assay.probability.factors import by_factors, loadings
+from assay.probability.factors import by_factors, factors
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
-WIDE = 1e-3  # bounds by two factors that are wider than this give way to the estimate
+WIDE = 1e-3  # bounds by factors that are wider than this give way to the estimate
+LATTICE = 16_384  # the most points of a lattice rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,22 +99,12 @@ def inside(
         )
     grid = Grid.of(ensemble)
     tied = noise.correlation(x.shape[1])
-    if ensemble.n_trees == 1:
-        low, high, kind = _single(ensemble, grid, noise, x, tied)
+    found = factors(tied) if tied is not None and not estimate else None
+    if ensemble.n_trees == 1 and found is None:
+        low, high, kind = _single(ensemble, grid, noise, x, tied, tolerance)
         return Probability(*_sum(low, high, allowed), kind)
-    load = loadings(tied) if tied is not None and not estimate else None
-    if estimate or (tied is not None and load is None):
-        _, low, high = correlated.estimate(
-            ensemble,
-            grid,
-            noise,
-            x,
-            tolerance=tolerance,
-            budget=budget,
-            seed=seed,
-            workers=workers,
-        )
-        return Probability(*_sum(low, high, allowed), "estimate")
+    if estimate or (tied is not None and found is None):
+        return _estimate(ensemble, grid, noise, x, allowed, tolerance, budget, seed, workers)
 
     # the smaller side of each row, class by class: the events are disjoint, so the bounds add up
     flip = allowed.sum(axis=1) > ensemble.n_classes - allowed.sum(axis=1)
@@ -124,7 +115,21 @@ def inside(
     for turn in range(most):
         rows = np.flatnonzero(wanted.sum(axis=1) > turn)
         label = np.array([np.flatnonzero(wanted[i])[turn] for i in rows], dtype=np.int64)
-        if masses is not None:
+        ends: tuple[Floats, Floats] | None
+        if found is not None:
+            ends = by_factors(
+                ensemble,
+                grid,
+                noise,
+                x[rows],
+                label,
+                found,
+                tolerance=tolerance / most,
+                budget=budget / most,
+                workers=workers,
+            )
+        else:
+            assert masses is not None
             some = (
                 None
                 if draws is None
@@ -134,7 +139,7 @@ def inside(
                     confidence=1 - (1 - draws.confidence) / most,
                 )
             )
-            a, b, _ = bounds(
+            ends = bounds(
                 ensemble,
                 grid,
                 masses[rows],
@@ -144,33 +149,44 @@ def inside(
                 budget=budget / most,
                 workers=workers,
                 draws=some,
-            )
-        else:
-            assert load is not None
-            a, b = by_factors(
-                ensemble,
-                grid,
-                noise,
-                x[rows],
-                label,
-                load,
-                tolerance=tolerance / most,
-                budget=budget / most,
-            )
-        low[rows] += a
-        high[rows] += b
-    high = np.minimum(high, 1.0)
-    if load is not None and load.shape[1] > 1 and (high - low).max() > max(tolerance, WIDE):
-        # a product of rules shares the budget between hundreds of nodes: too little for this model
-        return inside(
-            ensemble, noise, x, allowed, tolerance=tolerance, budget=budget, seed=seed,
-            workers=workers, estimate=True,
-        )  # fmt: skip
+            )[:2]
+        if ends is None or (found is not None and (ends[1] - ends[0]).max() > max(tolerance, WIDE)):
+            # so many values of the factors share the budget that an estimate is narrower
+            if ensemble.n_trees == 1:
+                low, high, kind = _single(ensemble, grid, noise, x, tied, tolerance)
+                return Probability(*_sum(low, high, allowed), kind)
+            return _estimate(ensemble, grid, noise, x, allowed, tolerance, budget, seed, workers)
+        low[rows] += ends[0]
+        high[rows] += ends[1]
+    carried = _carried(grid, noise, x.shape[1])
+    low, high = np.clip(low - carried, 0, 1), np.clip(high + carried, 0, 1)
     low, high = np.where(flip, 1 - high, low), np.where(flip, 1 - low, high)
-    kind = (
-        "numerical" if tied is not None else "certified" if draws is None else "certified+sampled"
+    kind = "certified" if draws is None else "certified+sampled"
+    return Probability(low, high, "numerical" if carried else kind)
+
+
+def _estimate(
+    ensemble: Ensemble,
+    grid: Grid,
+    noise: Noise,
+    x: Floats,
+    allowed: NDArray[np.bool_],
+    tolerance: float,
+    budget: float,
+    seed: int,
+    workers: int | None,
+) -> Probability:
+    _, low, high = correlated.estimate(
+        ensemble, grid, noise, x, tolerance=tolerance, budget=budget, seed=seed, workers=workers
     )
-    return Probability(low, high, kind)
+    return Probability(*_sum(low, high, allowed), "estimate")
+
+
+def _carried(grid: Grid, noise: Noise, features: int) -> float:
+    """What the library's own cdfs may move a probability by: nothing for the families that are
+    known to be accurate, else their error at every threshold."""
+    parts = noise.marginals(features)
+    return float(sum(part.error * len(t) for part, t in zip(parts, grid.thresholds, strict=True)))
 
 
 def distribution(
@@ -188,8 +204,8 @@ def distribution(
     x = ensemble.rows(x)
     grid = Grid.of(ensemble)
     tied = noise.correlation(x.shape[1])
-    if ensemble.n_trees == 1:
-        return _single(ensemble, grid, noise, x, tied)
+    if ensemble.n_trees == 1 and tied is None:
+        return _single(ensemble, grid, noise, x, tied, tolerance)
     options = {
         "tolerance": tolerance,
         "budget": budget,
@@ -211,15 +227,19 @@ def distribution(
 
 
 def _single(
-    ensemble: Ensemble, grid: Grid, noise: Noise, x: Floats, tied: Floats | None
+    ensemble: Ensemble,
+    grid: Grid,
+    noise: Noise,
+    x: Floats,
+    tied: Floats | None,
+    tolerance: float,
 ) -> tuple[Floats, Floats, str]:
+    carried = _carried(grid, noise, x.shape[1])
     if tied is None:
         found = leaves.distribution(ensemble, grid, grid.masses(noise, x), x)
-        return (
-            np.clip(found - leaves.ROUNDING, 0, 1),
-            np.clip(found + leaves.ROUNDING, 0, 1),
-            "exact",
-        )
+        half = leaves.ROUNDING + carried
+        kind = "numerical" if carried else "exact"
+        return np.clip(found - half, 0, 1), np.clip(found + half, 0, 1), kind
     low, high = np.zeros((len(x), ensemble.n_classes)), np.zeros((len(x), ensemble.n_classes))
     parts = noise.marginals(x.shape[1])
     for pattern in np.unique(np.isnan(x), axis=0):
@@ -230,12 +250,19 @@ def _single(
             v = np.nan_to_num(x[rows, f, None], nan=0.0)
             for z, edge in ((a, boxes.low), (b, boxes.high)):
                 z[:, :, f] = normal_level(part, v, edge[None, :, f])
-        value, error = normal_boxes(a, b, tied)
-        for c in range(ensemble.n_classes):
-            mine = boxes.label == c
-            spread = np.sqrt((error[:, mine] ** 2).sum(axis=1)) + leaves.ROUNDING
-            low[rows, c] = value[:, mine].sum(axis=1) - spread
-            high[rows, c] = value[:, mine].sum(axis=1) + spread
+        points, open_rows = 1024, np.arange(len(rows))
+        while len(open_rows):
+            value = by_shifts(a[open_rows], b[open_rows], tied, points)
+            half = np.zeros((len(open_rows), ensemble.n_classes))
+            for c in range(ensemble.n_classes):
+                # the leaves share each shift of the lattice: their errors add up
+                mine = value[:, :, boxes.label == c].sum(axis=2)
+                half[:, c] = QUANTILE * mine.std(axis=0, ddof=1) + leaves.ROUNDING + carried
+                low[rows[open_rows], c] = mine.mean(axis=0) - half[:, c]
+                high[rows[open_rows], c] = mine.mean(axis=0) + half[:, c]
+            points *= 4
+            wide = 2 * half.max(axis=1) > tolerance
+            open_rows = open_rows[wide] if points <= LATTICE else open_rows[:0]
     return np.clip(low, 0, 1), np.clip(high, 0, 1), "numerical"
 
 

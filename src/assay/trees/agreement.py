@@ -1,8 +1,12 @@
 """A reading is trusted only after it agreed with the library: on, just above and just below
-thresholds.
+thresholds, on sentinels, on whole codes and on NaN.
 
-Rows where the library's own rounding may decide (scores closer than `Ensemble.slack`) are not
-counted."""
+Raw scores are compared, not labels: two readings may give the same label on thousands of rows and
+differ where it counts (the linear leaves of LightGBM did). They must agree to what rounding can do
+(`Ensemble.slack`); labels wherever scores are further apart than that.
+
+What a reader would get wrong: the sums here are those of the library, whatever it shows its user. A
+forest shows the mean, so does LightGBM's boosting_type="rf"."""
 
 from typing import Any
 
@@ -14,18 +18,19 @@ from assay.trees.ensemble import Ensemble
 
 
 def check(ensemble: Ensemble, model: Any, rows: int = 2000, seed: int = 0) -> None:
-    """Raise unless reading and model give the same label on every probing row."""
+    """Raise unless reading and model give the same scores and labels on every probing row."""
     x = probes(ensemble, rows, np.random.default_rng(seed))
+    off = np.abs(ensemble.scores(x) - raw_scores(ensemble, model, x)).max(axis=1)
+    wrong = ~(off <= ensemble.slack())
     ours, theirs = ensemble.predict(x), labels(ensemble, model, x)
-    wrong = (ours != theirs) & ~near_tie(ensemble, x)
+    wrong |= (ours != theirs) & ~ensemble.near_tie(x)
     if wrong.any():
         i = int(wrong.argmax())
         raise Unsupported(
             f"the reading of this {ensemble.source} model disagrees with its predict on "
-            f"{int(wrong.sum())} of "
-            f"{len(x)} rows (first: {theirs[i]} there, {ours[i]} here); please report it, "
-            f"and use Monte Carlo "
-            "meanwhile: Nature(model.predict, noise)"
+            f"{int(wrong.sum())} of {len(x)} rows (first: label {theirs[i]} there, {ours[i]} here, "
+            f"scores {off[i]:.3g} apart); please report it, and use Monte Carlo meanwhile: "
+            "Nature(model, noise, method='monte carlo')"
         )
 
 
@@ -40,8 +45,13 @@ def probes(ensemble: Ensemble, rows: int, rng: np.random.Generator) -> Floats:
         if not len(t):
             x[:, f] = rng.normal(size=rows)
             continue
-        spread = max(float(t[-1] - t[0]), 1e-3 * float(np.abs(t).max()), 1e-6)
-        x[:, f] = rng.uniform(t[0] - 0.1 * spread, t[-1] + 0.1 * spread, size=rows)
+        if f in ensemble.categorical:  # codes: what lies between is no question to the library
+            x[:, f] = rng.integers(0, int(np.ceil(t[-1])) + 2, size=rows)
+            continue
+        # a sentinel far away must not swallow the others
+        core = t[np.argsort(np.abs(t - np.median(t)))[: max(len(t) - 4, 1)]]
+        spread = max(float(np.ptp(core)), 1e-3 * float(np.abs(core).max()), 1e-6)
+        x[:, f] = rng.uniform(core.min() - 0.1 * spread, core.max() + 0.1 * spread, size=rows)
         at = rng.choice(t, size=rows)
         single = at.astype(np.float32)
         near = np.stack(
@@ -63,36 +73,54 @@ def probes(ensemble: Ensemble, rows: int, rng: np.random.Generator) -> Floats:
     return x
 
 
-def near_tie(ensemble: Ensemble, x: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Where the two best scores are too close for the library's own precision."""
-    s = ensemble.scores(x)
-    if ensemble.outputs == 1:
-        return np.asarray(np.abs(s[:, 0] - ensemble.cut) <= ensemble.slack())
-    top = np.sort(s, axis=1)
-    return np.asarray(top[:, -1] - top[:, -2] <= ensemble.slack())
-
-
 def labels(ensemble: Ensemble, model: Any, x: Floats) -> Ints:
     """The library's own labels as positions in `ensemble.classes`."""
     package = type(model).__module__.split(".")[0]
     if type(model).__name__ == "Booster":
-        if package == "xgboost":
-            import xgboost
-
-            names, types = model.feature_names, model.feature_types
-            p = model.predict(xgboost.DMatrix(x, feature_names=names, feature_types=types))
-        else:
-            p = model.predict(x)
+        p = _xgboost(model, x) if package == "xgboost" else model.predict(x)
         if p.ndim == 2:
             return np.asarray(p.argmax(axis=1), dtype=np.int64)
         return np.asarray(p > 0.5 if ensemble.outputs == 1 else p, dtype=np.int64)
-    rows: Any = x
-    columns = getattr(model, "feature_names_in_", None)
-    if package == "sklearn" and columns is not None:  # it complains about rows without names
-        import pandas as pd
-
-        rows = pd.DataFrame(x, columns=list(columns))
-    predicted = np.asarray(model.predict(rows)).ravel()
+    predicted = np.asarray(model.predict(_named(model, x))).ravel()
     classes = np.asarray(ensemble.classes)
     order = np.argsort(classes)
     return np.asarray(order[np.searchsorted(classes, predicted, sorter=order)], dtype=np.int64)
+
+
+def raw_scores(ensemble: Ensemble, model: Any, x: Floats) -> Floats:
+    """The library's own sums, (n, outputs), in the units of `Ensemble.scores`."""
+    package, name = type(model).__module__.split(".")[0], type(model).__name__
+    if package == "xgboost":
+        if name == "Booster":
+            found = _xgboost(model, x, output_margin=True)
+        else:
+            found = model.predict(x, output_margin=True)
+    elif package == "lightgbm":
+        found = model.predict(x, raw_score=True)
+        booster = model if name == "Booster" else model.booster_
+        if booster.dump_model(num_iteration=1).get("average_output"):
+            found = found * (ensemble.n_trees // ensemble.outputs)
+    elif package == "catboost":
+        found = model.predict(x, prediction_type="RawFormulaVal")
+    elif hasattr(model, "decision_function"):
+        found = model.decision_function(_named(model, x))
+    else:
+        found = model.predict_proba(_named(model, x)) * ensemble.n_trees
+    return np.asarray(found, dtype=np.float64).reshape(len(x), ensemble.outputs)
+
+
+def _xgboost(booster: Any, x: Floats, **how: Any) -> Any:
+    import xgboost
+
+    names, types = booster.feature_names, booster.feature_types
+    return booster.predict(xgboost.DMatrix(x, feature_names=names, feature_types=types), **how)
+
+
+def _named(model: Any, x: Floats) -> Any:
+    """The rows with the names the model was fitted with: scikit-learn complains without."""
+    columns = getattr(model, "feature_names_in_", None)
+    if type(model).__module__.split(".")[0] != "sklearn" or columns is None:
+        return x
+    import pandas as pd
+
+    return pd.DataFrame(x, columns=list(columns))

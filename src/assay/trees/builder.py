@@ -4,7 +4,9 @@ arrays.
 A root comes before its own tree's nodes in no fixed order, but trees never interleave: tree t owns
 the slice between two roots. A categorical test "code in S" becomes a chain of thresholds over the
 sorted codes with shared children, so nothing downstream knows about categories. Libraries truncate
-a code to an integer: category c is the half-open interval [c, c + 1)."""
+a code to an integer: category c is the half-open interval [c, c + 1), and in LightGBM category 0 is
+(-1, 1). A sentinel that means "missing" (XGBoost's `missing=-999`) is a cell of its own in the same
+way."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -27,6 +29,7 @@ class Grower:
         self.missing_left: list[bool] = []
         self.value: list[Sequence[float]] = []
         self.roots: list[int] = []
+        self.categorical: set[int] = set()
         self._start = 0
 
     def leaf(self, value: Sequence[float]) -> int:
@@ -37,10 +40,32 @@ class Grower:
     ) -> int:
         return self._node(feature, threshold, left, right, missing_left, [0.0] * self.outputs)
 
+    def sentinel(self, feature: int, mark: float, node: int, missing: int) -> int:
+        """What `node` says, but the number `mark` (as the library rounds it) goes to `missing`."""
+        if node == missing:
+            return node
+        one = np.float32(mark) if self.precision == "float32" else np.float64(mark)
+        border = _strict(float(one), self.operator, self.precision)
+        after = float(np.nextafter(one, type(one)(np.inf)))
+        upto = self.split(feature, border, node, missing, False)
+        return self.split(
+            feature, _strict(after, self.operator, self.precision), upto, node, False
+        )  # NaN goes right, to the node's own default
+
     def member(
-        self, feature: int, codes: Collection[int], inside: int, outside: int, missing: int
+        self,
+        feature: int,
+        codes: Collection[int],
+        inside: int,
+        outside: int,
+        missing: int,
+        zero: float = 0.0,
     ) -> int:
-        """A test "category in codes" as a chain of thresholds, read from the highest code down."""
+        """A test "category in codes" as a chain of thresholds, read from the highest code down.
+
+        `zero`: numbers above it (or equal, if it is 0) count as category 0.
+        """
+        self.categorical.add(feature)
         if not codes or min(codes) < 0:
             raise Unsupported(f"categorical split on feature {feature} with codes {sorted(codes)}")
         marks = sorted({c for code in codes for c in (code, code + 1)})
@@ -48,7 +73,7 @@ class Grower:
         for mark in marks:
             above = inside if mark in codes else outside
             if above != state:  # below `mark` what was built so far, from it on `above`
-                border = _strict(mark, self.operator, self.precision)
+                border = _strict(mark, self.operator, self.precision) if mark or not zero else zero
                 node = self._node(feature, border, node, above, False, [0.0] * self.outputs)
                 state = above
         return self._missing(feature, node, missing)
@@ -128,10 +153,11 @@ class Grower:
             cut=cut,
             single=single,
             missing=missing,
+            categorical=tuple(sorted(self.categorical)),
         )
 
 
-def _strict(mark: int, operator: str, precision: str) -> float:
+def _strict(mark: float, operator: str, precision: str) -> float:
     """A raw threshold t for which the library's own comparison means x < mark."""
     if operator == "<":
         return float(mark)

@@ -9,10 +9,12 @@ float64 numbers; nothing after it needs to know which library a tree came from.
 Two things a reader would get wrong. The label is read from *summed leaf values* in the library's
 own order and precision (`single`: float32), never from a box's centre. And one output is not two
 classes: with one output the label is 1 where the sum exceeds `cut`, with several it is the first
-largest."""
+largest. Where two scores are closer than rounding can tell, only the library knows: `decide` asks
+it."""
 
 # mypy: disable-error-code="no-untyped-def, no-any-return"
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +81,8 @@ class Ensemble:
     cut: float = 0.0
     single: bool = False  # scores are summed in float32
     missing: bool = False  # NaN has a direction
+    categorical: tuple[int, ...] = ()  # features that hold codes, tested by chains of thresholds
+    library: Callable[[Floats], Ints] | None = None  # the library's own labels, as `predict` gives
 
     @property
     def n_trees(self) -> int:
@@ -98,10 +102,32 @@ class Ensemble:
 
     def predict(self, x: ArrayLike) -> Ints:
         """Class indices (positions in `classes`), (n,)."""
-        s = self.scores(x)
+        return self._label(self.scores(x))
+
+    def decide(self, x: ArrayLike) -> Ints:
+        """As `predict`, but rows within rounding of a tie are asked of the library itself."""
+        rows = self.rows(x)
+        scores = self.scores(rows)
+        label = self._label(scores)
+        close = self._close(scores)
+        if self.library is not None and close.any():
+            label[close] = self.library(rows[close])
+        return label
+
+    def near_tie(self, x: ArrayLike) -> NDArray[np.bool_]:
+        """Where the two best scores are too close for the library's own precision."""
+        return self._close(self.scores(x))
+
+    def _label(self, s: Floats) -> Ints:
         if self.outputs == 1:
             return (s[:, 0] > self.cut).astype(np.int64)
         return np.asarray(np.argmax(s, axis=1), dtype=np.int64)
+
+    def _close(self, s: Floats) -> NDArray[np.bool_]:
+        if self.outputs == 1:
+            return np.asarray(np.abs(s[:, 0] - self.cut) <= self.slack())
+        top = np.partition(s, -2, axis=1)
+        return np.asarray(top[:, -1] - top[:, -2] <= self.slack())
 
     def rows(self, x: ArrayLike) -> Floats:
         """x as checked float64 rows."""

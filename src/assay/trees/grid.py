@@ -48,8 +48,10 @@ class Grid:
         return float(np.prod([len(t) + 1.0 for t in self.thresholds]))
 
     def representatives(self) -> Floats:
-        """One number inside each cell, flat: its upper edge."""
-        return np.concatenate([np.append(t, np.inf) for t in self.thresholds])
+        """One finite number inside each cell, flat: its upper edge, or just above the lower one."""
+        return np.concatenate(
+            [np.append(t, np.nextafter(t[-1], np.inf) if len(t) else 0.0) for t in self.thresholds]
+        )
 
     def masses(self, noise: Noise, x: Floats) -> Floats:
         """P(feature f reads in cell j) for every record, (n, cells)."""

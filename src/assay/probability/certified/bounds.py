@@ -82,10 +82,10 @@ def bounds(
         point[nan[i]] = np.nan
 
         def stays(cells: NDArray[np.integer]) -> NDArray[np.bool_]:
-            """Does the model itself give the label in these local cells (n, local features)?"""
+            """Does the library itself give the label in these local cells (n, local features)?"""
             rows = np.repeat(point[None], len(cells), axis=0)
             rows[:, local.original] = representative[local.seen[local.start[:-1] + cells]]
-            return np.asarray(ensemble.predict(rows) == label[i])
+            return np.asarray(ensemble.decide(rows) == label[i])
 
         if local.status == OPEN:
             found = search(
@@ -103,7 +103,7 @@ def bounds(
                     min(high, found.settled[1] + yes + b),
                 )
         elif local.status == CELL:
-            low = high = float(ensemble.predict(point[None])[0] == label[i])
+            low = high = float(ensemble.decide(point[None])[0] == label[i])
         else:
             low = high = float(local.status == YES)
         return low * kept, high * kept + (1 - kept), work

@@ -64,7 +64,7 @@ def view(
     if local.status == CELL:
         point = grid.representatives()[grid.start[:-1] + local.first]
         point[nan] = np.nan
-        return Settled(lost, int(ensemble.predict(point[None])[0]))
+        return Settled(lost, int(ensemble.decide(point[None])[0]))
     here = np.full(ensemble.n_features, -1, dtype=np.int64)
     here[local.original] = np.arange(len(local.original))
     edges = levels[local.seen]

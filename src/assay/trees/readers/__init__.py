@@ -5,10 +5,12 @@ Libraries are recognised by module name, so none is imported that the user has n
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from assay.errors import AssayError, Unsupported
-from assay.trees.agreement import check
+from assay.trees.agreement import check, labels
 from assay.trees.ensemble import Ensemble
 
 SUPPORTED = (
@@ -47,7 +49,7 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
     ensemble = parse(model)
     if checked:
         check(ensemble, model)
-    return ensemble
+    return replace(ensemble, library=partial(labels, ensemble, model))
 
 
 def _require_fitted(model: Any, name: str) -> None:

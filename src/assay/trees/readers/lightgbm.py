@@ -1,8 +1,9 @@
 """LightGBM: classifier or Booster, from its own dump. It compares and sums in float64 with ``<=``.
 
 The initial score sits inside the first tree. A feature without missing handling reads NaN as 0; a
-model trained with zero_as_missing sends the single point 0 its own way, which no threshold can
-say: refused."""
+model trained with zero_as_missing sends the single point 0 its own way, and leaves of linear_tree
+are no constants: both are refused. A categorical split truncates towards zero, so that category 0
+is (-1, 1), and sends NaN right."""
 
 import math
 from typing import Any
@@ -41,6 +42,11 @@ def read(model: Any) -> Ensemble:
 
 def _build(grower: Grower, node: Any, output: int, outputs: int) -> int:
     if "leaf_value" in node and "split_feature" not in node:
+        if node.get("leaf_features"):
+            raise Unsupported(
+                "LightGBM linear_tree=True: its leaves are linear functions, not constants; "
+                "train without it, or sample it: Nature(model, noise, method='monte carlo')"
+            )
         value = [0.0] * outputs
         value[output] = float(node["leaf_value"])
         return grower.leaf(value)
@@ -53,8 +59,7 @@ def _build(grower: Grower, node: Any, output: int, outputs: int) -> int:
     feature = int(node["split_feature"])
     if node["decision_type"] == "==":
         codes = [int(c) for c in str(node["threshold"]).split("||")]
-        as_zero = node["missing_type"] == "None" and 0 in codes
-        return grower.member(feature, codes, left, right, left if as_zero else right)
+        return grower.member(feature, codes, left, right, right, zero=-1.0)
     if node["decision_type"] != "<=":
         raise Unsupported(f"LightGBM split {node['decision_type']!r}: '<=' and '==' are read")
     threshold = float(node["threshold"])

@@ -3,8 +3,9 @@ HistGradientBoosting.
 
 Trees and forests round x to float32 and test ``<=``; a forest *averages probabilities* (a majority
 vote would be another model). GradientBoosting rounds to float32 too and adds its prior;
-HistGradientBoosting compares in float64. Dividing by the number of trees changes no label and is
-left out."""
+HistGradientBoosting compares in float64. A forest adds the leaves' values as they are stored: to
+make them sum to 1 again would move them by a unit in the last place, which decides ties. Dividing
+by the number of trees is left out."""
 
 from typing import Any
 
@@ -36,11 +37,7 @@ def read(model: Any) -> Ensemble:
     classes = list(model.classes_)
     grower = Grower(len(classes), "<=", "float32")
     for member in members:
-        _grow(
-            grower,
-            member.tree_,
-            member.tree_.value[:, 0, :] / member.tree_.value[:, 0, :].sum(axis=1, keepdims=True),
-        )
+        _grow(grower, member.tree_, member.tree_.value[:, 0, :])
     return grower.ensemble(
         base=[0.0] * len(classes),
         n_features=int(model.n_features_in_),

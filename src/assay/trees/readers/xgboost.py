@@ -1,14 +1,18 @@
 """XGBoost: classifier or Booster, gbtree or dart, from its own JSON.
 
 XGBoost rounds x to float32, tests ``<``, and sums in float32; base_score is a probability for
-logistic objectives and must be turned into a margin. A categorical split lists the codes that go
-*right*. Early stopping keeps trees that predict does not use: a classifier stops at
+logistic objectives and must be turned into a margin. dart adds each tree to the base, takes the
+base off again and weighs what is left, which rounds twice. A classifier's `missing=-999` means that
+this number goes where NaN goes; a Booster has no such number. A categorical split lists the codes
+that go *right*. Early stopping keeps trees that predict does not use: a classifier stops at
 best_iteration, a Booster does not."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.errors import Unsupported
 from assay.trees.builder import Grower
@@ -46,15 +50,18 @@ def read(model: Any) -> Ensemble:
             * outputs
         )
         trees = trees[: (model.best_iteration + 1) * per_round]
-    grower = Grower(outputs, "<", "float32")
-    for t, tree in enumerate(trees):
-        _grow(grower, tree, info[t], outputs, 1.0 if weight is None else float(weight[t]))
     raw = parameters["base_score"].strip("[]").split(",")
     score = np.asarray([float(s) for s in raw], dtype=np.float32)
-    if objective == "binary:logistic":
-        score = -np.log(np.float32(1) / score - np.float32(1))
+    if objective == "binary:logistic":  # numpy's float32 logarithm is a unit off now and then
+        score = np.asarray([-math.log(np.float32(1) / s - np.float32(1)) for s in score])
+    base = np.broadcast_to(score.astype(np.float32), (outputs,))
+    sentinel = getattr(model, "missing", None) if sklearn else None  # None, NaN: no number
+    grower = Grower(outputs, "<", "float32")
+    for t, tree in enumerate(trees):
+        leaves = _leaves(tree, base[info[t]], None if weight is None else np.float32(weight[t]))
+        _grow(grower, tree, info[t], outputs, leaves, sentinel)
     return grower.ensemble(
-        base=np.broadcast_to(score, (outputs,)).astype(np.float64).tolist(),
+        base=base.astype(np.float64).tolist(),
         n_features=int(parameters["num_feature"]),
         classes=list(model.classes_) if sklearn else list(range(max(n_classes, 2))),
         source="XGBoost",
@@ -64,7 +71,20 @@ def read(model: Any) -> Ensemble:
     )
 
 
-def _grow(grower: Grower, tree: Any, output: int, outputs: int, weight: float) -> None:
+def _leaves(tree: Any, base: np.float32, weight: np.float32 | None) -> NDArray[np.float32]:
+    """What each leaf adds to the sum, rounded as the library rounds it."""
+    value = np.asarray(tree["split_conditions"], dtype=np.float32)
+    return value if weight is None else np.asarray(((base + value) - base) * weight)
+
+
+def _grow(
+    grower: Grower,
+    tree: Any,
+    output: int,
+    outputs: int,
+    leaves: NDArray[np.float32],
+    sentinel: float | None,
+) -> None:
     if int(tree["tree_param"].get("size_leaf_vector", 1)) > 1:
         raise Unsupported("XGBoost multi_strategy='multi_output_tree'; use 'one_output_per_tree'")
     left, right = tree["left_children"], tree["right_children"]
@@ -86,11 +106,19 @@ def _grow(grower: Grower, tree: Any, output: int, outputs: int, weight: float) -
     def build(i: int) -> int:
         if left[i] < 0:
             value = [0.0] * outputs
-            value[output] = float(np.float32(np.float32(condition[i]) * np.float32(weight)))
+            value[output] = float(leaves[i])
             return grower.leaf(value)
         a, b = build(left[i]), build(right[i])
+        absent = a if default[i] else b
+        threshold = float(np.float32(condition[i]))
         if kind[i] == 1:
-            return grower.member(feature[i], codes[i], b, a, a if default[i] else b)
-        return grower.split(feature[i], float(np.float32(condition[i])), a, b, bool(default[i]))
+            node = grower.member(feature[i], codes[i], b, a, absent)
+        else:
+            node = grower.split(feature[i], threshold, a, b, bool(default[i]))
+        if sentinel is None or math.isnan(sentinel):
+            return node
+        if kind[i] != 1 and (sentinel < threshold) == bool(default[i]):
+            return node  # it goes there anyway
+        return grower.sentinel(feature[i], sentinel, node, absent)
 
     grower.close(build(0))
