@@ -173,11 +173,55 @@ def test_expected_accuracy_and_importance(forest: RandomForestClassifier) -> Non
     share = (forest.predict(drawn) == np.repeat(Y[::6], 4000)).mean()
     assert low <= high and (low + high) / 2 == pytest.approx(share, abs=0.01)
     gained = nature.importance(DATA)
-    assert gained.shape == (25, 4) and gained.mean().idxmax() in (2, 3)  # petals decide
+    low, high = gained["low"], gained["high"]
+    assert low.shape == high.shape == (25, 4) and low.mean().idxmax() in (2, 3)  # petals decide
+    assert ((high - low) < 1e-5).all(axis=None) and (low <= high).all(axis=None)
     table = pd.DataFrame(DATA.x.numpy()[:3], columns=list("abcd"), index=[7, 8, 9])
     table.attrs["units"] = {"c": "cm"}
     named = nature.importance(table)
-    assert list(named.columns) == ["a", "b", "c [cm]", "d"] and list(named.index) == [7, 8, 9]
+    assert list(named["low"].columns) == ["a", "b", "c [cm]", "d"]
+    assert list(named.index) == [7, 8, 9]
+
+
+def test_importance_shows_what_is_not_known() -> None:
+    """Wide intervals before and after: the gain's interval is as wide as both."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 12))
+    y = (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + x[:, 4] > 0).astype(int)
+    model = RandomForestClassifier(60, max_depth=7, random_state=0).fit(x, y)
+    nature = ay.Nature(model, ay.Normal(sd=1.0), budget=1e-3)
+    gained = nature.importance(x[:2])
+    exact = ay.Nature(model, ay.Normal(sd=1.0), method="estimate", tolerance=0.01).importance(x[:2])
+    assert ((gained["high"] - gained["low"]).mean(axis=None)) > 0.2
+    assert (gained["low"] <= exact["high"]).all(axis=None)
+    assert (gained["high"] >= exact["low"]).all(axis=None)
+
+
+def test_an_interval_that_holds_one_half_decides_nothing() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 12))
+    y = (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + x[:, 4] > 0).astype(int)
+    model = RandomForestClassifier(60, max_depth=7, random_state=0).fit(x, y)
+    data = ay.Dataset(x[:8], y[:8])
+    t = ay.evaluate(ay.Nature(model, ay.Normal(sd=1.5), budget=1e-4), data).table
+    undecided = (t["probability_low"] < 0.5) & (t["probability_high"] >= 0.5)
+    assert undecided.any()
+    assert not t.loc[undecided, "success"].any()
+
+
+def test_records_are_converted_batch_by_batch(forest: RandomForestClassifier, monkeypatch) -> None:
+    """Not the whole data set for every batch of rows."""
+    import assay.games.nature as module
+
+    seen = []
+    before = module.rows_of
+    monkeypatch.setattr(
+        module, "rows_of", lambda data: seen.append(len(before(data))) or before(data)
+    )
+    data = ay.Dataset(np.repeat(X, 2, axis=0), np.repeat(Y, 2))
+    game = ay.Nature(forest, ay.Normal(sd=1e-6))
+    ay.evaluate(game, data, batch=32)
+    assert sum(seen) <= 3 * len(data), seen
 
 
 def test_correlated_noise_three_ways() -> None:

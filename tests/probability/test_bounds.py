@@ -16,7 +16,7 @@ from assay.errors import AssayError
 from assay.probability.certified.bounds import Draws, bounds
 from assay.probability.certified.convolution import tails
 from assay.probability.methods import distribution, inside, probability
-from assay.probability.sampling import generator
+from assay.probability.sampling import generator, monte_carlo
 from assay.trees import read
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
@@ -345,3 +345,23 @@ def test_bad_requests() -> None:
         probability(ensemble, nz.Normal(sd=1.0), np.ones((2, 17)), label[:2])
     with pytest.raises(AssayError, match="features"):
         probability(ensemble, nz.Independent((nz.normal(0, 1),) * 9), x, label)
+
+
+def test_bounds_and_draws_together_are_no_wider_than_draws_alone() -> None:
+    """On records that no bounds close, with as many draws."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 12))
+    y = (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + x[:, 4] > 0).astype(int)
+    ensemble = read(xgb.XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1).fit(x, y))
+    noise, rows = nz.Normal(sd=0.8), x[:4]
+    label = ensemble.predict(rows)
+    grid = Grid.of(ensemble)
+    draws = Draws(20_000, 0.99, [generator(0, i) for i in range(4)])
+    low, high, _ = bounds(
+        ensemble, grid, grid.masses(noise, rows), rows, label, budget=0.2, draws=draws
+    )
+    alone = monte_carlo(
+        ensemble.predict, noise, rows, 2, range(4), first=20_000, most=20_000
+    ).interval(np.eye(2, dtype=bool)[label])
+    assert (high - low <= 1.02 * (alone[1] - alone[0])).all()
+    assert (low <= alone[1]).all() and (alone[0] <= high).all()

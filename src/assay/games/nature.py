@@ -184,7 +184,7 @@ class Nature:
             y=y.numpy(),
             clean=clean,
             final=clean,
-            success=(found.middle < 0.5) & some,
+            success=(found.high < 0.5) & some,  # an interval that holds 0.5 decides nothing
             winner=np.where(some, found.kind, ""),
             seconds=seconds / len(x),
             probability_low=np.where(some, found.low, np.nan),
@@ -276,20 +276,25 @@ class Nature:
     def importance(self, data: Any, seed: int = 0) -> Any:
         """Which features' noise matters: what each record gains when one feature reads exactly.
 
-        A DataFrame (records x features), named by the data's schema or columns; a table's
-        `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
+        A DataFrame with bounds, `["low"]` and `["high"]` (records x features), named by the data's
+        schema or columns; a table's `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
         """
         import pandas as pd
 
         ready, x = self._ready(), self._rows(data)
         stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
-        before = ready.probability(x, stays, seed=seed).middle
-        gained = {}
+        before = ready.probability(x, stays, seed=seed)
+        low, high = {}, {}
         for f, name in enumerate(feature_names(data, x.shape[1])):
-            exact_there = replace(ready, noise=silenced(self.noise, f, x.shape[1]))
-            gained[name] = exact_there.probability(x, stays, seed=seed).middle - before
+            quiet = silenced(self.noise, f, x.shape[1])
+            if quiet is self.noise:  # the feature has no noise: nothing to gain
+                low[name] = high[name] = np.zeros(len(x))
+                continue
+            after = replace(ready, noise=quiet).probability(x, stays, seed=seed)
+            low[name], high[name] = after.low - before.high, after.high - before.low
         rows = data.ids if isinstance(data, Dataset) else getattr(data, "index", None)
-        return pd.DataFrame(gained, index=rows)
+        ends = {"low": pd.DataFrame(low, index=rows), "high": pd.DataFrame(high, index=rows)}
+        return pd.concat(ends, axis=1)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""

@@ -20,7 +20,7 @@ from assay.errors import AssayError, nearest
 from assay.kernels.arrays import Floats
 
 HOW = ("add", "multiply", "replace")
-# families whose cdf and survival function scipy computes to 1e-13 or better (checked against mpmath)
+# families whose cdf and survival function scipy computes to 1e-13 or better (tested with mpmath)
 ACCURATE = (
     "none", "norm", "uniform", "expon", "laplace", "logistic", "gumbel_r", "gumbel_l", "lognorm",
     "t", "gamma", "chi2", "beta", "cauchy", "weibull_min", "weibull_max", "rayleigh", "triang",

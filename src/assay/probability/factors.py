@@ -2,8 +2,8 @@
 error.
 
 If a block of correlated features has R = l l' + diag(1 - l^2), its features are independent given
-one factor t, and P(A) = E g(t) with g(t) = P(A | t), which the certified search bounds. Two features
-always have one factor, three usually; a block-diagonal correlation has one per block.
+one factor t, and P(A) = E g(t) with g(t) = P(A | t), which the certified search bounds. Two
+features always have one factor, three usually; a block-diagonal correlation has one per block.
 
 Why the quadrature can be trusted: whatever the event A, g is an integral of N(t m, I) over a set,
 m_f = l_f / sqrt(1 - l_f^2). With s^2 = 1 + |m|^2 the k-th derivative of g(t) phi(t) is s^k times an
@@ -220,4 +220,4 @@ class _Given:
                 np.where(under > 0.5, over - above[:, a:b], below[:, a:b] - under), 0.0
             )
             masses[:, a:b] /= masses[:, a:b].sum(axis=1, keepdims=True)
-        return masses
+        return np.asarray(masses)

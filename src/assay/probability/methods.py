@@ -237,9 +237,9 @@ def _single(
     carried = _carried(grid, noise, x.shape[1])
     if tied is None:
         found = leaves.distribution(ensemble, grid, grid.masses(noise, x), x)
-        half = leaves.ROUNDING + carried
+        off = leaves.ROUNDING + carried
         kind = "numerical" if carried else "exact"
-        return np.clip(found - half, 0, 1), np.clip(found + half, 0, 1), kind
+        return np.clip(found - off, 0, 1), np.clip(found + off, 0, 1), kind
     low, high = np.zeros((len(x), ensemble.n_classes)), np.zeros((len(x), ensemble.n_classes))
     parts = noise.marginals(x.shape[1])
     for pattern in np.unique(np.isnan(x), axis=0):
