@@ -24,7 +24,7 @@ import torch
 
 import assay as ay
 from assay.demo.models import url_net
-from assay.records import FIELDS, Records
+from assay.records import FIELDS, TIMES, Records
 from assay.run.executors import Executor, Here, Processes, Ray
 from assay.run.job import Chunk, Job
 from assay.run.store import Store
@@ -69,7 +69,7 @@ def same(a: list[Chunk], b: list[Chunk]) -> bool:
     return all(
         np.array_equal(one.columns[f], other.columns[f], equal_nan=kind.startswith("float"))
         for f, (kind, _) in FIELDS.items()
-        if f != "seconds"
+        if f not in TIMES
     )
 
 

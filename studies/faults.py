@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 import assay as ay
-from assay.records import FIELDS
+from assay.records import FIELDS, TIMES
 from assay.run.store import Store
 
 CHUNKS = 30
@@ -91,7 +91,7 @@ def problems(whole: ay.Report, folder: Path, before: list[dict[int, int]]) -> li
     found = []
     report = play(folder, 1)
     for name in FIELDS:
-        if name != "seconds":
+        if name not in TIMES:
             a, b = whole.records.columns[name], report.records.columns[name]
             if len(a) != len(b) or not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
                 found.append(f"column {name} differs")

@@ -187,6 +187,7 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         "space": repr(space) if space is not None else "",
         "goal": repr(asked),
         "attack": repr(job.attack) if job.attack is not None else "",
+        **({"proves": True} if job.attack is not None and job.attack.needs.fixed else {}),
         "threat": " ".join(getattr(part, "in_words", "") for part in (space, asked)).strip(),
         "budget": repr(job.budget) if job.budget != Budget() else "",
         "seed": job.seed,

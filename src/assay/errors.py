@@ -17,6 +17,10 @@ class Unsupported(AssayError):
     """Each part is fine by itself, but together they cannot work; the message names what would."""
 
 
+class Contradiction(AssayError):
+    """A row was proven and broken: one of the two parts that say so has a bug."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of an error message: "; did you mean 'x'?", or the list of what is known.
 

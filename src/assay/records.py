@@ -22,8 +22,12 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "target": ("int64", -1),  # the class to be reached, where the goal gives the row just one
     "final": ("int64", -1),  # class predicted on what the attacker hands in
     "success": ("bool", False),  # the goal is reached by a valid input (also without an attack)
+    "verdict": ("object", None),  # "broken", "proven", "open"; "" where the question is not asked
+    "vacuous": ("bool", False),  # proven by features that nobody can change
+    "improving": ("bool", False),  # open, and the search came nearer until its budget ended
+    "stages": ("object", ""),  # JSON: seconds that each stage spent on the row, in their order
     "valid": ("bool", True),  # the handed-in input lies in the space
-    "winner": ("object", ""),  # attack that found it; "clean" where no attack was needed
+    "winner": ("object", ""),  # who settled the row; "clean" where no attack was needed
     "distance": ("float64", np.nan),
     "violation": ("float64", 0.0),
     "margin": ("float64", np.nan),  # best valid margin seen: > 0 reached, just below 0 almost
@@ -43,6 +47,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "clean_doubt": ("float64", np.nan),  # the same, of the clean input under the same model
     "skipped": ("object", ""),  # why a row was left out of the game: "no target", "invalid"
 }
+TIMES = ("seconds", "stages", "adapting")  # measured, so different each time; all else repeats
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,7 @@ class Records:
             columns[name] = column
         if given:
             raise TypeError(f"no such record field: {', '.join(given)}")
+        _derive_verdict(columns)
         return cls(columns, adversarial)
 
     @classmethod
@@ -78,3 +84,14 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.columns["id"])
+
+
+def _derive_verdict(columns: dict[str, np.ndarray]) -> None:
+    """Where nobody gave a verdict (runs of 0.1, other games) success says what is known."""
+    verdict = columns["verdict"]
+    unknown = np.array([v is None for v in verdict], dtype=bool)
+    if not unknown.any():
+        return
+    asked = (columns["skipped"] == "") & ~np.isfinite(columns["probability_low"])
+    said = np.where(asked, np.where(columns["success"], "broken", "open"), "")
+    verdict[unknown] = said[unknown]

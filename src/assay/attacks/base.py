@@ -6,9 +6,12 @@ what it found is what the referee kept.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, cast, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from assay.errors import AssayError
@@ -41,8 +44,24 @@ def for_other_goals(attack: Attack) -> Attack:
 
 def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     """Run an attack on what is open, under its own name and with its own loss."""
-    if len(problem.open):
-        attack(problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack)))
+    proof = attack.needs.fixed  # needs no query, so no budget either
+    rows = problem.undecided if proof else problem.open
+    if not len(rows):
+        return
+    view = problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack))
+    with timed(problem.referee.spent, view.label, rows, len(problem.y)):
+        attack(view)
+
+
+@contextmanager
+def timed(spent: dict[str, Tensor], stage: str, rows: Tensor, n: int) -> Iterator[None]:
+    """Book the seconds of a stage on its rows; a stage made of stages leaves it to them."""
+    before = sum(float(t.sum()) for t in spent.values())
+    began = time.perf_counter()
+    yield
+    if sum(float(t.sum()) for t in spent.values()) == before:
+        spent.setdefault(stage, torch.zeros(n, dtype=torch.float64))
+        spent[stage][rows] += (time.perf_counter() - began) / len(rows)
 
 
 def start(problem: Problem, rows: Tensor, where: str) -> Tensor:

@@ -7,11 +7,13 @@ space are left out, each said in `skipped`.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from assay import losses
@@ -125,7 +127,7 @@ class Static:
         referee = Referee(targets, x.clone(), "first", self.model.slack)
         sane, some = region.contains(x), targets.any(1)
         reached = targets.gather(1, clean.argmax(1, keepdim=True))[:, 0] & sane
-        referee.solved = reached | ~sane | ~some  # nothing to play for
+        referee.solved, referee.idle = reached.clone(), ~sane | ~some  # nothing to play for
         referee.final = clean.argmax(1)
         referee.forwards += 1
         problem = Problem(
@@ -144,7 +146,7 @@ class Static:
         run(attack, problem)
         if options.observe is not None:
             options.observe(referee)
-        success = reached | (referee.solved & sane & some)
+        success = referee.solved
         best = referee.best
         seconds = (time.perf_counter() - began) / max(1, len(played))
         winner = [
@@ -165,6 +167,10 @@ class Static:
             target=torch.where(targets.sum(1) == 1, targets.int().argmax(1), -1).cpu().numpy(),
             final=referee.final.cpu().numpy(),
             success=success.cpu().numpy(),
+            verdict=_verdicts(referee),
+            vacuous=referee.vacuous.cpu().numpy(),
+            improving=(referee.improving & ~success & ~referee.proven).cpu().numpy(),
+            stages=_stages(referee),
             valid=region.contains(best).cpu().numpy(),
             winner=winner,
             distance=torch.where(success.cpu(), region.distance(best).cpu(), torch.nan).numpy(),
@@ -182,3 +188,22 @@ class Static:
 def as_game(target: Any) -> Game:
     """The game a target stands for: a game is one, and a model is a fixed one."""
     return target if isinstance(target, Game) else Static(target)
+
+
+def _verdicts(referee: Referee) -> np.ndarray:
+    """Broken, proven or open; nothing where the question is not asked."""
+    said = np.full(len(referee.solved), "open", dtype=object)
+    said[referee.proven.cpu().numpy()] = "proven"
+    said[referee.solved.cpu().numpy()] = "broken"
+    said[referee.idle.cpu().numpy()] = ""
+    return said
+
+
+def _stages(referee: Referee) -> np.ndarray:
+    """Of each row the seconds that each stage spent on it."""
+    spent = {name: t.tolist() for name, t in referee.spent.items()}
+    rows = [
+        json.dumps({name: float(f"{t[i]:.3g}") for name, t in spent.items() if t[i] > 0})
+        for i in range(len(referee.solved))
+    ]
+    return np.array(rows, dtype=object)

@@ -153,7 +153,7 @@ class Transductive:
         if space is not None:
             space.check(data.x)
         if attack is not None and space is not None:
-            check_needs(attack, base, space)
+            check_needs(attack, base, space, moves=True)
         targets = goal.targets(data.y, blank, torch.arange(len(data)), class_names(data, base))
         if not bool(targets.any()):
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")

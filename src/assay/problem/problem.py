@@ -3,8 +3,8 @@
 Every point ever queried is also a candidate: `region.decode` gives the very input that would be
 handed in, so the logits of a gradient query are the logits of a submission, and no attack needs a
 second forward pass to find out whether it has won. A row is `open` until a valid point reaches the
-goal (`keep="first"`, a fixed model); where the model will move afterwards, all rows stay open and
-the valid point of highest loss is kept (`keep="best"`).
+goal or a proof says that none does (`prove`; `keep="first"`, a fixed model); where the model will
+move afterwards, all rows stay open and the valid point of highest loss is kept (`keep="best"`).
 
 What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
 never another goal to be judged by.
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay import losses
+from assay import losses, trees
 from assay.errors import Unsupported
 from assay.goals.goal import reached
 from assay.model.classifier import Classifier
@@ -38,12 +38,21 @@ class Needs:
     gradient: bool = False
     norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space
     alone: bool = False  # one model at a time: no `Victims` of several
+    trees: bool = False  # an ensemble of trees that `trees.read` reads
+    layers: bool = False  # a torch module whose layers can be walked
+    box: bool = False  # bounds of each feature that hold for every valid point: `Region.box`
+    fixed: bool = False  # a model that does not move: proofs
 
     def __or__(self, other: Needs) -> Needs:
         norms = self.norms if other.norms is None else other.norms
         if self.norms is not None and other.norms is not None:
             norms = tuple(p for p in self.norms if p in other.norms)
-        return Needs(self.gradient or other.gradient, norms, self.alone or other.alone)
+        either = {
+            f.name: getattr(self, f.name) or getattr(other, f.name)
+            for f in fields(self)
+            if f.name != "norms"
+        }
+        return Needs(norms=norms, **either)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,16 +86,32 @@ class Problem:
 
     @property
     def open(self) -> Tensor:
-        """Rows that are not solved and can still afford a query."""
+        """Rows that are neither broken nor proven and can still afford a query."""
         rows = torch.arange(len(self.y), device=self.y.device)
         return rows[self.alive(rows)]
 
+    @property
+    def undecided(self) -> Tensor:
+        """Rows that are neither broken nor proven: a proof may close them without any query."""
+        rows = torch.arange(len(self.y), device=self.y.device)
+        return rows[self._unsettled(rows)]
+
+    @property
+    def allowed(self) -> Tensor:
+        """(n, C): the goal by which the referee judges, whatever the loss steers towards."""
+        return self.referee.targets
+
     def alive(self, rows: Tensor) -> Tensor:
-        """Which of these rows are worth another query: not solved, and affordable."""
-        left = self.afford(rows)
+        """Which of these rows are worth another query: not settled, and affordable."""
+        return self._unsettled(rows) & self.afford(rows)
+
+    def _unsettled(self, rows: Tensor) -> Tensor:
+        left = ~self.referee.idle[rows]
         if self.scope is not None:
             left &= self.scope[rows]
-        return left & ~self.referee.solved[rows] if self.referee.keep == "first" else left
+        if self.referee.keep == "first":
+            left &= ~(self.referee.solved | self.referee.proven)[rows]
+        return left
 
     def afford(self, rows: Tensor) -> Tensor:
         """Which of these rows have budget left."""
@@ -282,6 +307,20 @@ class Problem:
         self.value(rows, z)
         return self.referee.solved[rows]
 
+    def prove(self, rows: Tensor, vacuous: Tensor | None = None) -> None:
+        """No valid point of these rows reaches the goal: they are closed.
+
+        `vacuous` marks those of them whose answer hangs on features that nobody can change, so that
+        the proof would hold at any size of the region.
+        """
+        if self.victims is not None:
+            raise Unsupported(f"{self.label}: a proof is about one model, not about several")
+        self.referee.prove(rows, self.label, vacuous)
+
+    def improving(self, rows: Tensor) -> None:
+        """A search says: these rows came nearer to the goal until the budget ended."""
+        self.referee.improving[rows] = True
+
     def _look(self, x: Tensor, rows: Tensor, loss: losses.Loss | None) -> tuple[Tensor, Tensor]:
         loss = loss or self.loss
         if self.victims is not None:
@@ -300,14 +339,31 @@ class Problem:
             self.referee.backwards.index_add_(0, rows, ones * backwards)
 
 
-def check_needs(attack: Any, model: Classifier, space: Space) -> None:
-    """Raise Unsupported where the attack cannot work on this model or in this space."""
+def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = False) -> None:
+    """Raise Unsupported where the attack cannot work on this model or in this space.
+
+    `moves`: the model adapts after the attacker.
+    """
     needs: Needs = attack.needs
     if needs.gradient and not model.differentiable:
         raise Unsupported(
             f"{attack!r} needs gradients, but {model.kind} has none; "
             "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
         )
+    if needs.fixed and moves:
+        raise Unsupported(
+            f"{attack!r} proves something about a model that stays, and this one moves after the "
+            "attacker; give an attack that rehearses it, e.g. GMSA"
+        )
+    if needs.box and not getattr(space, "boxed", True):
+        raise Unsupported(f"{attack!r} starts from bounds of each feature; {space!r} has none")
+    if needs.layers and model.module is None:
+        raise Unsupported(
+            f"{attack!r} walks through the layers of a torch module, and {model.kind} is none; "
+            "use Exact for trees, Enumerate where few points are valid, or an attack alone"
+        )
+    if needs.trees:
+        trees.read(model.source)  # says itself what it cannot read
     instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
     if needs.norms is not None and space.norm not in needs.norms:
         names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"

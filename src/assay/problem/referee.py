@@ -3,6 +3,10 @@
 A row is solved when a valid point reaches the goal. `keep="first"` keeps that point (a fixed
 model); `keep="best"` the valid point of highest loss (a model that moves afterwards).
 
+A row is proven when a proof says that no such point exists. Both at once is impossible: whoever
+claims the second of the two finds the referee raising `Contradiction`, since one of the two has a
+bug, and no figure may come out of that.
+
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
 answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged.
 """
@@ -15,6 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from assay.errors import AssayError, Contradiction
 from assay.goals.goal import gap, reached
 from assay.spaces.region import Region
 
@@ -29,6 +34,11 @@ class Referee:
     slack: float
     start: Tensor = field(init=False)  # (n, ...): the clean inputs
     solved: Tensor = field(init=False)
+    proven: Tensor = field(init=False)  # no valid point reaches the goal
+    idle: Tensor = field(init=False)  # nothing to play for: no target, or not valid to begin with
+    vacuous: Tensor = field(init=False)  # proven, and by features that nobody can change
+    improving: Tensor = field(init=False)  # a search came nearer until its budget ended
+    spent: dict[str, Tensor] = field(init=False)  # seconds of each stage, by its label
     final: Tensor = field(init=False)  # predicted class of `best`
     value: Tensor = field(init=False)  # loss of `best`
     margin: Tensor = field(init=False)
@@ -45,7 +55,10 @@ class Referee:
         n, device = len(self.targets), self.targets.device
         self.start = self.best.clone()
         self.solved = torch.zeros(n, dtype=torch.bool, device=device)
-        self.blocked = self.solved.clone()
+        self.proven, self.idle, self.vacuous, self.improving, self.blocked = (
+            self.solved.clone() for _ in range(5)
+        )
+        self.spent = {}
         self.final = torch.full((n,), -1, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
         self.margin = self.value.clone()
@@ -60,11 +73,17 @@ class Referee:
         Referee.__post_init__(other)
         other.start, other.best = self.start, self.best.clone()
         other.forwards, other.backwards = self.forwards, self.backwards
+        other.idle, other.spent = self.idle, self.spent
         other.nonfinite = other.flat = other.gradients = 0  # or absorbing would count them twice
         return other
 
     def absorb(self, other: Referee, better: Tensor) -> None:
         """Take over what another referee kept, in the rows where it is better."""
+        self._refuse(self.solved & other.proven, "is said to be proven")
+        self._refuse(self.proven & other.solved, "was proven, but is broken")
+        self.proven |= other.proven
+        self.vacuous |= other.vacuous
+        self.improving |= other.improving
         for mine, theirs in (
             (self.best, other.best),
             (self.final, other.final),
@@ -72,13 +91,41 @@ class Referee:
             (self.solved, other.solved),
         ):
             mine[better] = theirs[better]
-        for i in better.nonzero()[:, 0].tolist():
+        for i in (better | other.proven).nonzero()[:, 0].tolist():
             self.winner[i] = other.winner[i]
         self.margin = self.margin.maximum(other.margin)
         self.blocked |= other.blocked
         self.nonfinite += other.nonfinite
         self.flat += other.flat
         self.gradients += other.gradients
+
+    def prove(self, rows: Tensor, label: str, vacuous: Tensor | None = None) -> None:
+        """Close these rows: no valid point of theirs reaches the goal."""
+        if self.keep != "first":
+            raise AssayError(
+                f"{label}: a proof closes rows of a model that stays; this one moves after the "
+                "attacker, so there is nothing that could be proven about a row"
+            )
+        self._refuse_rows(rows[self.solved[rows]], f"{label} says it is proven")
+        self.proven[rows] = True
+        if vacuous is not None:
+            self.vacuous[rows] = vacuous
+        for i in rows.tolist():
+            self.winner[i] = label
+
+    def _refuse_rows(self, rows: Tensor, now: str) -> None:
+        """Broken and proven at once: say which row, by whom, and stop."""
+        if len(rows):
+            i = int(rows[0])
+            was = "is proven" if bool(self.proven[i]) else "is broken by a valid point"
+            by = f" ({self.winner[i]})" if self.winner[i] else ""
+            raise Contradiction(
+                f"row {i} of the batch {was}{by}, and now {now}: one of the two is wrong. Both see "
+                "the same model and region, so this is a bug; please report it with the model"
+            )
+
+    def _refuse(self, mask: Tensor, now: str) -> None:
+        self._refuse_rows(mask.nonzero()[:, 0], now)
 
     def judge(
         self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str
@@ -107,6 +154,8 @@ class Referee:
         valid = region.contains(x)
         if bool((hit & ~valid).any()):
             self.blocked[rows[hit & ~valid]] = True
+        if bool(self.proven.any()):
+            self._refuse_rows(rows[hit & valid & self.proven[rows]], f"{label} broke it")
         margin = margin.double().masked_fill(~valid, -torch.inf)
         self.margin.scatter_reduce_(0, rows, margin, "amax")
         if self.keep == "first":

@@ -30,6 +30,9 @@ class Flag:
 
 
 SEARCHES = ("Square", "MOEVA", "BFS", "Graft")  # attacks that see no gradient
+GAP = 0.1  # of the rows: more that is neither proven nor broken is worth a warning
+VACUOUS = 0.5  # of the proofs: more that rest on what cannot change is worth a warning
+IMPROVING = 0.1  # of the open rows
 CHANCE = 1e-3  # guessing gets as few right with less than this probability
 MOVED = 1e-6  # a change of a correlation that is more than rounding
 DRAWN = ("sampled", "importance")  # intervals of plain draws: no budget, only their number
@@ -62,6 +65,9 @@ IDS = (
     "run-failed",
     "sources-missing",
     "no-attack",
+    "wide-gap",
+    "vacuous-robustness",
+    "still-improving",
 )
 
 
@@ -141,6 +147,7 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             )
             text += f"{c['success'][known].mean():.3f}: it chose a candidate that was lucky once; "
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
+    yield from _of_proofs(c)
     yield from _of_noise(records, facts)
     if facts.get("narrow"):
         text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
@@ -148,6 +155,27 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
+
+
+def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
+    """Flags of the two sides: how much is unknown, and what the proofs rest on."""
+    played = c["skipped"] == ""
+    proven, left = c["verdict"] == "proven", (c["verdict"] == "open") & played
+    n = max(1, int(played.sum()))
+    if proven.any() and left.sum() > GAP * n:
+        text = f"{int(left.sum())} of {n} rows are neither proven nor broken: robust accuracy lies "
+        text += f"between {proven.sum() / n:.3f} and {(proven | left).sum() / n:.3f}, and nothing "
+        yield Flag("wide-gap", text + "here says where")
+    vacuous = int(c["vacuous"].sum())
+    if vacuous > VACUOUS * max(1, int(proven.sum())):
+        text = f"{vacuous} of {int(proven.sum())} proofs hold at any size of the region: these "
+        text += "answers hang on features that the attacker cannot change; look at clean accuracy "
+        yield Flag("vacuous-robustness", text + "on every class before the figure is quoted")
+    nearer = int(c["improving"].sum())
+    if nearer > IMPROVING * max(1, int(left.sum())):
+        text = f"{nearer} of {int(left.sum())} open rows still came nearer to the goal when the "
+        text += "search's budget ended: robust accuracy would fall with more"
+        yield Flag("still-improving", text + " (Graft(evaluations=), MOEVA(generations=))")
 
 
 def _of_chance(c: Mapping[str, Any], classes: int) -> Iterator[Flag]:

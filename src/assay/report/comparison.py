@@ -58,6 +58,11 @@ class Comparison:
         return int((self.second["success"] & ~self.first["success"]).sum())
 
     @property
+    def proven(self) -> tuple[int, int]:
+        """Rows that each side has proven."""
+        return tuple(int((t["verdict"] == "proven").sum()) for t in (self.first, self.second))  # type: ignore[return-value]
+
+    @property
     def p_value(self) -> float:
         """McNemar's exact test of equal robust accuracy; Wilcoxon's where probabilities are met."""
         if self.noisy:
@@ -79,6 +84,10 @@ class Comparison:
         ]
         if self.noisy:
             return "\n".join([*lines, f"Wilcoxon                 p = {self.p_value:.3g}"])
+        if any(self.proven):
+            n = len(self.first)
+            least = " against ".join(f"{k / n:.3f}" for k in self.proven)
+            lines.append(f"of it proven             {least}")
         lines += [
             f"broken by one only       {self.only_first} against {self.only_second} "
             f"(McNemar p = {self.p_value:.3g})",

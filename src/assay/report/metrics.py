@@ -41,9 +41,21 @@ METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
         "clean accuracy",
         lambda t: _rate(t, t["clean"] == t["y"]),
     ),
+    "proven": (
+        "robust accuracy, at least (proven)",
+        lambda t: _rate(_played(t), _played(t)["verdict"] == "proven"),
+    ),
     "robust": (
-        "robust accuracy",
+        "robust accuracy, at most (attacked)",
         lambda t: _rate(_played(t), ~_played(t)["success"]),
+    ),
+    "broken": (
+        "broken",
+        lambda t: _rate(_played(t), _played(t)["verdict"] == "broken"),
+    ),
+    "open": (
+        "open: neither proven nor broken",
+        lambda t: _rate(_played(t), _played(t)["verdict"] == "open"),
     ),
     "success": (
         "attack success (of rows attacked)",

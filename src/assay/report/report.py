@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
 FILES = ("report.html", "records.parquet", "adversarial.npz", "examples.npz")  # besides the spec
-_SHOWN = ("clean", "robust", "success", "valid", "forwards", "backwards")
+_SHOWN = ("clean", "proven", "robust", "open", "success", "valid", "forwards", "backwards")
 
 
 def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -134,11 +134,25 @@ class Report:
         """The figures a summary prints: name -> (title, estimate)."""
         further = self._of_groups
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
+        if not self.two_sided:
+            shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
         if self.spec.get("attack") == "":  # nobody attacks
             shown = {"clean": shown["clean"]}
         return further | {k: v for k, v in shown.items() if k not in further}
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether anybody tried to prove something: else all that is not broken is open."""
+        return bool((self.table["verdict"] == "proven").any()) or bool(self.spec.get("proves"))
+
+    @property
+    def stages(self) -> pd.DataFrame:
+        """What each stage was given, settled and cost: one line per stage, in their order."""
+        from assay.report.stages import stages
+
+        return stages(self.table)
 
     def html(self) -> str:
         """The report as one self-contained page."""

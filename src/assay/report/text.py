@@ -7,6 +7,8 @@ from io import StringIO
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from assay.report.stages import sentence
+
 if TYPE_CHECKING:
     from assay.report.report import Report
 
@@ -63,13 +65,25 @@ def notes(report: Report) -> list[str]:
         noise = shorten(_rounded(str(report.spec.get("noise", ""))), 160, placeholder=" ...")
         lines.append(f"noise: {noise}; seed {report.spec.get('seed', '')}")
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
-    if len(won):
+    if report.two_sided:
+        lines += [two_sided(report), f"settled by: {sentence(t)}"]
+    elif len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
     lines += [left_out] if len(left) else []
     attack, seed = report.spec.get("attack") or "none", report.spec.get("seed", "")
     lines.append(f"attack: {attack}; seed {seed}")
     lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     return lines
+
+
+def two_sided(report: Report) -> str:
+    """Robust accuracy from below and from above, each side with its interval."""
+    least, most = (report.metric(name) for name in ("proven", "robust"))
+    sides = [
+        f"{side} {e.value:.3f} [{e.low:.3f}, {e.high:.3f}] ({how})"
+        for side, e, how in (("at least", least, "proven"), ("at most", most, "attacked"))
+    ]
+    return "robust accuracy: " + ", ".join(sides)
 
 
 def render(report: Report) -> str:

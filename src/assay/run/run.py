@@ -84,8 +84,8 @@ class Run:
                 store.write(k, part)
                 c = part.records.columns
                 LOG.info(
-                    "chunk %d: %d rows, %d broken, %d forward and %d backward passes",
-                    *(k, len(part.records), c["success"].sum()),
+                    "chunk %d: %d rows, %d broken, %d proven, %d forward and %d backward passes",
+                    *(k, len(part.records), c["success"].sum(), (c["verdict"] == "proven").sum()),
                     *(c["forwards"].sum(), c["backwards"].sum()),
                 )
                 yield k, part

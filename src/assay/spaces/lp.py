@@ -235,6 +235,13 @@ class LpRegion:
         far: Tensor = torch.linalg.vector_norm(change, self.p, dim=1)
         return far
 
+    def box(self) -> tuple[Tensor, Tensor]:
+        room = self.eps + self._rounding()[:, None] if self.p else math.inf if self.eps >= 1 else 0
+        origin = self.origin.double()
+        low = self.low.double().maximum(origin - room).minimum(origin)
+        high = self.high.double().minimum(origin + room).maximum(origin)
+        return self.decode(low), self.decode(high)
+
     def genes(self) -> Genes:
         """Every feature is a real number; beyond the ball's own box nothing is worth trying."""
         count = self.origin.shape[1]

@@ -159,5 +159,16 @@ class QuantisedRegion:
     def distance(self, x: Tensor) -> Tensor:
         return self.inner.distance(x)
 
+    def box(self) -> tuple[Tensor, Tensor]:
+        """The levels inside the inner region's box."""
+        low, high = self.inner.box()
+        start, step = self.ends[0], (self.ends[1] - self.ends[0]) / (self.levels - 1)
+        inward = 1e-6  # of a level: what rounding may have added
+        stored = 1.2e-7 * max(1.0, *map(abs, self.ends))  # levels of float32 pictures
+        low = start + ((low - start) / step - inward).ceil() * step - stored
+        high = start + ((high - start) / step + inward).floor() * step + stored
+        origin = self.inner.decode(self.origin).double()
+        return low.minimum(origin), high.maximum(origin)
+
     def take(self, rows: Tensor) -> QuantisedRegion:
         return replace(self, inner=self.inner.take(rows))

@@ -77,6 +77,13 @@ class Region(Protocol):
         """(n,): how far the input is from the clean row."""
         ...
 
+    def box(self) -> tuple[Tensor, Tensor]:
+        """Lowest and highest value of each feature, shaped like the inputs.
+
+        They hold for every valid input, so a proof may start from them.
+        """
+        ...
+
     def take(self, rows: Tensor) -> Self:
         """The region of these rows (indices, repeats allowed, or a mask)."""
         ...

@@ -27,6 +27,7 @@ from assay.relations.repair import Repair
 from assay.spaces.genes import Genes, of_table
 from assay.spaces.lp import LpRegion
 from assay.streams import Stream
+from assay.tables.box import box
 from assay.tables.encoding import Encoding
 from assay.tables.rounding import rounded, tangent
 from assay.tables.schema import Schema
@@ -312,6 +313,10 @@ class TableRegion:
             2 * self.space.eps * encoding.width
         )  # no bound: the ball is the bound
         return of_table(self.space.schema.features, self.x0, self.low, self.high, far)
+
+    def box(self) -> tuple[Tensor, Tensor]:
+        """(n, d) bounds of each feature that hold for every valid record."""
+        return box(self)
 
     def unrepaired(self) -> TableRegion:
         """The same region, where broken relations are left to the penalty (judged as before)."""

@@ -87,6 +87,8 @@ def paired(both: Comparison) -> list[Test]:
         number("probability that the answer stays", *both.sides)
     else:
         yes_no("robust accuracy", lambda t: ~t["success"])
+        if any(both.proven):
+            yes_no("of it proven", lambda t: t["verdict"] == "proven")
     yes_no("clean accuracy", lambda t: t["clean"] == t["y"])
     for column, title in (("forwards", "forward passes"), ("backwards", "backward passes")):
         x, y = a[column].to_numpy(float), b[column].to_numpy(float)
@@ -172,7 +174,7 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
         return None
 
     def outcome(row: pd.Series) -> str:
-        return f"{name(row['final'])} ({row['winner']})" if row["success"] else "held"
+        return f"{name(row['final'])} ({row['winner']})" if row["success"] else str(row["verdict"])
 
     rows = [
         (str(a.index[i][0]), name(a["y"].iloc[i]), outcome(a.iloc[i]), outcome(b.iloc[i]))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     figures.flags,
     figures.figures,
+    figures.stages,
     noise.probabilities,
     rounds.rounds,
     groups.harm,

@@ -93,6 +93,23 @@ def bars(counts: Mapping[str, float], alt: str, unit: str = "") -> Markup:
     return _svg(_ROW * len(counts) + 8, alt, body)
 
 
+def verdicts(counts: Mapping[str, int], alt: str) -> Markup:
+    """One bar cut into proven, open and broken: what is known, and what is not."""
+    whole, left, top = max(1, sum(counts.values())), 4.0, 8.0
+    body = []
+    for name, count in counts.items():
+        width = count / whole * (WIDTH - 8)
+        tip = f"{name}: {count} of {whole} ({count / whole:.1%})"
+        body += [_bar(left, top, width, 30, f"verdict {name}", tip)]
+        left += width
+    legend = 4.0
+    for name, count in counts.items():
+        body += [_bar(legend, 50, 12, 12, f"verdict {name}", name)]
+        body += [_text(legend + 18, 60, f"{name} {count} ({count / whole:.1%})")]
+        legend += 170
+    return _svg(72, alt, body)
+
+
 def histogram(
     values: np.ndarray, alt: str, axis: str, mark: float | None = None, bins: int | None = None
 ) -> Markup:

@@ -50,6 +50,12 @@ def verdict(report: Report) -> str:
             f"{who} answers {of_hundred(clean)} inputs correctly after adapting to a clean batch, "
             f"and {of_hundred(robust)} when the attacker may change the batch first."
         )
+    if str(spec.get("goal", "")).startswith("Untargeted") and report.two_sided:
+        return (
+            f"{who} classifies {100 * clean.value:.0f} of 100 inputs correctly; when an attacker "
+            f"may change them, at least {of_hundred(report.metric('proven'))} are proven to stay "
+            f"correct, and at most {of_hundred(robust)} do."
+        )
     if str(spec.get("goal", "")).startswith("Untargeted"):
         return (
             f"{who} classifies {100 * clean.value:.0f} of 100 inputs correctly, and "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from assay.report.page import svg
+from assay.report.page import section, svg
 from assay.report.page.section import Section, joined
 
 if TYPE_CHECKING:
@@ -40,6 +40,29 @@ def flag(f: Flag) -> Markup:
     return box.format(f.level, f.id, f.text)
 
 
+def _verdicts(report: Report) -> Markup:
+    """The bar of verdicts, where anybody tried to prove something."""
+    if not report.two_sided:
+        return Markup("")
+    t = report.table
+    said = t.loc[t["skipped"] == "", "verdict"].value_counts()
+    counts = {name: int(said.get(name, 0)) for name in ("proven", "open", "broken")}
+    return svg.verdicts(counts, "Rows proven robust, open, and broken")
+
+
+def stages(report: Report) -> Section | None:
+    """What each stage settled, and what it cost."""
+    if not report.two_sided:
+        return None
+    lines = [
+        (s["stage"], s["rows"], s["proven"], s["broken"], 1e3 * s["seconds"] / max(1, s["rows"]))
+        for s in report.stages.to_dict("records")
+    ]
+    head = ("stage", "rows it was given", "proven", "broken", "ms a row")
+    text = "In their order; a row that one stage has settled costs the next ones nothing."
+    return Section("stages", "Who settled what", section.table(head, lines), text)
+
+
 def figures(report: Report) -> Section:
     """Every figure, as a chart where it is a rate and in a table."""
     known = {title: e for _, (title, e) in report.shown.items() if e.n}
@@ -57,5 +80,5 @@ def figures(report: Report) -> Section:
     )
     head = Markup("<tr><th>figure<th class=n>value<th class=n>95 % interval<th class=n>rows</tr>")
     table = Markup("<div class=scroll><table><thead>{}</thead><tbody>{}</tbody></table></div>")
-    chart = svg.intervals(rates, "Rates with their 95 % intervals")
+    chart = _verdicts(report) + svg.intervals(rates, "Rates with their 95 % intervals")
     return Section("figures", "Figures", chart + table.format(head, rows))

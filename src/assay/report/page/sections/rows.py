@@ -22,12 +22,13 @@ def rows(report: Report) -> Section:
     t, name = report.table.head(_MOST), namer(report)
     noise = report.spec.get("game") == "Nature"
     numbers = ("probability_low", "probability_high") if noise else _NUMBERS
-    kinds = ("sure", "unsure") if noise else ("broken", "held")
+    kinds = ("sure", "unsure") if noise else ("broken", "proven", "open")
     head = ("id", "true class", "clean", "final", "outcome", "by", *numbers)
 
     def outcome(row: dict[Any, Any]) -> str:
-        second = row["probability_low"] < SURE if noise else not row["success"]
-        return str(row["skipped"] or kinds[int(second)])
+        if row["skipped"] or not noise:
+            return str(row["skipped"] or row["verdict"])
+        return kinds[int(row["probability_low"] < SURE)]
 
     lines = [
         (
