@@ -101,15 +101,9 @@ class PatchRegion(ImageRegion):
         inside = (z >= self.low) & (z <= self.high)
         return (torch.where(self.mask, inside, z == self.origin)).all(1)
 
-    def distance(self, x: Tensor) -> Tensor:
-        return (self.encode(x).double() - self.origin.double()).abs().amax(1)
-
     def box(self) -> tuple[Tensor, Tensor]:
         low, high = (
             torch.where(self.mask, torch.full_like(self.origin, side), self.origin)
             for side in (self.low, self.high)
         )
         return self.decode(low), self.decode(high)
-
-    def take(self, rows: Tensor) -> PatchRegion:
-        return replace(self, origin=self.origin[rows])

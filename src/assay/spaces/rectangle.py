@@ -107,17 +107,11 @@ class RectangleRegion(ImageRegion):
             & (_extent(changed.any(1)) <= self.size[1])
         )
 
-    def distance(self, x: Tensor) -> Tensor:
-        return (self.encode(x).double() - self.origin.double()).abs().amax(1)
-
     def box(self) -> tuple[Tensor, Tensor]:
         """Every pixel may be the one that the window covers: all of them, wide open."""
         return tuple(  # type: ignore[return-value]
             self.decode(torch.full_like(self.origin, side)) for side in (self.low, self.high)
         )
-
-    def take(self, rows: Tensor) -> RectangleRegion:
-        return replace(self, origin=self.origin[rows])
 
 
 def _extent(marks: Tensor) -> Tensor:
