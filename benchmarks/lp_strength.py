@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 import assay as ay
 from assay.attacks.standard import AutoAttack
-from assay.training import Adversarial, Standard, craft_by, fit, fresh
+from assay.training import Adversarial, CraftBy, Standard, fit, fresh
 
 THREATS = [ay.Linf(0.2), ay.Linf(0.3), ay.L2(1.5)]
 TIME = {"APGD": 1.0, "standard": 0.7}
@@ -60,7 +60,7 @@ def networks(cache: Path, small: bool) -> dict[str, nn.Module]:
         net = fresh(cnn, 0)
         cache.mkdir(parents=True, exist_ok=True)
         for part, eps in enumerate((0.1, 0.2, 0.3) if name == "adversarial" else (0.0,)):
-            how = Adversarial(craft_by(ay.PGD(5, step=0.5), ay.Linf(eps))) if eps else Standard()
+            how = Adversarial(CraftBy(ay.PGD(5, step=0.5), ay.Linf(eps))) if eps else Standard()
             file = cache / f"mnist-{name}-{epoch}-{part}.pt"
             fit(net, data, how, epochs=max(1, epoch // 3), seed=part, checkpoint=file)
         found[name] = net.eval()

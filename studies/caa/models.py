@@ -18,7 +18,7 @@ from typing import Any
 
 import assay as ay
 from assay.architectures import MLP, RLN, STG, VIME, TableNet, TabNet, TabTransformer
-from assay.training import Adversarial, craft_by
+from assay.training import Adversarial, CraftBy
 
 NETS = {
     "TabTr.": TabTransformer, "RLN": RLN, "VIME": VIME, "STG": STG, "TabNet": TabNet, "MLP": MLP,
@@ -58,7 +58,7 @@ class Zoo:
                 held = splits.val.x, splits.val.y
                 return net.fit(train.x, train.y, validation=held, epochs=self.epochs)
             inside = ay.CAPGD(5, clean=False)
-            recipe = Adversarial(craft_by(inside, train.schema.space(eps=0.5)), 0.5, "balanced")
+            recipe = Adversarial(CraftBy(inside, train.schema.space(eps=0.5)), 0.5, "balanced")
             return net.fit(
                 train.x, train.y, recipe=recipe, validation=None, epochs=self.madry_epochs,
                 batch=512, rate=max(3e-3, net.training_.rate),

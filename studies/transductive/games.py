@@ -17,7 +17,7 @@ from torch import nn
 import assay as ay
 from assay import architectures, defenses
 from assay.architectures.domain import Shift
-from assay.training.adversarial import Adversarial, craft_by
+from assay.training.adversarial import Adversarial, CraftBy
 from assay.training.loop import fit, fresh
 from assay.training.standard import Standard
 
@@ -155,7 +155,7 @@ def dent(seed: int, quick: bool) -> Lines:
     """Affine parameters per row; the high-confidence attack with 14 sub-routines."""
     train, test = mnist(200 if quick else 2000, 16 if quick else 128, seed)
     space = ay.Linf(0.2)
-    recipe = Adversarial(craft_by(ay.PGD(4, step=0.4), space))
+    recipe = Adversarial(CraftBy(ay.PGD(4, step=0.4), space))
     long, short = (4, 2) if quick else (40, 20)
     strong = ay.Then(ay.APGD(long, loss="ce"), ay.Guess(ay.APGD(short, loss="dlr"), most=5))
     inner = ay.Confident(ay.PGD(2 if quick else 15, step=1 / 6))

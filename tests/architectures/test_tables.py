@@ -13,7 +13,7 @@ from assay.architectures.tables.vime import corrupt
 from assay.errors import AssayError
 from assay.tables.feature import Feature
 from assay.tables.schema import Schema
-from assay.training import Adversarial, Batch, Standard, craft_by
+from assay.training import Adversarial, Batch, CraftBy, Standard
 
 ALL = (MLP, TabTransformer, TabNet, RLN, STG, VIME)
 SMALL = {
@@ -266,7 +266,7 @@ def test_constrained_adversarial_training_in_a_table():
     space = SCHEMA.space(eps=0.3)
     data = ay.Dataset(*fragile(1), schema=SCHEMA)
     robust = []
-    for recipe in (Standard(), Adversarial(craft_by(ay.CAPGD(3), space))):
+    for recipe in (Standard(), Adversarial(CraftBy(ay.CAPGD(3), space))):
         net = MLP(SCHEMA, widths=(16,))
         net.fit(*fragile(0), recipe=recipe, epochs=20, batch=150, rate=0.05, validation=None)
         report = ay.evaluate(net, data, space=space, attack=ay.CAPGD(10), progress=False)

@@ -10,12 +10,12 @@ import assay as ay
 from assay.errors import AssayError
 from assay.training import (
     Adversarial,
+    CraftBy,
     DOATraining,
     Free,
     Group,
     Standard,
     accuracy,
-    craft_by,
     fit,
     fresh,
     search_kappa,
@@ -42,7 +42,7 @@ GOAL = ay.Group({"a": ["b"]})
 RECIPES = [
     Standard(),
     Free(eps=0.1, replays=2),
-    Adversarial(craft_by(ay.PGD(2), ay.Linf(0.1)), clean=0.5),
+    Adversarial(CraftBy(ay.PGD(2), ay.Linf(0.1)), clean=0.5),
     DOATraining(0.4, ay.DOA(2, step=0.2, stride=2, candidates=2)),
     Group(GOAL, ay.Linf(0.1), replays=2),
     Group(GOAL, ay.Patch("eyeglasses"), replays=2, step=0.2),
@@ -111,7 +111,7 @@ def test_free_training_is_the_published_loop():
 def test_adversarial_training_helps_where_it_trains():
     data = images(90)
     nets = []
-    for recipe in (Standard(), Adversarial(craft_by(ay.PGD(5), ay.Linf(0.15)))):
+    for recipe in (Standard(), Adversarial(CraftBy(ay.PGD(5), ay.Linf(0.15)))):
         net = fresh(make, 0)
         fit(net, data, recipe, epochs=15, batch=30, rate=0.01)
         nets.append(net)

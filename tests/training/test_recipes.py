@@ -10,11 +10,11 @@ from assay.training import (
     TRADES,
     Adversarial,
     Batch,
+    CraftBy,
     Free,
     Standard,
     accuracy,
     balanced,
-    craft_by,
     fit,
     fresh,
     holdout,
@@ -130,7 +130,7 @@ def test_trades_is_the_published_sum():
 
 def test_trades_and_madry_are_more_robust_than_standard():
     data, space = blobs(400), ay.Linf(0.06)
-    craft = craft_by(ay.PGD(5), space)
+    craft = CraftBy(ay.PGD(5), space)
     apart = []
     for recipe in (Standard(), Adversarial(craft), TRADES(craft, beta=6.0)):
         model = net()
@@ -143,7 +143,7 @@ def test_trades_and_madry_are_more_robust_than_standard():
 
 def test_crafting_in_a_box_the_rows_lie_outside_of_is_refused():
     rows = 20_000 * torch.ones(4, 3)
-    craft = craft_by(ay.PGD(2), ay.Linf(0.1))
+    craft = CraftBy(ay.PGD(2), ay.Linf(0.1))
     with pytest.raises(ay.AssayError, match="outside the box"):
         craft(torch.nn.Linear(3, 2), rows, torch.zeros(4, dtype=torch.int64), 0)
 
@@ -165,7 +165,7 @@ def test_free_training_outside_its_box_is_refused():
 )
 def test_what_crafts_is_checked_where_it_is_made(said, parts):
     with pytest.raises(ay.AssayError, match=said):
-        craft_by(*parts)
+        CraftBy(*parts)
 
 
 def test_recall_counts_a_rare_class_as_much_as_any():

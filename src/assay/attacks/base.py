@@ -17,6 +17,7 @@ from torch import Tensor
 from assay.errors import AssayError
 from assay.problem.problem import Needs, Problem
 from assay.spaces.lp import LpRegion
+from assay.tables.space import TableRegion
 
 
 @runtime_checkable
@@ -84,3 +85,11 @@ def compact(mask: Tensor, *tensors: Tensor) -> Iterator[Tensor]:
 def ball(problem: Problem, rows: Tensor) -> LpRegion:
     """The region of an attack whose needs name norms: `check_needs` has seen that it is a ball."""
     return cast(LpRegion, problem.region(rows))
+
+
+def unrepaired(problem: Problem) -> Problem:
+    """The same problem where broken relations are left to the penalty; other spaces unchanged."""
+    region = problem.regions
+    if not isinstance(region, TableRegion):
+        return problem
+    return problem.in_region(region.unrepaired())

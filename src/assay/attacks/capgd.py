@@ -21,9 +21,9 @@ import math
 from dataclasses import dataclass
 
 from assay.attacks.apgd import APGD
+from assay.attacks.base import unrepaired
 from assay.errors import AssayError
 from assay.problem.problem import Needs, Problem
-from assay.tables.space import TableRegion
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,3 @@ class CAPGD:
                 marks=self.checkpoints(), back=False,
             )  # fmt: skip
             run(problem)
-
-
-def unrepaired(problem: Problem) -> Problem:
-    """The same problem where broken relations are left to the penalty; other spaces unchanged."""
-    region = problem.regions
-    if not isinstance(region, TableRegion):
-        return problem
-    return problem.in_region(region.unrepaired())

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.attacks.base import start
-from assay.attacks.capgd import unrepaired
+from assay.attacks.base import start, unrepaired
 from assay.attacks.pgd import along, climb
 from assay.errors import AssayError
 from assay.problem.problem import Needs, Problem

@@ -23,8 +23,6 @@ which is written, is taken from where you stand.
 
 from __future__ import annotations
 
-import json
-import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +32,7 @@ from typing import Any
 
 import torch
 
+from assay import toml
 from assay.config import build as nouns
 from assay.config import positions as lines
 from assay.config.build import Wrong, at
@@ -293,29 +292,10 @@ def to_toml(config: Config) -> str:
             tables[key] = nouns.table(getattr(config, key))
     if config.budget is not None:
         tables["budget"] = nouns.plain(config.budget)
-    top = [f"{k} = {_text(getattr(config, k))}" for k in ("seed", "batch", "out")
+    top = [toml.line(k, getattr(config, k)) for k in ("seed", "batch", "out")
            if getattr(config, k) is not None]  # fmt: skip
     if config.also:
-        top.append(f"also = {_text([nouns.table(goal) for goal in config.also])}")
+        top.append(toml.line("also", [nouns.table(goal) for goal in config.also]))
     for name, table in tables.items():
-        top += ["", f"[{name}]", *(f"{_key(k)} = {_text(v)}" for k, v in table.items())]
+        top += ["", f"[{name}]", *(toml.line(k, v) for k, v in table.items())]
     return "\n".join(top) + "\n"
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _text(key)
-
-
-def _text(value: Any) -> str:
-    """A value in TOML. JSON's strings are TOML's, but for DEL and escaped surrogates."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return "[" + ", ".join(_text(v) for v in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(k)} = {_text(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, int | float):
-        return repr(value)
-    raise AssayError(f"{value!r} cannot be written to a file")

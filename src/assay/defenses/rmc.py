@@ -33,7 +33,7 @@ from assay.defenses.isolate import frozen
 from assay.defenses.neighbours import Bank, penultimate
 from assay.model.classifier import Classifier
 from assay.streams import derive, seeded
-from assay.training.adversarial import craft_by
+from assay.training.adversarial import CraftBy
 
 _PGD = PGD(100, step=1 / 30)  # steps of 0.01 for eps = 0.3
 Weights = dict[str, Tensor]
@@ -78,7 +78,7 @@ class RMC:
         """D' and its features; made once."""
         x, y = [self.data.x], [self.data.y]
         if self.space is not None:
-            craft, net = craft_by(self.attack, self.space), copy.deepcopy(self.model)
+            craft, net = CraftBy(self.attack, self.space), copy.deepcopy(self.model)
             for block in range(self.copies):
                 parts = zip(
                     torch.split(self.data.x, 512), torch.split(self.data.y, 512), strict=True

@@ -24,7 +24,7 @@ from assay.data import Dataset
 from assay.defenses.arguments import check_arguments
 from assay.defenses.control import Control
 from assay.errors import AssayError
-from assay.training.adversarial import craft_by
+from assay.training.adversarial import CraftBy
 from assay.training.loop import Batch
 
 _PGD = PGD(40, step=1 / 30)  # steps of 0.01 for eps = 0.3
@@ -48,7 +48,7 @@ class Halves:
         coin, draw = torch.randint(2**62, (2,), generator=batch.generator).tolist()
         attack = replace(self.attack, start="clean" if coin % 2 else "random")
         half = len(batch.x) // 2
-        craft = craft_by(attack, self.space)
+        craft = CraftBy(attack, self.space)
         bad = craft(net, batch.x[half:], batch.y[half:], draw)
         net.train()
         kind = next(net.parameters()).dtype  # tables come in float64

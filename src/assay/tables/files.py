@@ -13,12 +13,12 @@ The CSV has a line per feature: name (or `feature`), type (real, int, cat, ohe),
 from __future__ import annotations
 
 import csv
-import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from assay import toml
 from assay.errors import AssayError, nearest
 from assay.relations.expression import Relation
 from assay.tables.feature import Feature, plain
@@ -54,30 +54,25 @@ def from_dict(content: dict[str, Any], where: str = "schema") -> Schema:
     return Schema(features, content.get("relations", ()), content.get("name", ""))
 
 
-def toml(schema: Schema) -> str:
+def to_toml(schema: Schema) -> str:
     """The schema as TOML text."""
-    lines = [f"name = {_text(schema.name)}", "relations = ["]
-    lines += [f"    {_text(str(r))}," for r in schema.relations]
+    lines = [toml.line("name", schema.name), "relations = ["]
+    lines += [f"    {toml.value(str(r))}," for r in schema.relations]
     lines += ["]", "", "[features]"]
     for f in schema.features:
-        pairs = ", ".join(f"{k} = {_value(v)}" for k, v in {"kind": f.kind, **plain(f)}.items())
-        lines.append(f"{_text(f.name)} = {{{pairs}}}")
+        fields = {"kind": f.kind, **plain(f)}
+        lines.append(toml.line(f.name, {k: _written(v) for k, v in fields.items()}))
     return "\n".join(lines) + "\n"
 
 
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
+def _written(value: Any) -> Any:
+    """Numbers without a fraction as whole ones, whatever they are kept as."""
+    if isinstance(value, bool | str):
+        return value
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
+        return [_written(v) for v in value]
     number = float(value)
-    return repr(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 _KINDS = {"real": "real", "int": "integer", "cat": "category", "bool": "boolean"}

@@ -272,7 +272,7 @@ class Schema:
         """The schema as editable text, which `Schema.read` reads back."""
         from assay.tables import files as schemafile
 
-        return schemafile.toml(self)
+        return schemafile.to_toml(self)
 
 
 def _has_no_label(r: Relation) -> bool:

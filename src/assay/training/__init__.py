@@ -5,7 +5,7 @@ checkpoints, resume, early stopping, seeds). A new defence is a new recipe, or o
 for `Adversarial`.
 """
 
-from assay.training.adversarial import Adversarial, craft_by
+from assay.training.adversarial import Adversarial, CraftBy
 from assay.training.doa import DOATraining
 from assay.training.free import Free
 from assay.training.group import Group, search_kappa
@@ -19,6 +19,7 @@ __all__ = [
     "TRADES",
     "Adversarial",
     "Batch",
+    "CraftBy",
     "DOATraining",
     "Epoch",
     "Free",
@@ -27,7 +28,6 @@ __all__ = [
     "Standard",
     "accuracy",
     "balanced",
-    "craft_by",
     "fit",
     "fresh",
     "holdout",

@@ -1,7 +1,7 @@
 """Adversarial training with any attack in any space: train on what the attacker hands in.
 
-`craft(net, x, y, draw)` gives the inputs to train on; `craft_by(attack, space)` makes one from the
-library's own attacks, so that Madry et al. is `Adversarial(craft_by(PGD(7), Linf(8 / 255)))`.
+`craft(net, x, y, draw)` gives the inputs to train on; `CraftBy(attack, space)` makes one from the
+library's own attacks, so that Madry et al. is `Adversarial(CraftBy(PGD(7), Linf(8 / 255)))`.
 
 What a reader would get wrong: the network is in eval mode while it is attacked (batch statistics
 must not move with the attack's steps) and in training mode while it learns.
@@ -33,7 +33,7 @@ Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
-class craft_by:
+class CraftBy:
     """The worst valid input an attack finds, by the attack's loss; rows without target stay."""
 
     attack: Attack
@@ -76,7 +76,7 @@ class craft_by:
 class Adversarial:
     """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones.
 
-    In a table with relations: `Adversarial(craft_by(CAPGD(), schema.space(eps=0.5)), clean=0.5)`.
+    In a table with relations: `Adversarial(CraftBy(CAPGD(), schema.space(eps=0.5)), clean=0.5)`.
     """
 
     craft: Any

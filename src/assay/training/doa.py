@@ -14,7 +14,7 @@ from torch import Tensor
 
 from assay.attacks.doa import DOA
 from assay.spaces.rectangle import Rectangle
-from assay.training.adversarial import Adversarial, craft_by
+from assay.training.adversarial import Adversarial, CraftBy
 from assay.training.loop import Batch
 
 
@@ -28,5 +28,5 @@ class DOATraining:
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         size = [max(1, round(self.share * side)) for side in batch.x.shape[2:]]
-        craft = craft_by(self.attack, Rectangle(*size))
+        craft = CraftBy(self.attack, Rectangle(*size))
         return Adversarial(craft, self.clean).losses(net, batch)

@@ -31,7 +31,7 @@ from assay.attacks.base import Attack
 from assay.errors import AssayError
 from assay.goals.goal import Goal, Names
 from assay.spaces.region import Space
-from assay.training.adversarial import craft_by
+from assay.training.adversarial import CraftBy
 from assay.training.loop import Batch
 
 
@@ -68,7 +68,7 @@ class Group:
         rows, targets = self._second(batch)
         x = batch.data.x[rows]
         if self.attack is not None:
-            craft = craft_by(self.attack, self.space, _Wanted(targets))
+            craft = CraftBy(self.attack, self.space, _Wanted(targets))
             draw = int(torch.randint(2**62, (1,), generator=batch.generator))
             attacked = craft(net, x, batch.data.y[rows], draw)
             net.train()

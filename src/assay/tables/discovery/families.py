@@ -100,17 +100,17 @@ def templates(t: Sample, names: Names, skip: NDArray[np.bool_]) -> list[Candidat
         if _rare(int(above[a, b].sum()), chance, limit, t.least):
             ordered |= set(usable)
         elif int(alone[a, b].sum()) <= limit and (t.x[:, b] > 0).any():
-            bound, ByChance = _bound(t, a, b)
-            if ByChance >= t.least:
-                ratios.append((usable, bound, ByChance))
+            bound, by_chance = _bound(t, a, b)
+            if by_chance >= t.least:
+                ratios.append((usable, bound, by_chance))
     for a, b in _shortest(ordered):
         seen = float(above_chance[a, b])
         kind = "order" if seen >= t.least else "order (by family)"
         found.append(Candidate(t.of(a) <= t.of(b), kind, (t.names[a], t.names[b]), seen))
-    for usable, bound, ByChance in ratios:
+    for usable, bound, by_chance in ratios:
         for a, b in usable:
             if (a, b) not in ordered:
-                seen = float(ByChance if (t.x[:, b] > 0).any() else 0)
+                seen = float(by_chance if (t.x[:, b] > 0).any() else 0)
                 kind = "multiple" if seen else "multiple (by family)"
                 bounded = t.of(a) <= bound * t.of(b)
                 found.append(Candidate(bounded, kind, (t.names[a], t.names[b]), seen))

@@ -106,9 +106,9 @@ def copies(t: Sample) -> list[Candidate]:
         firsts = np.flatnonzero(same[:b, b])
         if len(firsts):
             a = int(firsts[0])
-            ByChance = int(chance[a, b] + chance[b, a])
+            by_chance = int(chance[a, b] + chance[b, a])
             pair = (t.names[a], t.names[b])
-            found.append(Candidate(t.of(b) == t.of(a), "copy", pair, ByChance))
+            found.append(Candidate(t.of(b) == t.of(a), "copy", pair, by_chance))
     return found
 
 

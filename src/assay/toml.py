@@ -1,0 +1,45 @@
+"""Values as TOML text: the one writer, for configurations and schemas.
+
+Tables inside a value are written inline, so that a feature of a schema stays on one line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from assay.errors import AssayError
+
+
+def key(name: str) -> str:
+    """A key, in quotes where it needs them.
+
+    >>> key("open_acc"), key("open acc")
+    ('open_acc', '"open acc"')
+    """
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else value(name)
+
+
+def value(of: Any) -> str:
+    """A value. JSON's strings are TOML's, but for DEL and escaped surrogates.
+
+    >>> value({"kind": "real", "low": 0.5, "values": (1, 2)})
+    '{kind = "real", low = 0.5, values = [1, 2]}'
+    """
+    if isinstance(of, bool):
+        return "true" if of else "false"
+    if isinstance(of, str):
+        return json.dumps(of, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(of, list | tuple):
+        return "[" + ", ".join(map(value, of)) + "]"
+    if isinstance(of, dict):
+        return "{" + ", ".join(line(k, v) for k, v in of.items()) + "}"
+    if isinstance(of, int | float):
+        return repr(of)
+    raise AssayError(f"{of!r} cannot be written to a file")
+
+
+def line(name: str, of: Any) -> str:
+    """`name = value`."""
+    return f"{key(name)} = {value(of)}"
