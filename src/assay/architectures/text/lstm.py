@@ -1,0 +1,48 @@
+"""A bidirectional LSTM over word vectors; the mean and largest states, one layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from assay.architectures.text.words import WordInput
+from assay.spaces.lexicon import Vectors
+
+
+class TextLSTM(nn.Module):
+    """`hidden` units each way.
+
+    >>> from assay.spaces.words import encode
+    >>> TextLSTM(classes=5)(encode(["a good film"])).shape
+    torch.Size([1, 5])
+    """
+
+    reads_words = True
+
+    def __init__(
+        self,
+        classes: int = 2,
+        hidden: int = 64,
+        dropout: float = 0.4,
+        vectors: Vectors | None = None,
+        train_vectors: bool = False,
+    ) -> None:
+        super().__init__()
+        self.words = WordInput(vectors, train_vectors)
+        self.lstm = nn.LSTM(self.words.size, hidden, batch_first=True, bidirectional=True)
+        self.dropout = nn.Dropout(dropout)
+        self.last = nn.Linear(4 * hidden, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        vectors, there = self.words(x)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            vectors, there.sum(1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = nn.utils.rnn.pad_packed_sequence(
+            self.lstm(packed)[0], batch_first=True, total_length=there.shape[1]
+        )
+        here = there[..., None]
+        mean = (states * here).sum(1) / here.sum(1)
+        largest = states.masked_fill(~here, -torch.inf).amax(1)
+        logits: Tensor = self.last(self.dropout(torch.cat([mean, largest], dim=1)))
+        return logits

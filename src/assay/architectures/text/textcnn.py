@@ -1,0 +1,48 @@
+"""TextCNN (Kim 2014): filters over windows of words, their largest and mean answers, one layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from assay.architectures.text.words import WordInput
+from assay.spaces.lexicon import Vectors
+
+
+class TextCNN(nn.Module):
+    """`filters` of each width over word vectors; max and mean over the sentence; dropout, linear.
+
+    >>> from assay.spaces.words import encode
+    >>> net = TextCNN(classes=5)
+    >>> net(encode(["a good film"])).shape
+    torch.Size([1, 5])
+    """
+
+    reads_words = True
+
+    def __init__(
+        self,
+        classes: int = 2,
+        filters: int = 40,
+        widths: tuple[int, ...] = (2, 3),
+        dropout: float = 0.5,
+        vectors: Vectors | None = None,
+        train_vectors: bool = False,
+    ) -> None:
+        super().__init__()
+        self.words = WordInput(vectors, train_vectors)
+        self.convs = nn.ModuleList(
+            nn.Conv1d(self.words.size, filters, width, padding=width // 2) for width in widths
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.last = nn.Linear(2 * filters * len(widths), classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        vectors, there = self.words(x)
+        mask = there[:, None].to(vectors.dtype)
+        found = []
+        for conv in self.convs:
+            y = torch.relu(conv(vectors.transpose(1, 2)))[..., : there.shape[1]] * mask
+            found += [y.amax(2), y.sum(2) / mask.sum(2)]
+        logits: Tensor = self.last(self.dropout(torch.cat(found, dim=1)))
+        return logits

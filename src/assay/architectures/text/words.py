@@ -1,0 +1,50 @@
+"""What every text network here begins with: word ids in, their vectors out, and where words stand.
+
+As `TableInput` takes records in raw units, this takes rows of a text data set as they are, so the
+training loop, the attacks and the game need to know nothing of vocabularies.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.model.text import Places, mixture
+from assay.spaces.choices import Chosen
+from assay.spaces.lexicon import Vectors, vectors
+
+PADDING, UNKNOWN = "<pad>", "<unk>"
+
+
+class WordInput(nn.Module):
+    """(n, L) word ids -> vectors (n, L, d) and which places hold a word (n, L).
+
+    The vectors are GloVe's unless given, and stay as they are unless `train`. Unknown words have
+    the vector 0.
+    """
+
+    def __init__(self, given: Vectors | None = None, train: bool = False) -> None:
+        super().__init__()
+        given = given or vectors()
+        self.vocabulary = (PADDING, UNKNOWN, *given.words)
+        self.places = Places(self.vocabulary, lower=True)
+        extra = np.zeros((2, given.table.shape[1]), dtype=np.float32)
+        table = torch.from_numpy(np.concatenate([extra, given.table.astype(np.float32)]))
+        self.embedding = nn.Embedding.from_pretrained(table, freeze=not train, padding_idx=0)
+
+    @property
+    def size(self) -> int:
+        """The length of a vector."""
+        return int(self.embedding.embedding_dim)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        device = self.embedding.weight.device
+        ids = self.places(x).to(device)
+        embedded = self.embedding(ids)
+        if isinstance(x, Chosen):
+            mixed = mixture(self.embedding, self.places(x.options).to(device), x.weights)
+            embedded = embedded + (mixed - mixed.detach())
+        there = ids != 0
+        there[:, 0] = True  # a sentence without words is still one
+        return embedded, there

@@ -1,0 +1,221 @@
+"""Text models behind the one face: rows are word ids (`spaces/words.py`), answers are logits (n, C).
+
+    strings      any function of a list of sentences; scikit-learn pipelines that begin with a
+                 vectoriser are asked so too: the model gets the very strings
+    words        a torch module with an embedding and a `vocabulary`: one place per word, gradients
+                 through the embedding
+    hugging face a sequence classifier and its tokeniser: the tokeniser cuts the strings, gradients
+                 through the input embedding of the pieces of each word
+
+Gradients: a `Chosen` input knows what each word was chosen from and with which weights. The
+embedding's output stays what it is, and gets the gradient of the weighted mean of the options'
+vectors added, straight through. So the answer is the model's own to the last bit.
+
+What a reader would get wrong: a word of several pieces has one vector here, the mean of its
+pieces', and only to steer; what is judged is the model on the string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError, Unsupported
+from assay.model.classifier import Classifier
+from assay.spaces.choices import Chosen
+from assay.spaces.words import PAD, sentences, spell
+
+UNKNOWN = 1  # the place of words a vocabulary does not have; 0 is padding
+
+
+def strings(
+    model: Callable[[list[str]], Any],
+    kind: str,
+    outputs: str = "logits",
+    names: tuple[str, ...] | None = None,
+    source: Any = None,
+) -> Classifier:
+    """A function of sentences. The same sentence is asked once per call."""
+
+    def call(x: Tensor) -> Any:
+        texts = sentences(x)
+        unique, place = np.unique(np.array(texts, dtype=object), return_inverse=True)
+        answer = model(unique.tolist())
+        answer = answer if isinstance(answer, Tensor) else torch.as_tensor(np.asarray(answer))
+        return answer[torch.from_numpy(place)]
+
+    return Classifier(call, kind, False, outputs, names, source=source or model)
+
+
+class Places:
+    """Word ids -> places in a vocabulary, looked up once per word."""
+
+    def __init__(self, vocabulary: Sequence[str], lower: bool) -> None:
+        self._index = {word: i for i, word in enumerate(vocabulary)}
+        self._lower = lower
+        self._memo: dict[float, int] = {PAD: 0}
+
+    def _place(self, number: float) -> int:
+        if number not in self._memo:
+            word = spell(number)
+            word = word.lower() if self._lower else word
+            self._memo[number] = self._index.get(word, UNKNOWN)
+        return self._memo[number]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(…) places; NaN, where there is no option, is padding."""
+        numbers = x.detach().as_subclass(Tensor).nan_to_num(PAD).cpu().numpy()
+        used, place = np.unique(numbers, return_inverse=True)
+        places = np.array([self._place(float(i)) for i in used], dtype=np.int64)
+        return torch.from_numpy(places[place.reshape(numbers.shape)])
+
+
+def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
+    """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
+    if getattr(module, "reads_words", False):  # it knows what to do with rows of words itself
+        return Classifier(
+            module, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
+            source=module, slack=1e-5,
+        )  # fmt: skip
+    vocabulary = getattr(module, "vocabulary", None)
+    if vocabulary is None:
+        raise Unsupported(
+            f"{type(module).__name__} has no `vocabulary`: give it the list of its words in the "
+            "order of its embedding, or wrap a function of strings"
+        )
+    places = Places(vocabulary, bool(getattr(module, "lower", True)))
+    layer = embedding_of(module)
+
+    def call(x: Tensor) -> Tensor:
+        ids = places(x).to(layer.weight.device)
+        if not isinstance(x, Chosen):
+            return logits_of(module(ids))
+        options = places(x.options).to(layer.weight.device)
+        with steered(layer, lambda: mixture(layer, options, x.weights)):
+            return logits_of(module(ids))
+
+    return Classifier(
+        call, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
+        source=module, slack=1e-5,
+    )  # fmt: skip
+
+
+def mixture(layer: torch.nn.Embedding, options: Tensor, weights: Tensor) -> Tensor:
+    """(n, L, d): the weighted mean of the options' vectors."""
+    table = layer.weight
+    return torch.einsum("nlk,nlkd->nld", weights.to(table.dtype), table[options])
+
+
+@contextmanager
+def steered(layer: torch.nn.Module, made: Callable[[], Tensor]) -> Any:
+    """Within the block the layer's output carries the mixture's gradient, and keeps its value."""
+
+    def hook(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
+        mixed = made()
+        return output + (mixed - mixed.detach())
+
+    handle = layer.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def embedding_of(module: torch.nn.Module) -> torch.nn.Embedding:
+    """The layer that turns symbols into vectors."""
+    found = None
+    if hasattr(module, "get_input_embeddings"):
+        found = module.get_input_embeddings()
+    if found is None:
+        found = next((m for m in module.modules() if isinstance(m, torch.nn.Embedding)), None)
+    if not isinstance(found, torch.nn.Embedding):
+        raise Unsupported(f"{type(module).__name__} has no embedding layer to take gradients through")
+    return found
+
+
+def logits_of(out: Any) -> Tensor:
+    """What a model answers: a tensor, a tuple that begins with one, or an object with `.logits`."""
+    if isinstance(out, tuple | list):
+        out = out[0]
+    if isinstance(out, dict):
+        out = out.get("logits", next(iter(out.values())))
+    logits: Tensor = getattr(out, "logits", out)
+    return logits
+
+
+def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classifier:
+    """A sequence classifier of `transformers` with its tokeniser; `most` pieces a sentence."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise Unsupported(f"{type(tokenizer).__name__} cannot tell which piece belongs to which word; "
+                          "take the fast tokeniser (AutoTokenizer, use_fast=True)")  # fmt: skip
+    layer = embedding_of(model)
+    pieces: dict[float, list[int]] = {}
+
+    def of_word(number: float) -> list[int]:
+        if number not in pieces:
+            pieces[number] = tokenizer(" " + spell(number), add_special_tokens=False)["input_ids"]
+        return pieces[number]
+
+    def means(options: Tensor) -> Tensor:
+        """(n, L, K, d): the mean vector of each option's pieces."""
+        numbers = options.nan_to_num(PAD).cpu().numpy()
+        used, place = np.unique(numbers, return_inverse=True)
+        table = layer.weight
+        rows = [table.new_zeros(table.shape[1]) if i == PAD else table[of_word(float(i))].mean(0)
+                for i in used]  # fmt: skip
+        return torch.stack(rows)[torch.from_numpy(place.reshape(numbers.shape)).to(table.device)]
+
+    def call(x: Tensor) -> Tensor:
+        texts = sentences(x)
+        batch = tokenizer(
+            texts, return_tensors="pt", padding=True, truncation=True, max_length=most,
+            return_offsets_mapping=True,
+        )  # fmt: skip
+        offsets = batch.pop("offset_mapping")
+        batch = {k: v.to(layer.weight.device) for k, v in batch.items()}
+        if not isinstance(x, Chosen):
+            return logits_of(model(**batch))
+        words = _word_of_piece(texts, offsets.numpy())
+        inside = torch.from_numpy(words >= 0)[..., None].to(layer.weight.dtype)
+        place = torch.from_numpy(np.maximum(words, 0))
+
+        def mixed() -> Tensor:
+            vectors = torch.einsum("nlk,nlkd->nld", x.weights.to(layer.weight.dtype), means(x.options))
+            index = place[..., None].expand(-1, -1, vectors.shape[2])
+            return vectors.gather(1, index) * inside
+
+        with steered(layer, mixed):
+            return logits_of(model(**batch))
+
+    names = getattr(getattr(model, "config", None), "id2label", None)
+    named = tuple(str(names[i]) for i in sorted(names)) if names else None
+    return Classifier(
+        call, f"hugging face {type(model).__name__}", True, "logits", named, module=model,
+        source=model, slack=1e-5,
+    )  # fmt: skip
+
+
+def _word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:
+    """(n, pieces): the word (counted by blanks) a piece belongs to, -1 for special pieces."""
+    found = np.full(offsets.shape[:2], -1, dtype=np.int64)
+    for i, text in enumerate(texts):
+        ends = np.cumsum([len(w) + 1 for w in text.split(" ")])
+        start, stop = offsets[i, :, 0], offsets[i, :, 1]
+        real = stop > start
+        found[i, real] = np.searchsorted(ends, stop[real] - 1, side="right")
+    return found
+
+
+def reads_text(model: Any) -> bool:
+    """Does it take sentences? Pipelines that begin with a vectoriser do, and modules with words."""
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, list) and steps:
+        return hasattr(steps[0][1], "build_analyzer") or hasattr(steps[0][1], "get_stop_words")
+    return isinstance(model, torch.nn.Module) and (
+        hasattr(model, "vocabulary") or getattr(model, "reads_words", False)
+    )

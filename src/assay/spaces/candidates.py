@@ -1,0 +1,186 @@
+"""Candidates: what may stand in the place of a word. One maker, one idea of what stays the same.
+
+    Synonyms     words of the same WordNet meaning, the nearest by word vectors first
+    Neighbours   the nearest words by word vectors (antonyms are among them: good, bad)
+    Typos        one edit of a character: two swapped, one dropped, doubled or replaced by its look
+    Masked       what a masked language model would write there
+
+A maker is called with the words of one sentence and gives, for each, the words that may replace it.
+Punctuation around a word and a capital at its beginning stay (`Good,` -> `Fine,`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from assay.errors import AssayError, Unsupported
+from assay.spaces import lexicon
+from assay.spaces.lexicon import Vectors
+from assay.spaces.words import core
+
+_LOOKS = {"o": "0", "l": "1", "i": "1", "e": "3", "a": "@", "s": "$", "b": "8", "g": "9"}
+
+
+@runtime_checkable
+class Candidates(Protocol):
+    """What may stand in the place of each word of a sentence."""
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        """For each word the others that may replace it, the best first."""
+        ...
+
+
+def _each(words: Sequence[str], of: Callable[[str], tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Candidates of the bare words, dressed as the words are."""
+    made = []
+    for word in words:
+        before, bare, behind = core(word)
+        found = of(bare.lower()) if bare else ()
+        dressed = (before + (w.capitalize() if bare[:1].isupper() else w) + behind for w in found)
+        made.append(tuple(w for w in dict.fromkeys(dressed) if w != word))
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class Synonyms:
+    """Words that share a meaning, at most `at_most`, with a cosine of at least `least`.
+
+    `table` maps a word to its synonyms; by default WordNet 3.1's and GloVe's vectors, as far as
+    the words of SST-5 reach (`spaces/lexicon.py`).
+
+    >>> Synonyms({"good": ("fine", "sound")})(["Good", "film"])
+    [('Fine', 'Sound'), ()]
+    """
+
+    table: Mapping[str, Sequence[str]] | None = field(default=None, repr=False)
+    vectors: Vectors | None = field(default=None, repr=False)
+    at_most: int = 7
+    least: float = -1.0
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        return _each(words, self.of)
+
+    @cached_property
+    def _memo(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @cached_property
+    def _sources(self) -> tuple[Mapping[str, Sequence[str]], Vectors | None]:
+        if self.table is not None:
+            return self.table, self.vectors
+        return lexicon.synonyms(), self.vectors or lexicon.vectors()
+
+    def of(self, word: str) -> tuple[str, ...]:
+        """The synonyms of one word."""
+        if word not in self._memo:
+            table, vectors = self._sources
+            found = [w for w in table.get(word, ()) if w != word]
+            if vectors is not None and found:
+                near = vectors.cosines(word, found)
+                order = np.argsort(-near, kind="stable")
+                found = [found[i] for i in order if near[i] >= self.least]
+            self._memo[word] = tuple(found[: self.at_most])
+        return self._memo[word]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest words by their vectors, at most `at_most`, of a cosine of at least `least`."""
+
+    vectors: Vectors | None = field(default=None, repr=False)
+    at_most: int = 8
+    least: float = 0.6
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        return _each(words, self.of)
+
+    @cached_property
+    def _memo(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def of(self, word: str) -> tuple[str, ...]:
+        """The neighbours of one word."""
+        if word not in self._memo:
+            vectors = self.vectors or lexicon.vectors()
+            here = vectors.places.get(word)
+            if here is None:
+                return ()
+            near = vectors.unit @ vectors.unit[here]
+            near[here] = -np.inf
+            top = np.argsort(-near, kind="stable")[: self.at_most]
+            self._memo[word] = tuple(vectors.words[i] for i in top if near[i] >= self.least)
+        return self._memo[word]
+
+
+@dataclass(frozen=True)
+class Typos:
+    """One edit inside a word of at least `shortest` letters; the first and last letter stay.
+
+    >>> Typos(kinds=("swap",))(["film"])
+    [('flim',)]
+    """
+
+    kinds: tuple[str, ...] = ("swap", "drop", "double", "look")
+    shortest: int = 4
+    at_most: int = 16
+
+    def __post_init__(self) -> None:
+        for kind in self.kinds:
+            if kind not in ("swap", "drop", "double", "look"):
+                raise AssayError(f"Typos(kinds={self.kinds}): no kind {kind!r}; expected swap, "
+                                 "drop, double or look")  # fmt: skip
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        return [self._of(word) for word in words]
+
+    def _of(self, word: str) -> tuple[str, ...]:
+        before, bare, behind = core(word)
+        if len(bare) < self.shortest:
+            return ()
+        edits = {
+            "swap": lambda i: bare[:i] + bare[i + 1] + bare[i] + bare[i + 2 :],
+            "drop": lambda i: bare[:i] + bare[i + 1 :],
+            "double": lambda i: bare[:i] + bare[i] + bare[i:],
+            "look": lambda i: bare[:i] + _LOOKS.get(bare[i].lower(), bare[i]) + bare[i + 1 :],
+        }
+        inner = range(1, len(bare) - 1)
+        made = (edits[kind](i) for i in inner for kind in self.kinds
+                if kind != "swap" or i + 1 < len(bare) - 1)  # fmt: skip
+        found = dict.fromkeys(before + w + behind for w in made if w != bare)
+        return tuple(found)[: self.at_most]
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """The `at_most` likeliest words of a masked language model (Hugging Face `transformers`)."""
+
+    model: Any
+    tokenizer: Any
+    at_most: int = 8
+
+    def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
+        import torch
+
+        mask = getattr(self.tokenizer, "mask_token", None)
+        if mask is None:
+            raise Unsupported("Masked: the tokeniser has no mask token; take a masked language model")
+        texts = [" ".join([*words[:i], mask, *words[i + 1 :]]) for i in range(len(words))]
+        batch = self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True)
+        with torch.no_grad():
+            logits = self.model(**batch).logits
+        made = []
+        for i, word in enumerate(words):
+            at = (batch["input_ids"][i] == self.tokenizer.mask_token_id).nonzero()
+            if not len(at):
+                made.append(())
+                continue
+            top = logits[i, int(at[0, 0])].topk(min(4 * self.at_most, logits.shape[-1])).indices
+            spelled = (self.tokenizer.decode([int(t)]).strip() for t in top)
+            plain = [w for w in spelled if w.isalpha() and w.lower() != word.lower()]
+            made.append(tuple(dict.fromkeys(plain))[: self.at_most])
+        return made

@@ -1,0 +1,140 @@
+"""Choices: sequences of symbols, each position with a list of what may stand there instead.
+
+Words of a sentence, letters of a strand of DNA, bytes of a file. x holds one number per position
+(n, L); z holds one weight per position and option, flat (n, L * K), the original first. A decoded
+point is a hard choice: at most `most` positions change, those whose best other option leads the
+original by most. The gradient is straight through, and for that a plain number per position is too
+little: `decode` gives a `Chosen`, the numbers together with what they were chosen from and the
+weights, so that a model with an embedding can mix the options' vectors. Any operation on it gives
+a plain tensor again.
+
+What a reader would get wrong: weights of several positions may be anywhere on their simplices while
+the decoded sentence has changed in two words. The relaxation steers, the choice is what is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.streams import Stream
+
+
+class Chosen(torch.Tensor):
+    """Symbols (n, L) that remember their `options` (n, L, K) and `weights` (n, L, K)."""
+
+    options: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, symbols: Tensor, options: Tensor, weights: Tensor) -> Chosen:
+        made = symbols.as_subclass(cls)
+        made.options, made.weights = options, weights
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceRegion:
+    """Around each row: `options` (n, L, K), the original in slot 0, NaN where there are fewer.
+
+    `most` (n,) is the number of positions that may change; `also(x)` is what else must hold.
+    """
+
+    x0: Tensor  # (n, L)
+    options: Tensor  # (n, L, K)
+    most: Tensor  # (n,)
+    also: Callable[[Tensor, Tensor], Tensor] | None = None  # (clean, candidate) -> (n,) bool
+    eps: float = 1.0
+    p: float = float("inf")
+    constrained: bool = False
+
+    @property
+    def there(self) -> Tensor:
+        """(n, L, K): which slots hold an option."""
+        return ~self.options.isnan()
+
+    @property
+    def origin(self) -> Tensor:
+        z = torch.zeros(self.options.shape, dtype=torch.get_default_dtype())
+        z[..., 0] = 1.0
+        return z.flatten(1)
+
+    def _weights(self, z: Tensor) -> Tensor:
+        return z.reshape(len(z), *self.options.shape[1:])
+
+    def slots(self, z: Tensor) -> Tensor:
+        """(n, L): the slot chosen at each position, 0 where the original stays."""
+        weights = self._weights(z.detach()).masked_fill(~self.there, -torch.inf)
+        if weights.shape[2] == 1:
+            return torch.zeros(weights.shape[:2], dtype=torch.int64)
+        lead, slot = (weights[..., 1:] - weights[..., :1]).max(2)
+        rank = lead.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+        return torch.where((lead > 0) & (rank < self.most[:, None]), slot + 1, 0)
+
+    def decode(self, z: Tensor) -> Tensor:
+        x = self.options.gather(2, self.slots(z)[..., None])[..., 0]
+        if not z.requires_grad:
+            return x
+        return Chosen.of(x, self.options, self._weights(z))
+
+    def encode(self, x: Tensor) -> Tensor:
+        z = (self.options == x[..., None]).to(self.origin.dtype)
+        z[..., 0] *= (z.sum(2) < 2).to(z.dtype)  # an option equal to the original is the original
+        z[..., 0] = torch.where(z.sum(2) == 0, 1.0, z[..., 0])
+        return z.flatten(1)
+
+    def project(self, z: Tensor) -> Tensor:
+        """Each position's weights onto the simplex of the options it has."""
+        w = self._weights(z).masked_fill(~self.there, -1e9)
+        ranked = w.sort(dim=2, descending=True).values
+        excess = ranked.cumsum(2) - 1
+        count = torch.arange(1, w.shape[2] + 1, device=w.device)
+        size = (ranked * count > excess).sum(2, keepdim=True)
+        level = excess.gather(2, size - 1) / size
+        return (w - level).clamp_min(0.0).flatten(1)
+
+    def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
+        """Against the original's own gradient, the row's largest gain `step` long."""
+        g = self._weights(grad)
+        g = ((g - g[..., :1]) * self.there).flatten(1)
+        return z + step[:, None] * g / g.abs().amax(1, keepdim=True).clamp_min(1e-30)
+
+    def random(self, stream: Stream, rows: Tensor) -> Tensor:
+        """Some positions at random, at most `most`, each with a random other option."""
+        n, length, k = self.options.shape
+        others = self.there[..., 1:].sum(2)  # (n, L)
+        draw = stream.uniform(rows, 2 * length).reshape(n, 2, length)
+        rank = torch.where(others > 0, draw[:, 0], 2.0).argsort(1).argsort(1)
+        chosen = (rank < self.most[:, None]) & (others > 0)
+        slot = torch.where(chosen, 1 + (draw[:, 1] * others).long().minimum(others - 1), 0)
+        z = torch.nn.functional.one_hot(slot.clamp_min(0), k)
+        return z.to(self.origin.dtype).flatten(1)
+
+    def penalty(self, z: Tensor) -> Tensor:
+        return z.new_zeros(len(z))
+
+    def contains(self, x: Tensor) -> Tensor:
+        among = (self.options == x[..., None]).any(2).all(1)
+        inside = among & (self.distance(x) <= self.most)
+        if self.also is None or not bool(inside.any()):
+            return inside
+        at = inside.nonzero()[:, 0]
+        inside[at] &= self.also(self.x0[at], x[at])
+        return inside
+
+    def distance(self, x: Tensor) -> Tensor:
+        return (x != self.x0).sum(1).double()
+
+    def take(self, rows: Tensor) -> ChoiceRegion:
+        return replace(
+            self, x0=self.x0[rows], options=self.options[rows], most=self.most[rows]
+        )

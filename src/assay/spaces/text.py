@@ -1,0 +1,146 @@
+"""Text: sentences in which some words may be replaced by others that say nearly the same.
+
+A space of choices (`choices.py`): every word has the candidates of a maker (`candidates.py`), words
+in `keep` have none, at most a share `most` of a sentence's words may change (one in any case), no
+word may turn into the opposite of one that stood within two places of it (the rule of T-PGD), and
+`similarity`, where given, must stay at `least`.
+
+What a reader would get wrong: candidates are of the *original* sentence and stay what they are
+however much of it has changed; so the space is a product, and can be counted and enumerated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.spaces import lexicon, words
+from assay.spaces.candidates import Candidates, Synonyms
+from assay.spaces.choices import ChoiceRegion
+from assay.spaces.lexicon import Vectors
+
+# Articles, pronouns, prepositions, auxiliaries and negations: what carries grammar, not meaning.
+STOPWORDS = frozenset(
+    """a about after again all also am an and any are as at be because been before being both but by
+    can could did do does doing don down during each few for from further had has have having he her
+    here hers herself him himself his how i if in into is it its itself just me more most my myself
+    n't no nor not now of off on once only or other our ours ourselves out over own 's same she
+    should so some such t than that the their theirs them themselves then there these they this
+    those through to too under until up very was we were what when where which while who whom why
+    will with would you your yours yourself yourselves""".split()
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """At most `most` of the words, each by one of its candidates.
+
+    >>> space = Text(Synonyms({"good": ("fine",)}), most=0.5)
+    >>> region = space.around(words.encode(["a good film"]))
+    >>> bool(region.contains(words.encode(["a fine film"])))
+    True
+    """
+
+    candidates: Candidates = field(default_factory=Synonyms)
+    most: float = 0.25
+    keep: frozenset[str] | Sequence[str] = STOPWORDS
+    similarity: Callable[[list[str], list[str]], Any] | None = None
+    least: float = 0.8
+    antonyms: bool = False  # may a word turn into its opposite?
+
+    def __post_init__(self) -> None:
+        if not 0 < self.most <= 1:
+            raise AssayError(f"Text(most={self.most!r}): expected a share of the words, 0 to 1")
+        if isinstance(self.candidates, type) or not callable(self.candidates):
+            raise AssayError(f"Text(candidates={self.candidates!r}): expected e.g. ay.Synonyms()")
+        object.__setattr__(self, "keep", frozenset(w.lower() for w in self.keep))
+
+    def __repr__(self) -> str:
+        said = f"Text({self.candidates!r}, most={self.most!r}"
+        if self.keep != STOPWORDS:
+            said += f", keep={sorted(self.keep)!r}"
+        if self.similarity is not None:
+            said += f", similarity={self.similarity!r}, least={self.least!r}"
+        return said + (", antonyms=True)" if self.antonyms else ")")
+
+    @property
+    def in_words(self) -> str:
+        """The threat as a sentence."""
+        makers = {"Synonyms": "a synonym", "Neighbours": "a similar word", "Typos": "a misspelling"}
+        by = makers.get(type(self.candidates).__name__, "another")
+        return f"The attacker may replace up to {self.most:.0%} of the words, each by {by}."
+
+    def check(self, x: Tensor) -> None:
+        if x.ndim != 2 or x.dtype != torch.float64:
+            raise AssayError(
+                f"inputs of shape {tuple(x.shape)} and {x.dtype}: Text takes sentences, "
+                "ay.Dataset(list of strings, y)"
+            )
+        words.tokens(x[:1])
+
+    def around(self, x: Tensor) -> ChoiceRegion:
+        rows = words.tokens(x)
+        made = [self._options(row) for row in rows]
+        size = 1 + max((len(found) for row in made for found in row), default=0)
+        options = np.full((*x.shape, size), np.nan)
+        options[..., 0] = x.numpy()
+        for i, row in enumerate(made):
+            for j, found in enumerate(row):
+                options[i, j, 1 : 1 + len(found)] = found
+        counts = torch.tensor([max(1, math.floor(self.most * len(row))) for row in rows])
+        also = self._also if self.similarity is not None else None
+        return ChoiceRegion(x, torch.from_numpy(options), counts, also)
+
+    def _options(self, row: list[str]) -> list[tuple[float, ...]]:
+        """Ids of the candidates of each word."""
+        bare = [words.core(word)[1].lower() for word in row]
+        opposite = frozenset() if self.antonyms else lexicon.antonyms()
+        made = []
+        for place, found in enumerate(self.candidates(row)):
+            if not found or bare[place] in self.keep or row[place].lower() in self.keep:
+                made.append(())
+                continue
+            near = bare[max(0, place - 2) : place + 3]
+            made.append(
+                tuple(
+                    words.identify(word)
+                    for word in dict.fromkeys(found)
+                    if not any((words.core(word)[1].lower(), other) in opposite for other in near)
+                    and " " not in word and word != row[place]
+                )
+            )  # fmt: skip
+        return made
+
+    def _also(self, clean: Tensor, x: Tensor) -> Tensor:
+        assert self.similarity is not None
+        score = self.similarity(words.sentences(clean), words.sentences(x))
+        return torch.as_tensor(np.asarray(score, dtype=float) >= self.least)
+
+
+@dataclass(frozen=True, eq=False)
+class Centroid:
+    """Similarity of two sentences: cosine of the means of their words' vectors."""
+
+    vectors: Vectors | None = field(default=None, repr=False)
+
+    def __call__(self, first: list[str], second: list[str]) -> np.ndarray:
+        a, b = self._means(first), self._means(second)
+        length = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+        return np.where(length > 0, (a * b).sum(1) / np.maximum(length, 1e-12), 1.0)
+
+    def _means(self, texts: list[str]) -> np.ndarray:
+        table = self.vectors or lexicon.vectors()
+        sums = np.zeros((len(texts), table.table.shape[1]))
+        for row, text in zip(sums, texts, strict=True):
+            places = [table.places.get(words.core(w)[1].lower()) for w in text.split(" ")]
+            known = [p for p in places if p is not None]
+            if known:
+                row[:] = table.table[known].mean(0)
+        return sums

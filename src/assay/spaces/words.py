@@ -1,0 +1,106 @@
+"""Words as numbers: a sentence is a row (n, L) of word ids, and the string comes back exactly.
+
+The id of a word is a hash of its letters, 48 bits, so it depends on the word alone: not on a
+vocabulary, the data at hand or the order in which words were met. What an id means is looked up in
+a table of the words this process has met; whoever carries ids to another process carries their
+words (`spelled`) along.
+
+A sentence is cut at single blanks and joined by them, so any string survives the way there and
+back. What a reader would get wrong: a comma belongs to its word ("good,"); `core` takes it off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+
+PAD = 0.0  # after the last word
+_CORE = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+_IDS: dict[str, float] = {}
+_WORDS: dict[float, str] = {}
+
+
+def identify(word: str) -> float:
+    """The id of a word; from here on this process can spell it.
+
+    >>> spell(identify("Tree")) == "Tree"
+    True
+    """
+    known = _IDS.get(word)
+    if known is None:
+        digest = hashlib.blake2b(word.encode(), digest_size=6).digest()
+        known = float(int.from_bytes(digest, "little") + 1)
+        if _WORDS.setdefault(known, word) != word:
+            raise AssayError(f"the words {word!r} and {_WORDS[known]!r} have the same id")
+        _IDS[word] = known
+    return known
+
+
+def spell(number: float) -> str:
+    """The word of an id."""
+    try:
+        return _WORDS[number]
+    except KeyError:
+        raise AssayError(
+            f"{number!r} is the id of no word met so far; inputs of a text model are made by "
+            "ay.Dataset(sentences, y)"
+        ) from None
+
+
+def encode(texts: Sequence[str]) -> Tensor:
+    """(n, L) ids of the words of each text, padded at the end.
+
+    >>> sentences(encode(["a good film", "dull"]))
+    ['a good film', 'dull']
+    """
+    rows = [[identify(word) for word in text.split(" ")] for text in texts]
+    x = torch.full((len(rows), max(map(len, rows), default=1)), PAD, dtype=torch.float64)
+    for row, ids in zip(x, rows, strict=True):
+        row[: len(ids)] = torch.tensor(ids, dtype=torch.float64)
+    return x
+
+
+def tokens(x: Tensor) -> list[list[str]]:
+    """The words of each row."""
+    array = x.detach().cpu().numpy()
+    used, place = np.unique(array, return_inverse=True)
+    words = np.array(["" if i == PAD else spell(float(i)) for i in used], dtype=object)
+    lengths = (array != PAD).sum(1)
+    table = words[place.reshape(array.shape)]
+    return [row[:length].tolist() for row, length in zip(table, lengths, strict=True)]
+
+
+def sentences(x: Tensor) -> list[str]:
+    """The text of each row."""
+    return [" ".join(row) for row in tokens(x)]
+
+
+def spelled(x: Iterable[float] | Tensor) -> dict[float, str]:
+    """The words of these ids, for whoever carries them elsewhere; `learn` takes them in there."""
+    ids: Any = np.unique(np.asarray(x))
+    return {float(i): spell(float(i)) for i in ids if i != PAD and not np.isnan(i)}
+
+
+def learn(words: Iterable[str]) -> None:
+    """Words whose ids may come."""
+    for word in words:
+        identify(word)
+
+
+def core(word: str) -> tuple[str, str, str]:
+    """What stands before, the word itself, what stands behind.
+
+    >>> core('("good,')
+    ('("', 'good', ',')
+    """
+    match = _CORE.fullmatch(word)
+    assert match is not None
+    return match.group(1), match.group(2), match.group(3)
