@@ -44,6 +44,7 @@ class Classifier:
     slack: float = 0.0  # relative margin below which a success may be mere rounding
     bound: bool = False  # made for one batch: row i's parameters belong to row i of that batch
     reject: int | None = None  # the class that means "I do not answer", where there is one
+    reads: str = "numbers"  # what a row is: "numbers", or "words" (ids, see spaces/words.py)
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, C) logits on the device of `x`, in the model's own precision.

@@ -49,7 +49,7 @@ def strings(
         answer = answer if isinstance(answer, Tensor) else torch.as_tensor(np.asarray(answer))
         return answer[torch.from_numpy(place)]
 
-    return Classifier(call, kind, False, outputs, names, source=source or model)
+    return Classifier(call, kind, False, outputs, names, source=source or model, reads="words")
 
 
 class Places:
@@ -80,7 +80,7 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
     if getattr(module, "reads_words", False):  # it knows what to do with rows of words itself
         return Classifier(
             module, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
-            source=module, slack=1e-5,
+            source=module, slack=1e-5, reads="words",
         )  # fmt: skip
     vocabulary = getattr(module, "vocabulary", None)
     if vocabulary is None:
@@ -101,7 +101,7 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
 
     return Classifier(
         call, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
-        source=module, slack=1e-5,
+        source=module, slack=1e-5, reads="words",
     )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
     named = tuple(str(names[i]) for i in sorted(names)) if names else None
     return Classifier(
         call, f"hugging face {type(model).__name__}", True, "logits", named, module=model,
-        source=model, slack=1e-5,
+        source=model, slack=1e-5, reads="words",
     )  # fmt: skip
 
 
