@@ -25,13 +25,13 @@ def gate_run(x, bound, chunk):
     above, below = Evidence(bound), Evidence(1 - bound)
     for start in range(0, len(x), chunk):
         part = x[start : start + chunk]
-        up, down = above.add(part), below.add(1 - part)
-        hits = [np.flatnonzero(path >= math.log(2 / ALPHA)) for path in (up, down)]
-        if any(map(len, hits)):
-            first = min(
-                (h[0], name) for h, name in zip(hits, ("pass", "fail"), strict=True) if len(h)
-            )
-            return first[1], min(start + chunk, len(x))
+        above.add(part)
+        below.add(1 - part)
+        n = min(start + chunk, len(x))
+        if above.log_wealth >= math.log(2 / ALPHA):
+            return "pass", n
+        if below.log_wealth >= math.log(2 / ALPHA):
+            return "fail", n
     return "undecided", len(x)
 
 

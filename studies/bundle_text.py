@@ -32,13 +32,15 @@ def antonyms(folder: Path) -> set[tuple[str, str]]:
                 continue
             parts = line.split("|")[0].split()
             offset, pos, count = parts[0], parts[2].replace("s", "a"), int(parts[3], 16)
-            words[pos, offset] = [re.sub(r"\(.*\)", "", w).lower() for w in parts[4 : 4 + 2 * count : 2]]
+            words[pos, offset] = [
+                re.sub(r"\(.*\)", "", w).lower() for w in parts[4 : 4 + 2 * count : 2]
+            ]
             start = 4 + 2 * count
             for k in range(int(parts[start])):
                 symbol, target, other, places = parts[start + 1 + 4 * k : start + 5 + 4 * k]
                 if symbol == "!":
-                    pointers.append(((pos, offset, int(places[:2], 16)),
-                                     (other.replace("s", "a"), target, int(places[2:], 16))))  # fmt: skip
+                    there = other.replace("s", "a"), target, int(places[2:], 16)
+                    pointers.append(((pos, offset, int(places[:2], 16)), there))
     pairs = set()
     for (p, o, i), (q, t, j) in pointers:
         pairs.add((words[p, o][i - 1], words[q, t][j - 1]))
@@ -61,7 +63,7 @@ def main() -> None:
     glove = np.load(asked.glove)
     place = {str(w): i for i, w in enumerate(glove["words"])}
     table: dict[str, list[str]] = {}
-    for key, found in json.load(gzip.open(asked.wordnet)).items():
+    for key, found in json.loads(gzip.decompress(asked.wordnet.read_bytes())).items():
         word = key.split(":", 1)[1]
         table.setdefault(word, []).extend(w for w in found if w not in table.get(word, ()))
     needed = {core(w)[1].lower() for t in frame["text"] for w in t.split(" ")}

@@ -14,8 +14,8 @@ from assay.datasets.lcld import lcld
 from assay.datasets.mnist import mnist
 from assay.datasets.orl import orl
 from assay.datasets.pima import pima
-from assay.datasets.sst5 import sst5
 from assay.datasets.splits import Splits
+from assay.datasets.sst5 import sst5
 from assay.datasets.url import url
 from assay.datasets.wids import wids
 

@@ -31,7 +31,7 @@ class Reviews(Splits):
 
     @staticmethod
     def goal(name: str) -> Group:
-        """"less positive" (positive -> not), "less negative", "more positive", "more negative".
+        """ "less positive" (positive -> not), "less negative", "more positive", "more negative".
 
         >>> Reviews.goal("less positive").relation["positive"]
         ['very negative', 'negative', 'neutral']

@@ -33,6 +33,7 @@ from assay.report.report import CLASSES, Report, class_name
 from assay.report.stats import Estimate, bootstrap, wilson
 from assay.streams import Stream, derive, keys
 
+LOOK = 32  # rows between two looks at a report that is finished
 EXIT = {"pass": 0, "fail": 1, "undecided": 2}
 
 
@@ -56,8 +57,6 @@ class Decision:
             text += f"; {self.open} open"
         if self.outcome == "undecided":
             text += f"; {_rows(self.more)} would probably decide it"
-        elif self.rows < self.estimate.n:
-            text += f"; decided after {self.rows} rows"
         return text
 
 
@@ -112,13 +111,12 @@ class _Watched:
             known = table["id"].isin(self.baseline.index).to_numpy(bool)
             x = x[known] - self.baseline.loc[table["id"][known]].to_numpy(float)
             x = (x + 1) / 2
-        before = self.above.rows
         high, low = ("fail", "pass") if c.at_most else ("pass", "fail")
         goals = {"pass": passing, "fail": failing}
         for outcome, evidence, side in ((high, self.above, x), (low, self.below, 1 - x)):
-            reached = np.flatnonzero(evidence.add(side) >= goals[outcome])
-            if len(reached) and outcome not in self.crossed:
-                self.crossed[outcome] = before + int(reached[0]) + 1
+            evidence.add(side)
+            if evidence.log_wealth >= goals[outcome]:
+                self.crossed.setdefault(outcome, evidence.rows)
         self.values.append(x)
 
     def decision(self, passing: float, failing: float) -> Decision:
@@ -177,7 +175,8 @@ def gate(
     draws = Stream(derive(seed, "gate"), keys(ids)).uniform(torch.arange(len(ids)), 1)
     order = draws[:, 0].argsort().numpy()
     watch = Watch(criteria, alpha, report.spec)
-    watch.add(table.iloc[order], report.spec)
+    for start in range(0, len(order), LOOK):
+        watch.add(table.iloc[order[start : start + LOOK]], report.spec)
     return watch.outcome
 
 

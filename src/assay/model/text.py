@@ -1,4 +1,4 @@
-"""Text models behind the one face: rows are word ids (`spaces/words.py`), answers are logits (n, C).
+"""Text models behind the one face: rows of word ids (`spaces/words.py`) in, logits (n, C) out.
 
     strings      any function of a list of sentences; scikit-learn pipelines that begin with a
                  vectoriser are asked so too: the model gets the very strings
@@ -18,14 +18,14 @@ pieces', and only to steer; what is judged is the model on the string.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError, Unsupported
+from assay.errors import Unsupported
 from assay.model.classifier import Classifier
 from assay.spaces.choices import Chosen
 from assay.spaces.words import PAD, sentences, spell
@@ -128,13 +128,15 @@ def steered(layer: torch.nn.Module, made: Callable[[], Tensor]) -> Any:
 
 def embedding_of(module: torch.nn.Module) -> torch.nn.Embedding:
     """The layer that turns symbols into vectors."""
-    found = None
-    if hasattr(module, "get_input_embeddings"):
-        found = module.get_input_embeddings()
+    found: Any = None
+    if callable(own := getattr(module, "get_input_embeddings", None)):
+        found = own()
     if found is None:
         found = next((m for m in module.modules() if isinstance(m, torch.nn.Embedding)), None)
     if not isinstance(found, torch.nn.Embedding):
-        raise Unsupported(f"{type(module).__name__} has no embedding layer to take gradients through")
+        raise Unsupported(
+            f"{type(module).__name__} has no embedding layer to take gradients through"
+        )
     return found
 
 
@@ -151,8 +153,10 @@ def logits_of(out: Any) -> Tensor:
 def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classifier:
     """A sequence classifier of `transformers` with its tokeniser; `most` pieces a sentence."""
     if not getattr(tokenizer, "is_fast", False):
-        raise Unsupported(f"{type(tokenizer).__name__} cannot tell which piece belongs to which word; "
-                          "take the fast tokeniser (AutoTokenizer, use_fast=True)")  # fmt: skip
+        raise Unsupported(
+            f"{type(tokenizer).__name__} cannot tell which piece belongs to which word; "
+            "take the fast tokeniser (AutoTokenizer, use_fast=True)"
+        )
     layer = embedding_of(model)
     pieces: dict[float, list[int]] = {}
 
@@ -185,7 +189,9 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
         place = torch.from_numpy(np.maximum(words, 0))
 
         def mixed() -> Tensor:
-            vectors = torch.einsum("nlk,nlkd->nld", x.weights.to(layer.weight.dtype), means(x.options))
+            vectors = torch.einsum(
+                "nlk,nlkd->nld", x.weights.to(layer.weight.dtype), means(x.options)
+            )
             index = place[..., None].expand(-1, -1, vectors.shape[2])
             return vectors.gather(1, index) * inside
 

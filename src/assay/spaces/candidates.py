@@ -168,12 +168,12 @@ class Masked:
 
         mask = getattr(self.tokenizer, "mask_token", None)
         if mask is None:
-            raise Unsupported("Masked: the tokeniser has no mask token; take a masked language model")
+            raise Unsupported("Masked: the tokeniser has no mask token; take a masked model")
         texts = [" ".join([*words[:i], mask, *words[i + 1 :]]) for i in range(len(words))]
         batch = self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True)
         with torch.no_grad():
             logits = self.model(**batch).logits
-        made = []
+        made: list[tuple[str, ...]] = []
         for i, word in enumerate(words):
             at = (batch["input_ids"][i] == self.tokenizer.mask_token_id).nonzero()
             if not len(at):

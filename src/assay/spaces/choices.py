@@ -53,7 +53,7 @@ class ChoiceRegion:
     options: Tensor  # (n, L, K)
     most: Tensor  # (n,)
     also: Callable[[Tensor, Tensor], Tensor] | None = None  # (clean, candidate) -> (n,) bool
-    eps: float = 1.0
+    eps: float = 2.0  # across a simplex: from one option to another
     p: float = float("inf")
     constrained: bool = False
 
@@ -135,6 +135,4 @@ class ChoiceRegion:
         return (x != self.x0).sum(1).double()
 
     def take(self, rows: Tensor) -> ChoiceRegion:
-        return replace(
-            self, x0=self.x0[rows], options=self.options[rows], most=self.most[rows]
-        )
+        return replace(self, x0=self.x0[rows], options=self.options[rows], most=self.most[rows])

@@ -34,7 +34,7 @@ STOPWORDS = frozenset(
     n't no nor not now of off on once only or other our ours ourselves out over own 's same she
     should so some such t than that the their theirs them themselves then there these they this
     those through to too under until up very was we were what when where which while who whom why
-    will with would you your yours yourself yourselves""".split()
+    will with would you your yours yourself yourselves""".split()  # noqa: SIM905
 )
 
 
@@ -102,7 +102,7 @@ class Text:
         """Ids of the candidates of each word."""
         bare = [words.core(word)[1].lower() for word in row]
         opposite = frozenset() if self.antonyms else lexicon.antonyms()
-        made = []
+        made: list[tuple[float, ...]] = []
         for place, found in enumerate(self.candidates(row)):
             if not found or bare[place] in self.keep or row[place].lower() in self.keep:
                 made.append(())

@@ -1,4 +1,4 @@
-"""A small transformer encoder over word vectors: two layers of attention, the mean state, linear."""
+"""A small transformer encoder over word vectors: two layers, the mean state, linear."""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ class WordInput(nn.Module):
         self.places = Places(self.vocabulary, lower=True)
         extra = np.zeros((2, given.table.shape[1]), dtype=np.float32)
         table = torch.from_numpy(np.concatenate([extra, given.table.astype(np.float32)]))
-        self.embedding = nn.Embedding.from_pretrained(table, freeze=not train, padding_idx=0)
+        count, size = table.shape
+        self.embedding = nn.Embedding(count, size, padding_idx=0, _weight=table)
+        self.embedding.weight.requires_grad_(train)
 
     @property
     def size(self) -> int:
