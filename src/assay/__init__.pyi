@@ -30,8 +30,10 @@ from assay.attacks.doa import DOA as DOA
 from assay.attacks.escalation import Escalation as Escalation
 from assay.attacks.eyeglasses import Eyeglasses as Eyeglasses
 from assay.attacks.fab import FAB as FAB
+from assay.attacks.gmsa import DENTAA as DENTAA
 from assay.attacks.gmsa import FPA as FPA
 from assay.attacks.gmsa import GMSA as GMSA
+from assay.attacks.gmsa import PGDSkip as PGDSkip
 from assay.attacks.gmsa import Transfer as Transfer
 from assay.attacks.graft import Graft as Graft
 from assay.attacks.lowprofool import LowProFool as LowProFool

@@ -3,7 +3,7 @@
     static              the model before it adapts, attacked as usual
     adapted, clean      the defence on batches nobody has touched
     transfer            attacks on the static model, answered by the adapted one
-    FPA, GMSA ...       attacks that rehearse the defence
+    FPA, GMSA ...       attacks that rehearse the defence, or any others
     public randomness   the strongest of them, when the defender's random numbers are known
     control             the strongest of them against retraining that does not look at the batch
 
@@ -19,14 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from assay._evaluate import evaluate
+from assay.attacks.base import Attack, label
 from assay.attacks.gmsa import GMSA, Transfer
+from assay.attacks.parameters import check_made
+from assay.attacks.standard import standard
 from assay.data import Dataset
-from assay.errors import AssayError
+from assay.errors import AssayError, Unsupported
 from assay.games.transductive import Transductive
+from assay.goals.classes import Untargeted
+from assay.model.classifier import wrap
 from assay.report import checks
 from assay.report.checks import Flag
 from assay.report.page import ladder as rungs
 from assay.report.report import Report
+
+MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +45,15 @@ class Ladder:
 
     def __str__(self) -> str:
         head = ("accuracy", "95 % interval", "rows", "attacking", "adapting")
-        lines = ["{:<22}{:>9}  {:<16}{:>6}{:>11}{:>10}".format("rung", *head)]
+        lines = ["{:<22}{:>9}  {:<16}{:>6}{:>11}{:>10}  by move".format("rung", *head)]
         for name, report in self.reports.items():
             e = report.metric("robust")
             attacking, adapting = rungs.cost(report)
             span = f"{e.low:.3f} - {e.high:.3f}"
             cost = f"{attacking:>9.1f} s{adapting:>8.1f} s"
-            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{cost}")
+            moves = report.metric("robust", by="run").values()
+            each = " ".join(f"{m.value:.3f}" for m in moves) if len(moves) > 1 else ""
+            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{cost}  {each}".rstrip())
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def save(self, folder: str | Path) -> Path:
@@ -56,39 +65,57 @@ class Ladder:
         return folder
 
 
+@dataclass(frozen=True, eq=False)
+class _Unmoved:
+    """The defender before it adapts, where its answers depend on the batch all the same."""
+
+    defender: Any
+    stateful: bool = False
+
+    def start(self) -> Any:
+        return self.defender.start()
+
+    def base(self, state: Any) -> Any:
+        return self.defender.base(state)
+
+    def adapt(self, state: Any, x: Any, seed: int) -> tuple[Any, Any]:
+        return self.defender.base(state), state
+
+
 def ladder(
     game: Transductive,
     data: Dataset,
     *,
     space: Any,
-    attacks: Sequence[GMSA],
+    attacks: Sequence[Attack],
     goal: Any = None,
     static: Any = None,
     control: Any = None,
     public: bool = True,
     seed: int = 0,
 ) -> Ladder:
-    """Every rung for one defence; `attacks` are the model-space attacks to try.
+    """Every rung for one defence; `attacks` are the attacks on the game to try, of any kind.
 
-    `static`: the attack on the model before it adapts (unless given, the inner attack of the first
-    of `attacks`). `control`: a defender that ignores the batch, see `ay.defenses.Control`.
+    `static`: the attack on the model before it adapts; unless given, the `standard` one of the
+    space, and where there is none the strongest inner attack given. `control`: a defender that
+    ignores the batch, see `ay.defenses.Control`. A defender that the probe finds random is played
+    three times at least, so that a rung is a mean over its moves.
 
-    >>> ladder(game, data, space=space, attacks=[FPA(PGD(40)), GMSA(PGD(40))])  # doctest: +SKIP
+    >>> ladder(game, data, space=space, attacks=[FPA(APGD(40)), GMSA(APGD(40))])  # doctest: +SKIP
     """
     if not isinstance(game, Transductive):
         raise AssayError(
             f"ladder() got a {type(game).__name__}; expected a game, ay.Transductive(defender)"
         )
     if not isinstance(attacks, list | tuple) or not attacks:
-        raise AssayError("ladder() needs a list of attacks, e.g. attacks=[ay.GMSA(ay.PGD(40))]")
+        raise AssayError("ladder() needs a list of attacks, e.g. attacks=[ay.GMSA(ay.APGD(40))]")
     for attack in attacks:
-        if not isinstance(attack, GMSA):
-            raise AssayError(
-                f"ladder(): {attack!r} rehearses nothing; expected ay.GMSA(...) or ay.FPA(...) "
-                "(a plain attack goes in static=)"
-            )
-    inner = attacks[0].inner
-    base = game.defender.base(game.defender.start())
+        check_made("ladder(attacks=[{}])", attack)
+    goal = Untargeted() if goal is None else goal
+    game, facts = game.prepare(data, space, goal, None)
+    runs = max(MOVES, game.runs) if facts.get("random") else game.runs
+    game = replace(game, probe=False, runs=runs)
+    inner = next((a.inner for a in attacks if isinstance(a, GMSA)), attacks[0])
 
     def play(target: Any, attack: Any) -> Report:
         return evaluate(
@@ -96,25 +123,37 @@ def ladder(
         )
 
     reports = {
-        "static": play(base, static or inner),
+        "static": play(*_static(game, space, static, inner)),
         "adapted, clean": play(game, None),
-        "transfer": play(replace(game, probe=False), Transfer(inner)),
+        "transfer": play(game, Transfer(inner)),
     }
-    tried: dict[str, GMSA] = {}
+    tried: dict[str, Attack] = {}
     for attack in attacks:
-        name = attack.name if attack.name not in tried else f"{attack.name} {len(tried) + 1}"
+        name = label(attack)
+        name = name if name not in tried else f"{name} {len(tried) + 1}"
         tried[name] = attack
-        reports[name] = play(replace(game, probe=False), attack)
+        reports[name] = play(game, attack)
     strongest = min(tried, key=lambda name: reports[name].metric("robust").value)
     if public:
-        known = replace(game, information="seed", probe=False)
-        reports["public randomness"] = play(known, tried[strongest])
+        reports["public randomness"] = play(replace(game, information="seed"), tried[strongest])
     if control is not None:
-        other = replace(game, defender=control, probe=False)
-        reports["control"] = play(other, tried[strongest])
-    flags = [f for f in reports["adapted, clean"].flags if f.id != "no-attack"]  # meant there
+        reports["control"] = play(replace(game, defender=control), tried[strongest])
+    flags = [f for f in checks.of_defender(facts) if f.id not in ("no-attack", "one-move")]
     flags += reports[strongest].flags
     flags += checks.of_ladder(
         {name: report.metric("robust") for name, report in reports.items()}, strongest
     )
     return Ladder(reports, tuple(dict.fromkeys(flags)))
+
+
+def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[Any, Any]:
+    """What is attacked on the first rung, and how: as strongly as the library can."""
+    base = wrap(game.defender.base(game.defender.start()))
+    if base.together:
+        return replace(game, defender=_Unmoved(game.defender), runs=1), given or inner
+    if given is not None:
+        return base, given
+    try:
+        return base, standard(space, gradients=base.differentiable)
+    except Unsupported:
+        return base, inner

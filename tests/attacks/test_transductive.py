@@ -190,6 +190,18 @@ def test_confident_hands_in_the_surest_error():
     assert (found["Confident"] >= found["PGD"] - 1e-4).all()
 
 
+def test_the_weak_attacks_of_the_papers_have_their_names():
+    data = diagonal()
+    assert [a().name for a in (ay.Transfer, ay.PGDSkip, ay.DENTAA)] == [
+        "Transfer", "PGD-skip", "DENT-AA",
+    ]  # fmt: skip
+    # A defender that dodges has not dodged yet: both meet the model that moves away from them.
+    for attack in (ay.PGDSkip(ay.PGD(20)), ay.DENTAA(ay.PGD(20))):
+        report = play(Dodge(data), attack, data)
+        assert report.metric("robust").value > 0.5
+        assert (report.table["adaptations"] == (attack.name == "DENT-AA")).all()
+
+
 def test_select_by_loss_and_windows():
     data = diagonal()
     for more in ({"select": "loss"}, {"window": 2}, {"first": "clean"}):

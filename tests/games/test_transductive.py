@@ -1,5 +1,7 @@
 """The game: who knows what, whose random numbers are whose, what the records say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -287,10 +289,40 @@ def test_what_a_ladder_is_given():
         ("expected a game", Fixed(), [ay.FPA(INNER)]),
         ("list of attacks", game, ay.FPA(INNER)),
         ("list of attacks", game, []),
-        ("rehearses nothing.*static=", game, [INNER]),
+        (r"not the class but GMSA\(\)", game, [ay.GMSA]),
+        ("this is no attack", game, ["GMSA"]),
     ):
         with pytest.raises(ay.AssayError, match=said):
             ay.ladder(target, plane(), space=SPACE, attacks=attacks)
+
+
+def test_any_attack_is_a_rung_and_the_static_one_is_the_standard_attack():
+    steps = ay.ladder(
+        ay.Transductive(Fixed()), plane(), space=SPACE, attacks=[ay.Square(50), Shove()]
+    )
+    assert {"Square", "Shove"} < set(steps.reports)
+    assert steps.reports["static"].spec["attack"].startswith("AutoAttack(")
+    assert len(steps.reports["Square"].table["run"].unique()) == 1  # Fixed is not random
+
+
+def test_a_random_defender_is_played_three_times_and_rehearsed_three_times():
+    attack = ay.GMSA(ay.PGD(4), iterations=1)
+    steps = ay.ladder(
+        ay.Transductive(Dice(0.1), batch=24), plane(), space=SPACE, attacks=[attack], static=INNER
+    )
+    for name, report in steps.reports.items():
+        assert report.table["run"].nunique() == (1 if name == "static" else 3), name
+    assert (steps.reports["GMSA-AVG"].table["adaptations"] == 6).all()  # two candidates
+    line = next(t for t in str(steps).splitlines() if t.startswith("GMSA-AVG"))
+    each = [float(v) for v in line.split()[-3:]]
+    moves = steps.reports["GMSA-AVG"].metric("robust", by="run").values()
+    assert each == [round(e.value, 3) for e in moves]
+    alone = play(Dice(0.1), attack)
+    assert "one-move" in {f.id for f in alone.flags}
+    assert (alone.table["adaptations"] == 6).all()
+    fixed = play(Fixed(), attack, probe=False)
+    assert (fixed.table["adaptations"] == 2).all() and not fixed.flags
+    assert (play(Dice(0.1), replace(attack, simulations=1)).table["adaptations"] == 2).all()
 
 
 def test_a_defender_is_no_model():

@@ -11,8 +11,8 @@ problem is any attack of the library, in any space.
 What a reader would get wrong. Iterations count from 0, so T = 9 makes ten candidates. The candidate
 is chosen by the *error* of the rehearsed model on it, not by the loss; one rehearsal of a random
 defender picks the lucky candidate (the attacker's own estimate is then too high, see the flag
-`selection-bias`), and `simulations` > 1 repairs it. And GMSA-MIN takes (i + 1) times as many inner
-steps at iteration i, because each of its steps sees one model per row.
+`selection-bias`), so a defender that was found random is rehearsed three times. And GMSA-MIN takes
+(i + 1) times as many inner steps at iteration i, because each of its steps sees one model per row.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.attacks.apgd import APGD
 from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
 from assay.attacks.pgd import PGD
@@ -31,16 +32,18 @@ from assay.model.classifier import Classifier
 from assay.problem.problem import Needs, Problem, Rehearsal
 from assay.problem.victims import Victims
 
-_PGD = PGD(100)
+_INNER = APGD(100)  # as strong as the static figure beside it, or a defence is credited with less
 _COMBINE = {"avg": "mean", "min": "min", "last": "mean"}
 _NAMES = {"avg": "GMSA-AVG", "min": "GMSA-MIN", "last": "FPA"}
+_ONCE = {"static": "Transfer", "state": "PGD-skip", "clean": "DENT-AA"}  # by the model attacked
 
 
 @dataclass(frozen=True)
 class GMSA:
     """`inner` solves each iteration; `combine` is "avg", "min" or "last" (FPA).
 
-    `simulations`: runs of the defender per candidate; all of them join the model space.
+    `simulations`: runs of the defender per candidate; all of them join the model space. None: 3
+    where the game's probe found the defender random, else 1.
     `select`: by "error" (published) or by "loss". `fallback`: "attacked", or "clean": hand in the
     clean batch if no candidate does better. `first`: F_0 is the model in the "state" in which the
     defender is believed to be, the "static" one from before the first round, or the one adapted to
@@ -50,10 +53,10 @@ class GMSA:
     `scale`: for "min", as many times the inner steps as there are models.
     """
 
-    inner: Attack = _PGD
+    inner: Attack = _INNER
     combine: str = "avg"
     iterations: int = field(default=9, metadata={"least": 0})
-    simulations: int = 1
+    simulations: int | None = None
     select: str = "error"
     fallback: str = "attacked"
     first: str = "state"
@@ -70,7 +73,7 @@ class GMSA:
     def name(self) -> str:
         """What records call it."""
         if self.combine == "last" and self.iterations == 0:
-            return "Transfer"
+            return _ONCE.get(self.first, self.first)
         return _NAMES.get(self.combine, self.combine)
 
     def __post_init__(self) -> None:
@@ -86,7 +89,7 @@ class GMSA:
                 raise AssayError(
                     f"GMSA({name}={getattr(self, name)!r}): expected one of {', '.join(allowed)}"
                 )
-        several = self.combine != "last" or self.simulations > 1
+        several = self.combine != "last" or (self.simulations or 1) > 1
         if several and self.iterations > 0 and self.inner.needs.alone:
             raise Unsupported(
                 f"{self.inner!r} attacks one model at a time (FAB does), and {self.name} several: "
@@ -112,6 +115,13 @@ class _Search:
     draws: int = 0
     best: Problem | None = None
     score: float = -torch.inf
+
+    @property
+    def simulations(self) -> int:
+        """How often a candidate is rehearsed: one run of a random defender picks the lucky one."""
+        if self.gmsa.simulations is not None:
+            return self.gmsa.simulations
+        return 3 if self.rehearsal.random and not self.gmsa.inner.needs.alone else 1
 
     def run(self) -> None:
         gmsa, clean = self.gmsa, self.kept(self.problem).clone()
@@ -142,7 +152,7 @@ class _Search:
         """The candidate set of iteration i, as what a fork of the problem has kept."""
         gmsa = self.gmsa
         if gmsa.combine == "last":
-            models = models[-gmsa.simulations :] if i else models
+            models = models[-self.simulations :] if i else models
         if gmsa.window is not None:
             models = models[-gmsa.window :]
         victims = Victims(tuple(models), _COMBINE[gmsa.combine])
@@ -168,8 +178,8 @@ class _Search:
 
     def simulate(self, x: Tensor) -> list[Classifier]:
         """What the defender might become when it gets this batch."""
-        self.draws += self.gmsa.simulations
-        numbers = range(self.draws - self.gmsa.simulations, self.draws)
+        self.draws += self.simulations
+        numbers = range(self.draws - self.simulations, self.draws)
         return [self.rehearsal.adapt(x, draw) for draw in numbers]
 
     def rate(self, trial: Problem, x: Tensor, met: list[Classifier]) -> bool:
@@ -221,11 +231,28 @@ def warmed(attack: Any, steps: int) -> Any:
     raise Unsupported(f"{attack!r} has no steps to be started warm; use warm=None, or PGD inside")
 
 
-def Transfer(inner: Attack = _PGD) -> GMSA:
+def Transfer(inner: Attack = _INNER) -> GMSA:
     """Attack the model from before the first round, and hope: the defender is never rehearsed."""
     return GMSA(inner, "last", 0, first="static")
 
 
-def FPA(inner: Attack = _PGD, iterations: int = 9, **more: Any) -> GMSA:
+def FPA(inner: Attack = _INNER, iterations: int = 9, **more: Any) -> GMSA:
     """The fixed point attack: each iteration attacks the last simulated model only."""
     return GMSA(inner, "last", iterations, **more)
+
+
+def PGDSkip(inner: Attack = _INNER) -> GMSA:
+    """Attack the model in its present state, without the move to come (Wu et al. 2020).
+
+    The attack RMC was published with; in a game with information="state" it is given that state.
+    """
+    return GMSA(inner, "last", 0, first="state")
+
+
+def DENTAA(inner: Attack = _INNER) -> GMSA:
+    """Attack what the defender makes of the clean batch, its parameters taken as constants.
+
+    AutoAttack on DENT's module (Wang et al. 2021) comes to this: gradients pass through the last
+    forward pass only. Croce et al. (2022) call it an attack that does not see the defence.
+    """
+    return GMSA(inner, "last", 0, first="clean")

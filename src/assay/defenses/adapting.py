@@ -1,24 +1,27 @@
 """Adapting: any `nn.Module` that adapts in its own forward pass, as a defender.
 
 Test-time adaptation code comes as a module whose forward(x) changes the module and returns logits.
-This wrapper makes it a pure function: each call adapts a deep copy, with global random numbers that
-come from the seed, and the copy is the next state ("continual") or is thrown away ("episodic").
+This wrapper makes it a pure function: each call adapts a copy (`copies.py`), with global random
+numbers that come from the seed, and the copy is the next state ("continual") or is thrown away
+("episodic").
 
 The attacker needs something it can differentiate, and forward(x) adapts. So `network` names the
 network inside (an attribute, or a function of the adapted module), and the classifier handed out is
 
-    network(x) + [forward(U') - network(U')]_row
+    network(U' with the asked rows replaced)_row + [forward(U') - network(U')]_row
 
-exactly the module's own answers on the batch, with the network's gradient around them.
+exactly the module's own answers on the batch, with the network's gradient around them. The network
+is the one from before forward(U') or the one after it, whichever answers more like the module:
+Tent and its relatives answer with the weights from before their step, so there the second term is
+0 and the gradient exact.
 
-What a reader would get wrong: the module's own forward is what counts for the referee, including
-that it may answer with the weights from before the last update. `ay.testing.check_defender` finds
-modules that keep state where a deep copy does not reach.
+What a reader would get wrong: rows are asked in the company of their batch, also when an attacker
+controls only some of them. Batch statistics of the asked rows alone are another defence.
+`ay.testing.check_defender` finds modules that keep state where a copy does not reach.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.defenses.arguments import check_arguments
+from assay.defenses.copies import copied
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
 from assay.streams import seeded
@@ -53,30 +57,44 @@ class Adapting:
         return self.reset == "continual"
 
     def start(self) -> nn.Module:
-        return copy.deepcopy(self.module)
+        return copied(self.module)
 
     def base(self, state: nn.Module) -> Classifier:
-        inside = copy.deepcopy(self._inside(state)).eval().requires_grad_(False)
+        inside = copied(self._inside(state)).eval().requires_grad_(False)
         return Classifier(
-            inside, f"torch {type(inside).__name__}", True, module=inside, source=inside, slack=1e-5
-        )
+            _one(inside), f"torch {type(inside).__name__}", True, module=inside, source=inside,
+            slack=1e-5, together=True,
+        )  # fmt: skip
 
     def adapt(self, state: nn.Module, x: Tensor, seed: int) -> tuple[Classifier, nn.Module]:
-        moved = copy.deepcopy(state)
-        with seeded(seed), torch.enable_grad():
-            answers = moved(x.detach().clone())
-        answers = (answers[0] if isinstance(answers, tuple) else answers).detach()
-        inside = copy.deepcopy(self._inside(moved)).requires_grad_(False)
-        with seeded(seed), torch.no_grad():
-            shift = answers - inside(x.detach())
-
-        def call(x: Tensor, rows: Tensor) -> Tensor:
-            logits: Tensor = inside(x) + shift[rows]
-            return logits
-
+        call, _, moved = self._moved(state, x.detach(), seed)
         kind = f"adapting {type(self.module).__name__}"
         after = moved if self.stateful else state
-        return Classifier(call, kind, True, bound=True, slack=1e-5), after
+        return Classifier(call, kind, True, slack=1e-5, together=True).among(x.detach()), after
+
+    def unrolled(self, state: nn.Module, x: Tensor, seed: int) -> tuple[Tensor, nn.Module]:
+        """The module's answers on this very batch, with the network's gradient (BPDA)."""
+        call, _, moved = self._moved(state, x.detach(), seed)
+        return call(x), moved if self.stateful else state
+
+    def _moved(
+        self, state: nn.Module, x: Tensor, seed: int
+    ) -> tuple[Callable[[Tensor], Tensor], Tensor, nn.Module]:
+        """The whole batch's answers as a function of it, what they are on `x`, and the module."""
+        moved = copied(state)
+        with seeded(seed), torch.enable_grad():
+            answers = _one(moved)(x.clone()).detach()
+        nets = [copied(self._inside(m)).requires_grad_(False) for m in (state, moved)]
+        with seeded(seed), torch.no_grad():
+            shifts = [answers - _one(copied(net))(x) for net in nets]
+        nearer = min((0, 1), key=lambda k: float(shifts[k].abs().max()))
+        inside, shift = nets[nearer], shifts[nearer]
+
+        def call(batch: Tensor) -> Tensor:
+            with seeded(seed):  # dropout draws what it drew when the shift was taken
+                return _one(inside)(batch) + shift
+
+        return call, answers, moved
 
     def _inside(self, module: nn.Module) -> nn.Module:
         if callable(self.network):
@@ -88,3 +106,14 @@ class Adapting:
                 "holds the network that answers: Adapting(module, network='...')"
             )
         return inside
+
+
+def _one(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Its logits, where it returns more than them."""
+
+    def call(x: Tensor) -> Tensor:
+        out = module(x)
+        logits: Tensor = out[0] if isinstance(out, tuple) else out
+        return logits
+
+    return call

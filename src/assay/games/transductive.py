@@ -75,7 +75,7 @@ class Transductive:
     given: the paper's adversarially ordered game), or a callable from the data to a permutation.
     `controlled`, `scored`: masks over the data's rows; None: all. `runs`: how often the referee
     plays, each time with other random numbers. `probe`: look on the first batch whether answers
-    depend on the order or on other rows (three adaptations).
+    depend on the order, on other rows, or on the draw (four adaptations).
     """
 
     defender: Any
@@ -89,6 +89,7 @@ class Transductive:
     probe: bool = True
     divisible: ClassVar[bool] = False  # a round builds on those before it
     _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
+    _random: bool = field(default=False, repr=False)  # found by the probe
     _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
 
     def __post_init__(self) -> None:
@@ -141,7 +142,7 @@ class Transductive:
             raise AssayError("evaluate() needs a space: what may change? e.g. space=ay.Linf(8/255)")
         check_kinds(space, goal, attack)
         state = self.defender.start()
-        base = wrap(self.defender.base(state))
+        base = wrap(self.defender.base(state)).among(data.x[:32])
         with base.ready(), torch.no_grad():
             facts = inspect(base, data.x[:32], data.y)
             blank = base.logits(data.x[:1]).new_zeros(len(data), facts["classes"])
@@ -165,7 +166,9 @@ class Transductive:
         facts["unattacked"] = attack is None
         if self.probe:
             facts |= self._probe(state, data)
-        return replace(self, _started=(state,)), facts
+        random = facts.get("random", self._random)
+        facts["one_move"] = random and self.runs == 1
+        return replace(self, _started=(state,), _random=random), facts
 
     def _check(self, data: Dataset) -> None:
         for name in ("controlled", "scored"):
@@ -177,29 +180,32 @@ class Transductive:
                 )
 
     def _probe(self, state: Any, data: Dataset) -> dict[str, Any]:
-        """Shares of rows whose answer changes with the order of the batch, and with its company."""
+        """Do answers change with the order of the batch, with its company, with the draw?"""
         x = data.x[self._rounds(data)[0]]
-        if len(x) < 4:
-            return {}
         place = torch.arange(len(x))
-        turned, half = place.flip(0), place[: len(x) // 2]
-        answers = [
-            self._answer(self._adapt(state, x[rows], 0)[0], x[rows])
-            for rows in (place, turned, half)
-        ]
-        return {
-            "order_difference": float((answers[1].flip(0) != answers[0]).double().mean()),
-            "company_difference": float((answers[2] != answers[0][half]).double().mean()),
+
+        def asked(rows: Tensor, draw: int = 0) -> Tensor:
+            return self._logits(self._adapt(state, x[rows], draw)[0], x[rows])
+
+        first = asked(place)
+        facts: dict[str, Any] = {"random": not torch.equal(first, asked(place, 1))}
+        if len(x) < 4:
+            return facts
+        back, half = asked(place.flip(0)).flip(0), place[: len(x) // 2]
+        alone = asked(half).argmax(1) != first[half].argmax(1)
+        return facts | {
+            "order_difference": float((back.argmax(1) != first.argmax(1)).double().mean()),
+            "company_difference": float(alone.double().mean()),
         }
 
     @staticmethod
-    def _answer(model: Classifier, x: Tensor) -> Tensor:
+    def _logits(model: Classifier, x: Tensor) -> Tensor:
         with model.ready(), torch.no_grad():
-            return model.logits(x).argmax(1)
+            return model.logits(x)
 
     def _adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
         model, after = self.defender.adapt(state, x, seed)
-        return wrap(model), after
+        return wrap(model).among(x), after
 
     def _rounds(self, data: Dataset) -> list[Tensor]:
         """The places of the rows of each round."""
@@ -250,6 +256,7 @@ class Transductive:
                 options.observe,
                 self.controlled,
                 self.scored,
+                self._random,
             )
             parts: list[Records] = []
             if self.information == "start":

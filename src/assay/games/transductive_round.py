@@ -58,6 +58,7 @@ class Round:
     observe: Any
     controlled: Any = None
     scored: Any = None
+    random: bool = False  # two draws of the defender differ
 
     @property
     def x(self) -> Tensor:
@@ -79,13 +80,13 @@ class Round:
     def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
         """The defender's move."""
         model, after = self.defender.adapt(state, x, seed)
-        return wrap(model), after
+        return wrap(model).among(x), after
 
     def attack(self, state: Any, private: int, public: int | None = None) -> Move:
         """The attacker's move from what it takes for the defender's state."""
         began = time.perf_counter()
         x, y = self.x, self.y
-        base, static = (wrap(self.defender.base(s)) for s in (state, self.begin))
+        base, static = (wrap(self.defender.base(s)).among(x) for s in (state, self.begin))
         calls = [0]
         with ExitStack() as stack:
             stack.enter_context(base.ready())
@@ -104,30 +105,38 @@ class Round:
             referee = Referee(targets, x.clone(), "best", base.slack)
             simulated = torch.full((len(x),), torch.nan, dtype=torch.float64)
             if self.attacker is not None and self.space is not None:
-                region = self.space.around(x)
-                scored = self.mask("scored") & targets.any(1) & region.contains(x)
-                scope = self.mask("controlled") & targets.any(1) & region.contains(x)
+                region, ids = self.space.around(x), self.data.ids[self.index.numpy()]
+                sane = region.contains(x)
+                scored = self.mask("scored") & targets.any(1) & sane
+                controlled = self.mask("controlled") & sane
                 problem = Problem(
                     base,
                     region,
                     referee,
-                    Stream(self.seed, keys(self.data.ids[self.index.numpy()]), x.device),
+                    # A purpose of its own: from its seed nobody gets to the defender's.
+                    Stream(derive(self.seed, "attack"), keys(ids), x.device),
                     y,
                     clean,
                     targets,
                     losses.find(self.goal.loss),
                     self.budget,
-                    scope=scope,
-                    rehearsal=Rehearsal(adapt, static, scored, simulated)
-                    if bool(scored.any())
-                    else None,
+                    scope=controlled & targets.any(1),
+                    rehearsal=Rehearsal(adapt, static, scored, controlled, simulated, self.random),
                 )
-                if problem.rehearsal is not None:
+                if bool(scored.any()):
                     run(self.attacker, problem)
+                self._put_back(referee, controlled, region)
                 if self.observe is not None:
                     self.observe(referee)
         seconds = (time.perf_counter() - began) / len(x)
         return Move(referee.best, targets, referee, simulated, calls[0], seconds)
+
+    def _put_back(self, referee: Referee, controlled: Tensor, region: Region) -> None:
+        """Clean rows in the place of what was not the attacker's to hand in."""
+        changed = (referee.best != self.x).flatten(1).any(1)
+        wrong = changed & ~(controlled & region.contains(referee.best))
+        referee.best[wrong] = self.x[wrong]
+        referee.put_back += int(wrong.sum())
 
     def untouched(self, calm: Any, referee_seed: int) -> tuple[Tensor, Any]:
         """Logits on the clean batch in a game nobody attacks, and the state after it."""

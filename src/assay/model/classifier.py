@@ -45,6 +45,7 @@ class Classifier:
     bound: bool = False  # made for one batch: row i's parameters belong to row i of that batch
     reject: int | None = None  # the class that means "I do not answer", where there is one
     reads: str = "numbers"  # what a row is: "numbers", or "words" (ids, see spaces/words.py)
+    together: bool = False  # a row's answer depends on the rows it is asked with
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, C) logits on the device of `x`, in the model's own precision.
@@ -68,6 +69,15 @@ class Classifier:
         if self.outputs == "probabilities":
             out = out.clamp_min(_TINY).log()
         return out.to(x.device)
+
+    def among(self, batch: Tensor) -> Classifier:
+        """The same classifier for rows of this batch: whoever is not asked about stays in it.
+
+        A classifier whose rows do not depend on each other is given back as it is.
+        """
+        if not self.together:
+            return self
+        return replace(self, call=partial(_complete, self.call, batch), bound=True, together=False)
 
     @contextmanager
     def ready(self) -> Iterator[None]:
@@ -111,6 +121,28 @@ class Classifier:
             return "unknown"
         digest.update(picture.getbuffer())
         return digest.hexdigest()
+
+
+def turns(rows: Tensor) -> Iterator[Tensor]:
+    """Places of `rows` in groups that name each row at most once: a population asks for several."""
+    order = rows.argsort(stable=True)
+    rank = torch.empty_like(rows)
+    place = torch.arange(len(rows), device=rows.device)
+    rank[order] = place - torch.searchsorted(rows[order], rows[order])
+    for turn in range(int(rank.max()) + 1 if len(rows) else 0):
+        yield (rank == turn).nonzero()[:, 0]
+
+
+def _complete(call: Callable[..., Any], batch: Tensor, x: Tensor, rows: Tensor) -> Tensor:
+    """Answers for these rows of the batch, the others as they are."""
+    answers, places = [], []
+    for places_now in turns(rows):
+        at = rows[places_now]
+        full = batch.to(x.dtype).index_copy(0, at, x[places_now])
+        answers.append(call(full)[at])
+        places.append(places_now)
+    found = torch.cat(answers)
+    return found[torch.cat(places).argsort()]
 
 
 class _Picture(pickle.Pickler):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from assay import losses, trees
-from assay.errors import Unsupported
+from assay.errors import AssayError, Unsupported
 from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem.budget import UNLIMITED, Budget
@@ -62,7 +62,9 @@ class Rehearsal:
     adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
     static: Classifier  # the model as it was before the first round
     scored: Tensor  # (n,) bool: the rows that count
+    controlled: Tensor  # (n,) bool: the rows it may change
     simulated: Tensor  # (n,): the attacker's own idea of its success, written by the attack
+    random: bool = False  # another draw is another defender
 
 
 @dataclass(eq=False)
@@ -224,6 +226,29 @@ class Problem:
         view = self.fork()
         view.victims = victims
         return view
+
+    def hand_in(self, batch: Tensor) -> Tensor:
+        """Hand in a whole batch as it is, where the model moves afterwards; which rows were taken.
+
+        A row is taken if it is the attacker's and lies in the space; the others stay what they are.
+        """
+        if self.rehearsal is None:
+            raise Unsupported(
+                "hand_in() gives a batch to a model that moves afterwards; this one is fixed: use "
+                "submit(rows, z)"
+            )
+        mine = self.referee.best
+        if batch.shape != mine.shape:
+            raise AssayError(
+                f"hand_in() got a batch of shape {tuple(batch.shape)}; expected {tuple(mine.shape)}"
+            )
+        batch = batch.detach().to(mine)
+        taken = self.rehearsal.controlled & self.regions.contains(batch)
+        changed = taken & (batch != mine).flatten(1).any(1)
+        mine[taken] = batch[taken]
+        for i in changed.nonzero()[:, 0].tolist():
+            self.referee.winner[i] = self.label
+        return taken
 
     def choose(self, trial: Problem) -> None:
         """Hand in what the trial kept, in all rows: a batch is chosen as a whole."""

@@ -50,6 +50,7 @@ class Referee:
     nonfinite: int = field(init=False, default=0)
     flat: int = field(init=False, default=0)  # gradients of exactly 0 on open rows
     gradients: int = field(init=False, default=0)
+    put_back: int = field(init=False, default=0)  # rows handed in that were not the attacker's
 
     def __post_init__(self) -> None:
         n, device = len(self.targets), self.targets.device

@@ -59,6 +59,8 @@ IDS = (
     "selection-bias",
     "transfer-beats-gmsa",
     "rests-on-randomness",
+    "put-back",
+    "one-move",
     "narrow-enough",
     "bounds-wide",
     "noise-moved",
@@ -103,6 +105,9 @@ def of_defender(facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("unattacked"):
         text = "nobody attacked: the figures are the defender's on the rows as they were given"
         yield Flag("no-attack", text + ", not its robustness", "note")
+    if facts.get("one_move"):
+        text = "the defender is random and the referee let it move once: the figures are one draw; "
+        yield Flag("one-move", text + "use Transductive(runs=3) or more", "note")
     turned = facts.get("order_difference", 0.0)
     if turned > 0:
         text = f"{turned:.0%} of the answers on a batch change when the same rows come in another"
@@ -122,6 +127,9 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if flat > 0.1 * gradients:
         text = f"{flat} of {gradients} gradients were exactly 0: gradient attacks are blind there"
         yield Flag("vanishing-gradients", text + "; try loss='margin' or a search attack")
+    if facts.get("put_back"):
+        text = f"the attack handed in {facts['put_back']} rows that are not its own or lie outside "
+        yield Flag("put-back", text + "the space; clean rows were put in their place")
     if facts.get("nonfinite"):
         text = f"the model gave NaN or infinite outputs on {facts['nonfinite']} attacked inputs"
         yield Flag("not-finite", text + "; none of them was counted as a success")

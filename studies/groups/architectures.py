@@ -1,0 +1,155 @@
+"""Which loss should a group goal steer by? Six architectures x three seeds, paired by image.
+
+    python studies/groups/architectures.py --out runs/group-losses     keeps each network's answers
+    python studies/groups/architectures.py --smoke
+
+Speed signs to be read as "stop" or at most half the limit (Lin et al. 2024), on small networks of
+six kinds: a few epochs of standard, then of free adversarial training on the bundled signs. Every
+loss gets the same attack with as many steps, and MDMUL and lse a second start on what is open, so
+that `Escalation` is compared at no smaller cost. Differences are paired by network and image. The
+interval is a bootstrap that draws images *and* networks: the question is about networks not tried.
+
+What a reader would get wrong: success on different architectures is not compared. Networks are
+cheap here; what is asked is only which loss finds more on the same one.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from assay.architectures.mobilenet import MobileNet
+from assay.architectures.resnet import ResNet
+from assay.architectures.shufflenet import ShuffleNet
+from assay.architectures.smallcnn import SmallCNN
+from assay.architectures.squeezenet import SqueezeNet
+from assay.architectures.vgg import VGG
+
+import assay as ay
+from assay.report.stats import bootstrap
+from assay.training import Free, Standard, accuracy, fit, fresh
+
+KINDS = {
+    "SmallCNN": lambda: SmallCNN(43, 3, width=16),
+    "ResNet": lambda: ResNet((1, 1, 1), 43, 3, 8),
+    "MobileNet": lambda: MobileNet(43, 3, 6, times=2),
+    "ShuffleNet": lambda: ShuffleNet(43, 3, 24, (1, 2, 1)),
+    "VGG": lambda: VGG(43, 3, 12, (1, 1, 1, 1)),
+    "SqueezeNet": lambda: SqueezeNet(43, 3, 24),
+}
+PAIRS = (
+    ("lse", "mdmul"),
+    ("odds", "mdmul"),
+    ("lse", "odds"),
+    ("mdmul", "mdmax"),
+    ("escalation", "best guess"),
+    ("escalation", "mdmul, twice"),
+    ("escalation", "lse, twice"),
+)
+
+
+def attacks(steps: int, few: bool) -> dict[str, object]:
+    """By name; `few`: the losses alone."""
+    losses = {loss: ay.APGD(steps, loss=loss) for loss in ("mdmul", "lse", "odds", "mdmax")}
+    if few:
+        return losses
+    return losses | {
+        "mdmul, twice": ay.Restarts(losses["mdmul"], 2),
+        "lse, twice": ay.Restarts(losses["lse"], 2),
+        "escalation": ay.Escalation(steps),
+        "best guess": ay.Guess(ay.APGD(steps, loss="md"), mode="best"),
+    }
+
+
+def measure(kind: str, seed: int, given: argparse.Namespace) -> dict[str, object]:
+    """One network: accuracy, and per budget and attack the successes and gradients by image."""
+    signs = ay.datasets.gtsrb()
+    train = signs.train.sample(min(given.train, len(signs.train)))
+    began = time.process_time()
+    net = fresh(KINDS[kind], seed)
+    how = {"batch": 32, "rate": 3e-3, "seed": seed, "progress": False}
+    fit(net, train, Standard(), epochs=given.epochs, **how)
+    fit(net, train, Free(replays=2), epochs=given.epochs, **how)
+    goal = signs.slow_down_goal()
+    speed = signs.test.where(y=list(goal.relation))
+    speed = speed.sample(min(given.images, len(speed)))
+    found: dict[str, object] = {
+        "accuracy": accuracy(net, signs.test),
+        "training": time.process_time() - began,
+        "ids": speed.ids.tolist(),
+    }
+    for budget in (8, 4):
+        for name, attack in attacks(given.steps, budget == 4).items():
+            report = ay.evaluate(net, speed, space=ay.Linf(budget / 255), goal=goal, attack=attack,
+                                 seed=11, progress=False)  # fmt: skip
+            found[f"{budget} {name}"] = {
+                "success": report.table["success"].astype(int).tolist(),
+                "gradients": report.table["backwards"].tolist(),
+            }
+    return found | {"seconds": time.process_time() - began}
+
+
+def table(runs: dict[tuple[str, int], dict]) -> None:
+    kinds = dict.fromkeys(kind for kind, _ in runs)
+    print("accuracy  " + "  ".join(
+        f"{k} " + " ".join(f"{runs[r]['accuracy']:.3f}" for r in runs if r[0] == k) for k in kinds
+    ))  # fmt: skip
+    print(f"CPU-s {sum(r['seconds'] for r in runs.values()):.0f}, of it training "
+          f"{sum(r['training'] for r in runs.values()):.0f}")  # fmt: skip
+    for budget in (8, 4):
+        names = [k[2:] for k in next(iter(runs.values())) if k.startswith(f"{budget} ")]
+        print(f"\nLinf {budget}/255    success by architecture (mean over seeds), mean, gradients")
+        print(f"{'':14s}" + "".join(f"{k:>11s}" for k in kinds))
+        rates = {
+            name: np.array([r[f"{budget} {name}"]["success"] for r in runs.values()])
+            for name in names
+        }
+        for name, hits in rates.items():
+            by_kind = [hits[[i for i, r in enumerate(runs) if r[0] == k]].mean() for k in kinds]
+            cost = np.mean([r[f"{budget} {name}"]["gradients"] for r in runs.values()])
+            print(f"{name:14s}" + "".join(f"{v:11.3f}" for v in by_kind)
+                  + f"{hits.mean():9.4f}{cost:8.1f}")  # fmt: skip
+        images = np.tile(next(iter(runs.values()))["ids"], len(runs))
+        nets = np.repeat(np.arange(len(runs)), len(images) // len(runs))
+        for one, two in PAIRS:
+            if one in rates and two in rates:
+                gain = rates[one].astype(float) - rates[two]
+                e = bootstrap(gain.reshape(-1), images, second=nets)
+                ahead, behind = (gain.mean(1) > 0).sum(), (gain.mean(1) < 0).sum()
+                print(f"{one} - {two}: {e.value:+.4f} [{e.low:+.4f}, {e.high:+.4f}]   ahead on "
+                      f"{ahead}, behind on {behind} of {len(runs)} networks")  # fmt: skip
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--out", type=Path, help="folder that keeps what was measured")
+    options.add_argument("--kinds", nargs="*", default=list(KINDS))
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--train", type=int, default=1892)
+    options.add_argument("--epochs", type=int, default=5, help="of standard, then of free training")
+    options.add_argument("--images", type=int, default=120)
+    options.add_argument("--steps", type=int, default=20)
+    options.add_argument("--smoke", action="store_true")
+    given = options.parse_args()
+    if given.smoke:
+        given.seeds, given.train, given.epochs, given.images, given.steps = 1, 100, 1, 16, 2
+    torch.set_num_threads(1)
+    runs = {}
+    for kind in given.kinds:
+        for seed in range(given.seeds):
+            file = given.out and given.out / f"{kind}-{seed}.json"
+            if file and file.exists():
+                runs[kind, seed] = json.loads(file.read_text())
+                continue
+            runs[kind, seed] = measure(kind, seed, given)
+            if file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps(runs[kind, seed]))
+            print(f"{kind} {seed}: {runs[kind, seed]['seconds']:.0f} CPU-s", flush=True)
+    table(runs)
+
+
+if __name__ == "__main__":
+    main()

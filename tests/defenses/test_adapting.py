@@ -1,0 +1,127 @@
+"""Adapting: other people's modules, whole batches and all they carry."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from tests.toys.modules import SAM, BatchTent, SharpTent, batch_net
+from tests.toys.transductive import Sloppy, plane
+from torch import nn
+
+import assay as ay
+from assay.defenses import Adapting
+from assay.extend import Needs
+from assay.streams import seeded
+
+
+def tent(**how):
+    return Adapting(BatchTent(batch_net()), reset="episodic", **how)
+
+
+def test_a_part_of_the_batch_is_asked_in_the_company_of_the_rest():
+    x = plane(64).x
+    defender = tent()
+    adapted, _ = defender.adapt(defender.start(), x, 0)
+    with torch.no_grad():
+        whole = adapted.logits(x)
+        torch.testing.assert_close(whole, BatchTent(batch_net())(x), atol=1e-6, rtol=1e-6)
+        for rows in (torch.arange(16), torch.tensor([40, 3])):
+            torch.testing.assert_close(adapted.logits(x[rows], rows), whole[rows])
+        twice = torch.tensor([5, 9, 5])  # a population asks for one row several times
+        points = torch.cat([x[twice[:2]], x[:1]])
+        torch.testing.assert_close(adapted.logits(points, twice)[:2], whole[twice[:2]])
+        other = x.clone()
+        other[5] = x[0]
+        torch.testing.assert_close(adapted.logits(points, twice)[2], adapted.logits(other)[5])
+
+
+def test_the_base_is_asked_in_the_company_of_the_rest_too():
+    seen = []
+
+    class Look:
+        needs = Needs()
+
+        def __call__(self, problem):
+            rows = problem.open
+            with torch.no_grad():
+                part = problem.model.logits(problem.region(rows).origin, rows)
+            seen.append((part, problem.clean[rows]))
+
+    data = plane(32)
+    rules = {"batch": 32, "controlled": np.arange(32) < 8}
+    ay.evaluate(ay.Transductive(tent(), **rules), data, space=ay.Linf(0.1), attack=Look())
+    part, whole = seen[0]
+    assert len(part) == 8
+    torch.testing.assert_close(part, whole)
+
+
+def own_attack(net, x, y, free, eps, steps):
+    """PGD through the batch statistics by hand: what a quarter of the batch can do."""
+    z = x.clone()
+    for _ in range(steps):
+        z.requires_grad_()
+        loss = nn.functional.cross_entropy(net(z)[free], y[free], reduction="sum")
+        (g,) = torch.autograd.grad(loss, z)
+        with torch.no_grad():
+            z = torch.where(free[:, None], z + 2.5 * eps / steps * g.sign(), z)
+            z = z.clamp(x - eps, x + eps).clamp(0, 1)
+    with torch.no_grad():
+        return (net(z).argmax(1) == y)[free].double().mean()
+
+
+def test_a_quarter_of_the_batch_is_attacked_as_hard_as_by_hand():
+    data = plane(80, gap=0.04)
+    free = torch.arange(80) < 20
+    net = batch_net(data)
+    by_hand = own_attack(copy.deepcopy(net).train(), data.x, data.y, free, 0.08, 20)
+    game = ay.Transductive(
+        Adapting(BatchTent(net), reset="episodic"),
+        batch=80, controlled=free.numpy(), scored=free.numpy(), probe=False,
+    )  # fmt: skip
+    inner = ay.PGD(20, start="clean")
+    report = ay.evaluate(game, data, space=ay.Linf(0.08), attack=ay.FPA(inner, 1))
+    assert report.metric("robust").value <= float(by_hand) + 1e-9
+
+
+def test_copies_keep_what_optimisers_carry():
+    module, x = SharpTent(batch_net()), plane(24).x
+    defender = Adapting(module)
+    state = defender.start()
+    assert isinstance(state.optimizer, SAM)
+    assert state.optimizer.base_optimizer.param_groups is state.optimizer.param_groups
+    inside = {id(p) for p in state.parameters()}
+    assert all(id(p) in inside for group in state.optimizer.param_groups for p in group["params"])
+    own = copy.deepcopy(batch_net())
+    real = SharpTent(own)
+    for draw in range(3):  # three rounds: moments and the moving average live on
+        with seeded(draw):
+            expected = real(x)
+        adapted, state = defender.adapt(state, x, draw)
+        with torch.no_grad():
+            torch.testing.assert_close(adapted.logits(x), expected, atol=1e-6, rtol=1e-6)
+        assert state.ema == pytest.approx(real.ema)
+    assert module.ema is None  # what was given is not touched
+
+
+def test_a_scheduler_does_not_lead_back_to_the_old_optimiser():
+    module = SharpTent(batch_net())
+    torch.optim.lr_scheduler.StepLR(module.optimizer.base_optimizer, 1)
+    state = Adapting(module).start()
+    assert "step" not in vars(state.optimizer.base_optimizer)
+    before = copy.deepcopy(module.state_dict())
+    state(plane(12).x)
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_a_module_that_is_random_is_asked_with_the_same_draw():
+    class Noisy(Sloppy):
+        def forward(self, x):
+            return super().forward(x) + torch.randn(len(x), 1)
+
+    x = plane(8).x
+    defender = Adapting(Noisy())
+    adapted, _ = defender.adapt(defender.start(), x, 3)
+    with torch.no_grad():
+        assert torch.equal(adapted.logits(x), adapted.logits(x))
