@@ -166,11 +166,15 @@ def _collect(
                 raise
             facts["interrupted"] = len(job.data)
         except Exception as error:
+            said = str(error).splitlines()[0][:200] if str(error) else ""
+            facts["broke_down"] = [len(job.data), f"{type(error).__name__}: {said}"]
             if parts:
                 flags = checks.of_report(done(), facts, spec)
                 error.partial = Report(spec, done(), flags)  # type: ignore[attr-defined]
                 error.add_note(f"{len(done())} of {len(job.data)} rows were finished: see .partial")
             raise
+    if "versions" in job.facts:
+        facts["versions"] = job.facts["versions"]
     return done()
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay import durable
 from assay._evaluate import evaluate
 from assay.config.config import to_toml
 from assay.config.sweep import Plan, Point, number
@@ -78,7 +79,7 @@ def _play(
     run = replace(run, out=folder)
     report = evaluate(model, data, **config.options(data), progress=progress, run=run)
     report.save(folder)
-    (folder / "config.toml").write_text(to_toml(config))
+    durable.write(folder / "config.toml", to_toml(config))
     # The inputs handed in are in the folder; a hundred runs of them would not fit into memory.
     return replace(report, records=replace(report.records, adversarial=None))
 

@@ -7,7 +7,8 @@ import pytest
 
 import assay as ay
 from assay.config.config import parse, read, to_toml
-from assay.run.store import Store, merge, report_of
+from assay.run.merge import merge, report_of
+from assay.run.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

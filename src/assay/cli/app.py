@@ -21,6 +21,7 @@ from assay.cli.demo import demo
 from assay.cli.export import export
 from assay.cli.list import list_
 from assay.cli.merge import merge
+from assay.cli.repair import repair
 from assay.cli.run import run
 from assay.cli.schema import schema
 from assay.cli.screen import say_no
@@ -40,7 +41,7 @@ class _Guarded(TyperGroup):
             say_no(str(error))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            say_no("stopped by hand before the first batch was finished; nothing was saved")
+            say_no("stopped by hand")
             raise typer.Exit(130) from None
 
 
@@ -73,7 +74,7 @@ def main(
     """Read the options that stand before the command; `_Guarded` looks at `debug`."""
 
 
-for _command in (run, merge, demo, show, compare, export):
+for _command in (run, merge, repair, demo, show, compare, export):
     app.command()(_command)
 app.command("list")(list_)
 app.command()(schema)

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import RunFolder
+from assay import durable
+from assay.cli.screen import RunFolder, warn_partial
 from assay.errors import AssayError
 
 
@@ -28,13 +29,15 @@ def compare(
 
     reports = Report.load(first), Report.load(second)
     typer.echo(f"{first} against {second}")
+    for report, folder in zip(reports, (first, second), strict=True):
+        warn_partial(report, folder)
     typer.echo(str(reports[0].compare(reports[1])))
     names = first.resolve().name, second.resolve().name
     if names[0] == names[1]:
         names = str(first), str(second)
     file = out or first.resolve().parent / f"{first.resolve().name}-{second.resolve().name}.html"
     try:
-        file.write_text(page(*reports, names=names), encoding="utf-8")
+        durable.write(file, page(*reports, names=names))
     except OSError as error:
         raise AssayError(f"cannot write '{file}': {error}; choose another with --out") from None
     typer.echo(f"saved in {os.path.relpath(file)}")

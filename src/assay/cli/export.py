@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import RunFolder
+from assay.cli.screen import RunFolder, warn_partial
 
 
 class Format(StrEnum):
@@ -29,6 +29,10 @@ def export(
     inputs: Annotated[
         bool, typer.Option("--inputs", help="Also what was handed in, a column per feature.")
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="CSV: keep text that a spreadsheet would run (=...) as it is."),
+    ] = False,
 ) -> None:
     """Write a run's records for other tools, or log the run to MLflow.
 
@@ -38,8 +42,9 @@ def export(
     from assay.report.report import Report
 
     report = Report.load(folder)
+    warn_partial(report, folder)
     if to is Format.mlflow:
         typer.echo(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
         return
     file = out or folder / f"{'report' if to is Format.json else 'records'}.{to.value}"
-    typer.echo(f"saved in {exports.write(report, to.value, file, inputs)}")
+    typer.echo(f"saved in {exports.write(report, to.value, file, inputs, raw)}")

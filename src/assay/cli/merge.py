@@ -13,15 +13,18 @@ from assay.cli.screen import show_report
 def merge(
     folders: Annotated[list[Path], typer.Argument(help="The folders of all shards of a run.")],
     out: Annotated[Path, typer.Option(help="Where the whole run goes.")],
+    accept_version: Annotated[
+        bool, typer.Option("--accept-version", help="Join shards of different versions.")
+    ] = False,
 ) -> None:
     """Join the shards of a run to exactly the whole, and report on it.
 
     [dim]Example:[/dim]  assay merge runs/part1 runs/part2 --out runs/whole
     """
-    from assay.run.store import merge as join
-    from assay.run.store import report_of
+    from assay.run.merge import merge as join
+    from assay.run.merge import report_of
 
-    report = report_of(folders, join(folders, out))
+    report = report_of(folders, join(folders, out, accept_version))
     report.save(out)
     show_report(report)
     typer.echo(f"saved in {out}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay import durable
 from assay.cli.screen import say_no, show_report
 from assay.errors import AssayError
 
@@ -48,6 +49,10 @@ def run(
     until: Annotated[
         float | None, typer.Option(help="Stop when robust accuracy is known to +- this.")
     ] = None,
+    accept_version: Annotated[
+        bool,
+        typer.Option("--accept-version", help="Resume what other versions of the code began."),
+    ] = False,
 ) -> None:
     """Evaluate what a TOML file describes, print the report and save it.
 
@@ -68,14 +73,18 @@ def run(
 
     plan = read(file)
     folder = out or Path(plan.out or Path("runs") / file.stem)
-    carried = Run(folder, resume, parse_shard(shard), workers, ray, until)
+    carried = Run(folder, resume, parse_shard(shard), workers, ray, until, force, accept_version)
     if isinstance(plan, Plan):
         if seed is not None and "seed" in plan.axes:
             raise AssayError("--seed and a sweep over seeds: which one?")
         points = tuple(replace(p, config=overridden(p.config)) for p in plan.points)
-        _play_sweep(replace(plan, points=points), carried, force, quiet)
+        _play_sweep(replace(plan, points=points), carried, quiet)
     else:
-        _play(overridden(plan), carried, force, quiet, bool(ctx.find_root().params.get("debug")))
+        try:
+            _play(overridden(plan), carried, quiet, bool(ctx.find_root().params.get("debug")))
+        except KeyboardInterrupt:  # also a second one, while the first was being dealt with
+            say_no(f"stopped by hand; {_safe(folder)}")
+            raise typer.Exit(130) from None
 
 
 def parse_shard(text: str | None) -> tuple[int, int] | None:
@@ -88,11 +97,25 @@ def parse_shard(text: str | None) -> tuple[int, int] | None:
     return int(i), int(n)
 
 
-def _play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> None:
+def _safe(folder: Path) -> str:
+    """What of a run is on the disk, whatever happened."""
+    from assay.run.store import Store
+
+    try:
+        done, spec = Store(folder).done(), Store(folder).spec
+    except AssayError:
+        done, spec = {}, {}
+    if not done:
+        return "nothing was saved, for no batch was finished"
+    chunks = f"{len(done)} of {spec.get('chunks', '?')} chunks"
+    return f"{chunks} are finished and safe in {folder}; --resume goes on"
+
+
+def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
     """One evaluation: played, printed, saved."""
     from assay._evaluate import evaluate
 
-    folder, run = Path(str(run.out)), replace(run, force=force)
+    folder = Path(str(run.out))
     model, data = config.load()
     try:
         report = evaluate(
@@ -119,15 +142,11 @@ def _play(config: Config, run: Run, force: bool, quiet: bool, debug: bool) -> No
         raise typer.Exit(130)
 
 
-def _play_sweep(grid: Plan, run: Run, force: bool, quiet: bool) -> None:
+def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:
     """Several evaluations, and one page over all."""
     from assay._sweep import sweep
-    from assay.run.store import Store
 
     folder = Path(str(run.out))
-    if force:
-        for point in grid.points:
-            Store(folder / point.name).clear()
     seen = 0
 
     def tell(point: Point, outcome: Report | str) -> None:
@@ -153,4 +172,7 @@ def _save(report: Report, folder: Path, config: Config) -> None:
     from assay.config.config import to_toml
 
     report.save(folder)
-    (folder / "config.toml").write_text(to_toml(config))
+    try:
+        durable.write(folder / "config.toml", to_toml(config))
+    except OSError as error:
+        raise AssayError(f"cannot write to '{folder}': {error}; the report is saved") from None

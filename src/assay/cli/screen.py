@@ -42,3 +42,12 @@ def show_report(report: Report) -> None:
     for line in notes(report):
         style = "yellow" if line.startswith("warning") else None
         screen.print(line, style=style, markup=False)
+
+
+def warn_partial(report: Report, folder: Path) -> None:
+    """Say it first where a report is on some of its rows only."""
+    from assay.report.checks import incomplete
+
+    why = incomplete(report.flags)
+    if why:
+        console(stderr=True).print(f"warning: {folder}: {why}", style="yellow", markup=False)

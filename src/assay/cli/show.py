@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import RunFolder, console, show_report
+from assay.cli.screen import RunFolder, console, show_report, warn_partial
 
 
 def show(
@@ -32,6 +32,7 @@ def show(
         typer.echo(f"not finished: {done} of {rows} rows so far")
     else:
         report = Report.load(folder)
+        warn_partial(report, folder)
     if by is None:
         show_report(report)
         return

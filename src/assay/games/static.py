@@ -53,6 +53,12 @@ class Static:
             return f"until={run.until}: a quota is about bands, and needs all its pairs"
         return None
 
+    def answers(self, x: torch.Tensor) -> torch.Tensor:
+        """What the model says of these rows: the fingerprint of a run."""
+        model = wrap(self.model)
+        with model.ready(), torch.no_grad():
+            return model.logits(x)
+
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Static, dict[str, Any]]:

@@ -133,6 +133,12 @@ class Transductive:
             )
         return None
 
+    def answers(self, x: Tensor) -> Tensor:
+        """What the defender says before it adapts: the fingerprint of a run."""
+        base = wrap(self.defender.base(*self._started))
+        with base.ready(), torch.no_grad():
+            return base.logits(x)
+
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Transductive, dict[str, Any]]:

@@ -50,8 +50,11 @@ class Classifier:
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, C) logits on the device of `x`, in the model's own precision.
 
-        `rows` are the places of `x` in its batch; only a bound classifier looks at them.
+        `rows` are the places of `x` in its batch; only a bound classifier looks at them. The model
+        gets a copy: it may change its input in place (`StandardScaler(copy=False)`), and `x` may be
+        the user's own data.
         """
+        x = x.clone()
         if self.bound:
             out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
         else:

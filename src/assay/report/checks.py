@@ -5,7 +5,7 @@ Each flag has an id; `docs/checks.md` has a paragraph on each. Flags never chang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ NARROWER = {  # what makes an interval of this kind narrower
     "numerical": "give Nature a larger tolerance=, for several trees also more budget=",
     **dict.fromkeys(DRAWN, "give Nature more draws="),
 }
+PARTIAL = ("interrupted", "broke-down", "unfinished")  # the figures are of some of the rows
 IDS = (
     "vanishing-gradients",
     "probabilities",
@@ -54,6 +55,9 @@ IDS = (
     "not-finite",
     "below-chance",
     "interrupted",
+    "broke-down",
+    "unfinished",
+    "mixed-versions",
     "order-dependent",
     "company-dependent",
     "selection-bias",
@@ -71,6 +75,11 @@ IDS = (
     "vacuous-robustness",
     "still-improving",
 )
+
+
+def incomplete(flags: Iterable[Flag]) -> str:
+    """Why a report is on some of its rows only; nothing where it is whole."""
+    return next((f.text for f in flags if f.id in PARTIAL), "")
 
 
 def of_report(records: Records, facts: dict[str, Any], spec: Mapping[str, Any]) -> tuple[Flag, ...]:
@@ -163,6 +172,18 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
+    elif facts.get("broke_down"):
+        rows, error = facts["broke_down"]
+        text = f"the run broke down after {len(records)} of {rows} rows ({error})"
+        yield Flag("broke-down", text + ": mend the cause and resume")
+    elif facts.get("unfinished"):
+        finished, chunks = facts["unfinished"]
+        text = f"not finished: {finished} of {chunks} chunks, {len(records)} rows so far"
+        yield Flag("unfinished", text + "; the figures are of these")
+    if facts.get("versions"):
+        said = "; ".join(", ".join(f"{k} {v}" for k, v in (x or {}).items())
+                         for x in facts["versions"])  # fmt: skip
+        yield Flag("mixed-versions", f"the rows were made by different versions: {said}", "note")
 
 
 def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Examples:
     rules: tuple[tuple[str, int], ...] = ()  # in how many of the `asked` successes a rule binds
     asked: int = 0
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | BinaryIO) -> None:
         np.savez(
             path,
             places=self.places,

@@ -19,18 +19,25 @@ if TYPE_CHECKING:
     from assay.report.report import Report
 
 KINDS = ("csv", "parquet", "json", "mlflow")
+_RUN = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet runs
 _MOST = 5000  # columns of handed-in inputs in a table
 
 
-def write(report: Report, kind: str, out: Path, inputs: bool = False) -> Path:
-    """Write the records to a file; with `inputs` also what was handed in, a column per feature."""
+def write(
+    report: Report, kind: str, out: Path, inputs: bool = False, raw: bool = False
+) -> Path:
+    """Write the records to a file; with `inputs` also what was handed in, a column per feature.
+
+    In CSV, text that a spreadsheet would take for a formula gets an apostrophe before it, unless
+    `raw`: an id may come from whoever wrote the data.
+    """
     if kind not in KINDS[:3]:
         raise AssayError(f"to '{kind}': no such format{nearest(kind, KINDS)}")
     table = frame(report, inputs)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         if kind == "csv":
-            table.to_csv(out, index=False)
+            (table if raw else inert(table)).to_csv(out, index=False)
         elif kind == "parquet":
             table.astype({"id": str}).to_parquet(out)
         else:
@@ -103,3 +110,22 @@ def to_mlflow(report: Report, folder: Path) -> str:
             if (folder / file).exists():
                 mlflow.log_artifact(str(folder / file))
         return str(run.info.run_id)
+
+
+def inert(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with text that begins like a formula made plain text; numbers stay as they are."""
+
+    def plain(value: Any) -> Any:
+        if not isinstance(value, str) or not value.lstrip().startswith(_RUN):
+            return value
+        try:
+            float(value)
+        except ValueError:
+            return "'" + value
+        return value
+
+    made = table.copy()
+    for name in made.columns:
+        if made[name].dtype.kind not in "biufc":
+            made[name] = [plain(v) for v in made[name]]
+    return made.rename(columns={name: plain(name) for name in made.columns})

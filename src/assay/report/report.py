@@ -6,7 +6,6 @@ later works on runs saved earlier, and shards merge by concatenating rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import AssayError, nearest
-from assay.records import FIELDS, Records
+from assay.records import Records
+from assay.report import folder as files
 from assay.report.checks import Flag
 from assay.report.comparison import Comparison
 from assay.report.drawing import html
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
-FILES = ("report.html", "records.parquet", "adversarial.npz", "examples.npz")  # besides the spec
 _SHOWN = ("clean", "proven", "robust", "open", "success", "valid", "forwards", "backwards")
 
 
@@ -160,53 +159,12 @@ class Report:
 
     def save(self, folder: str | Path) -> Path:
         """Write report.html, spec.json, records.parquet, adversarial.npz and examples.npz."""
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            spec = {**self.spec, "flags": [vars(f) for f in self.flags], "also": list(self.also)}
-            (folder / "spec.json").write_text(json.dumps(spec, indent=2, default=str))
-            table = self.table.astype({"id": str})
-            table.attrs.clear()
-            table.to_parquet(folder / "records.parquet")
-            if self.adversarial is not None:
-                np.savez(
-                    folder / "adversarial.npz", x=self.adversarial, ids=table["id"].to_numpy(str)
-                )
-            if self.examples is not None:
-                self.examples.save(folder / "examples.npz")
-            (folder / "report.html").write_text(self.html(), encoding="utf-8")
-            for name, other in self.also.items():
-                other.save(folder / "also" / name)
-        except OSError as error:
-            raise AssayError(f"cannot write the report to '{folder}': {error}") from None
-        return folder
+        files.save(self, Path(folder))
+        return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Report:
         """Read what `save` wrote."""
-        import pandas as pd
-
-        folder = Path(folder)
-        if (folder / "sweep.json").exists():
-            runs = ", ".join(sorted(p.parent.name for p in folder.glob("*/spec.json"))[:3])
-            raise AssayError(f"'{folder}' holds a sweep; name one of its runs: {runs} ...")
-        if not (folder / "spec.json").exists():
-            raise AssayError(f"no saved report in '{folder}': it has no spec.json")
-        if not (folder / "records.parquet").exists():
-            raise AssayError(f"the run in '{folder}' is not finished; assay run --resume goes on")
-        spec = json.loads((folder / "spec.json").read_text())
-        flags = tuple(Flag(**f) for f in spec.pop("flags", []))
-        other = spec.pop("also", None)
-        if other is None:  # a run of an older version
-            other = sorted(p.parent.name for p in folder.glob("also/*/spec.json"))
-        table = pd.read_parquet(folder / "records.parquet")
-        if spec.get("id_type", "int") == "int":
-            table["id"] = table["id"].astype("int64")
-        columns = {k: table[k].to_numpy() for k in FIELDS if k in table}  # older runs have fewer
-        inputs = folder / "adversarial.npz"
-        adversarial = np.load(inputs)["x"] if inputs.exists() else None
-        also = {name: cls.load(folder / "also" / name) for name in other}
-        shown = folder / "examples.npz"
-        examples = Examples.load(shown) if shown.exists() else None
-        records = Records.of(len(table), adversarial, **columns)
-        return cls(spec, records, flags, also, examples)
+        known = files.load(Path(folder))
+        also = {name: cls.load(Path(folder) / "also" / name) for name in known.pop("also")}
+        return cls(also=also, **known)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from assay import durable
 from assay.errors import AssayError
 from assay.report import checks
 from assay.report.checks import Flag
@@ -117,8 +118,9 @@ class Sweep:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             known = {"settings": self.settings, "numbers": self.numbers, "failed": self.failed}
-            (folder / "sweep.json").write_text(json.dumps(known, indent=2, default=str))
-            (folder / "report.html").write_text(self.html(), encoding="utf-8")
+            with durable.together(folder) as new:
+                new("report.html").write(self.html().encode())
+                new("sweep.json").write(json.dumps(known, indent=2, default=str).encode())
         except OSError as error:
             raise AssayError(f"cannot write the sweep to '{folder}': {error}") from None
         return folder
@@ -127,7 +129,9 @@ class Sweep:
     def load(cls, folder: str | Path) -> Sweep:
         """Read what `save` wrote."""
         folder = Path(folder)
-        known = json.loads((folder / "sweep.json").read_text())
+        path = folder / "sweep.json"
+        with durable.reading(path, "run the sweep again with --resume, which writes it anew"):
+            known = json.loads(path.read_text(encoding="utf-8"))
         done = {n: folder / n for n in known["settings"] if n not in known["failed"]}
         reports = {n: Report.load(p) for n, p in done.items() if (p / "records.parquet").exists()}
         return cls(known["settings"], reports, known["numbers"], known["failed"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from assay.errors import AssayError
 from assay.run.executors import Executor, Here, Processes, Ray
+from assay.run.fingerprint import fingerprint
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG, logged
 from assay.run.store import Store
@@ -26,6 +27,7 @@ class Run:
 
     `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side.
     Rows are then played in a random order, or the rows seen so far would not speak for the rest.
+    `accept_version`: go on with a run that other versions of assay, torch or Python began.
     """
 
     out: str | Path | None = None
@@ -35,17 +37,27 @@ class Run:
     ray: str | None = None
     until: float | None = None
     force: bool = False
+    accept_version: bool = False
 
     def check(self) -> None:
         """Refuse settings that make no sense."""
-        if self.workers < 1:
-            raise AssayError(f"workers={self.workers}: expected at least 1")
-        if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
-            raise AssayError(
-                f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
-            )
-        if self.until is not None and not 0 < self.until < 0.5:
-            raise AssayError(f"until={self.until}: expected a half-width between 0 and 0.5")
+        if not _whole(self.workers) or self.workers < 1:
+            raise AssayError(f"workers={self.workers!r}: expected a whole number of at least 1")
+        if self.shard is not None:
+            pair = isinstance(self.shard, tuple | list) and len(self.shard) == 2
+            if not pair or not all(_whole(v) for v in self.shard):
+                raise AssayError(f"shard={self.shard!r}: expected two whole numbers, e.g. (3, 8)")
+            if not 1 <= self.shard[0] <= self.shard[1]:
+                raise AssayError(
+                    f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
+                )
+        number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
+        if self.until is not None and not (number and 0 < self.until < 0.5):
+            raise AssayError(f"until={self.until!r}: expected a half-width between 0 and 0.5")
+        if self.out is not None and not isinstance(self.out, str | Path):
+            raise AssayError(f"out={self.out!r}: expected the name of a folder")
+        if self.ray is not None and not isinstance(self.ray, str):
+            raise AssayError(f"ray={self.ray!r}: expected 'auto', 'local' or 'host:port'")
         if self.resume and self.out is None:
             raise AssayError("resume: which run? give its folder with out=")
         if self.ray is not None and self.workers > 1:
@@ -72,8 +84,12 @@ class Run:
         if store is None:
             yield from self.executor.map(job, share)
             return
-        with store.held(spec, self.resume, self.force), logged(store.folder, spec):
+        asked = (spec, self.resume, self.force, fingerprint(job), self.accept_version)
+        with store.held(*asked) as remarks, logged(store.folder, spec):
+            for text in remarks:
+                LOG.warning("%s", text)
             store.note(job.facts)
+            job.facts |= {k: v for k, v in store.state.items() if k == "versions"}
             stored = store.done()
             left = [k for k in share if k not in stored]
             LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)
@@ -89,3 +105,7 @@ class Run:
                     *(c["forwards"].sum(), c["backwards"].sum()),
                 )
                 yield k, part
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

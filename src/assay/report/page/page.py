@@ -6,8 +6,11 @@ A section is a function from the report to a `Section`, or None where the run ha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from assay.report.page.section import Section, render
 from assay.report.page.sections import (
@@ -25,6 +28,7 @@ from assay.report.page.verdict import threat, verdict
 if TYPE_CHECKING:
     from assay.report.report import Report
 
+LOG = logging.getLogger("assay.report")
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     figures.flags,
     figures.figures,
@@ -44,6 +48,25 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """The whole page; a part that fails is a sentence in it, for a page never stops a run."""
     title = f"assay: {report.spec.get('model', '')} on {report.spec.get('data', '')}"
-    return render(title, verdict(report), threat(report), (make(report) for make in SECTIONS))
+    said, about = (_said(make, report) for make in (verdict, threat))
+    return render(title, said, about, (_made(make, report) for make in SECTIONS))
+
+
+def _made(make: Callable[[Report], Section | None], report: Report) -> Section | None:
+    try:
+        return make(report)
+    except Exception as error:
+        name = make.__name__
+        LOG.exception("the section '%s' of the page could not be made", name)
+        text = f"This section could not be made ({type(error).__name__}: {error}); the records are"
+        return Section(name, name, Markup(""), text + " saved. Please report this as a fault.")
+
+
+def _said(make: Callable[[Report], str], report: Report) -> str:
+    try:
+        return make(report)
+    except Exception as error:
+        LOG.exception("the page's %s could not be made", make.__name__)
+        return f"The {make.__name__} could not be made ({type(error).__name__}: {error})."

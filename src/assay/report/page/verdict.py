@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from assay.report.checks import incomplete
 from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ def of_hundred(e: Estimate) -> str:
 
 
 def verdict(report: Report) -> str:
-    """The answer in one sentence."""
+    """The answer in one sentence; of a run that did not end, that it did not, before it."""
+    partial = incomplete(report.flags)
+    return f"NOT FINISHED ({partial}). So far: {_answer(report)}" if partial else _answer(report)
+
+
+def _answer(report: Report) -> str:
     spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean")
     who = str(spec.get("model", "The model"))
     game = str(spec.get("game", ""))

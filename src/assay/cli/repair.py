@@ -1,0 +1,24 @@
+"""`assay repair`: every file of a run checked, damaged ones set aside."""
+
+from __future__ import annotations
+
+import typer
+
+from assay.cli.screen import RunFolder
+
+
+def repair(folder: RunFolder) -> None:
+    """Check every file of a run; set damaged ones aside, so that --resume plays them again.
+
+    [dim]Example:[/dim]  assay repair runs/night
+    """
+    from assay.run.repair import repair as mend
+    from assay.run.store import Store
+
+    for text in (found := mend(folder)):
+        typer.echo(text)
+    if not found:
+        typer.echo(f"nothing is wrong with '{folder}'")
+    if "unfinished" in (state := Store(folder).state):
+        finished, chunks = state["unfinished"]
+        typer.echo(f"{finished} of {chunks} chunks are finished: assay run FILE --resume goes on")

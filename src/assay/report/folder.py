@@ -1,0 +1,124 @@
+"""A report in a folder: report.html, spec.json, records.parquet, adversarial.npz, examples.npz.
+
+All files are written first and then renamed one after the other (`durable`): a save that is cut off
+leaves the report that was there. `spec.json` says how many records belong to it, so that files of
+two saves, cut off between two renames, are not taken for one report.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay import durable
+from assay.errors import AssayError
+from assay.records import FIELDS, Records
+from assay.report.checks import Flag
+from assay.report.examples import Examples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from assay.report.report import Report
+
+FILES = ("report.html", "records.parquet", "adversarial.npz", "examples.npz")  # besides the spec
+FIX = "run it again with --resume, which saves it anew, or save the report again"
+
+
+def save(report: Report, folder: Path) -> None:
+    """Write a report, and those of its further goals below it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, other in report.also.items():
+            save(other, folder / "also" / name)
+        spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
+        spec["saved"] = len(report.records)
+        table = report.table.astype({"id": str})
+        table.attrs.clear()
+        gone = set(FILES)
+        with _log(folder), durable.together(folder) as new:
+            if report.adversarial is not None:
+                ids = table["id"].to_numpy(str)
+                np.savez(new("adversarial.npz"), x=report.adversarial, ids=ids)
+                gone.discard("adversarial.npz")
+            if report.examples is not None:
+                report.examples.save(new("examples.npz"))
+                gone.discard("examples.npz")
+            new("report.html").write(report.html().encode())
+            pq.write_table(pa.Table.from_pandas(table), new("records.parquet"))
+            new("spec.json").write(json.dumps(spec, indent=2, default=str).encode())
+        for name in gone - {"report.html", "records.parquet"}:
+            (folder / name).unlink(missing_ok=True)  # of the report that was here before
+    except OSError as error:
+        raise AssayError(f"cannot write the report to '{folder}': {error}") from None
+
+
+@contextmanager
+def _log(folder: Path) -> Iterator[None]:
+    """What goes wrong with the page goes to the log of the run, where there is one."""
+    if not (folder / "log.txt").exists():
+        yield
+        return
+    log, handler = logging.getLogger("assay.report"), logging.FileHandler(folder / "log.txt")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """What `save` wrote, as the fields of a `Report`; further goals by their folders."""
+    if (folder / "sweep.json").exists():
+        runs = ", ".join(sorted(p.parent.name for p in folder.glob("*/spec.json"))[:3])
+        raise AssayError(f"'{folder}' holds a sweep; name one of its runs: {runs} ...")
+    if not (folder / "spec.json").exists():
+        raise AssayError(f"no saved report in '{folder}': it has no spec.json")
+    if not (folder / "records.parquet").exists():
+        raise AssayError(f"the run in '{folder}' is not finished; assay run --resume goes on")
+    with durable.reading(folder / "spec.json", FIX):
+        spec = dict(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+        flags = tuple(Flag(**f) for f in spec.pop("flags", []))
+    other = spec.pop("also", None)
+    if other is None:  # a run of an older version
+        other = sorted(p.parent.name for p in folder.glob("also/*/spec.json"))
+    table = _table(folder / "records.parquet", spec)
+    saved = spec.pop("saved", len(table))
+    if saved != len(table):
+        raise AssayError(
+            f"'{folder}' holds {len(table)} records of {saved}: its last save was cut off; {FIX}"
+        )
+    columns = {k: table[k].to_numpy() for k in FIELDS if k in table}  # older runs have fewer
+    inputs, shown = folder / "adversarial.npz", folder / "examples.npz"
+    adversarial = examples = None
+    if inputs.exists():
+        with durable.reading(inputs, FIX), np.load(inputs) as file:
+            adversarial = file["x"]
+            if len(adversarial) != len(table):
+                raise ValueError(f"{len(adversarial)} rows for {len(table)} records")
+    if shown.exists():
+        with durable.reading(shown, FIX):
+            examples = Examples.load(shown)
+    records = Records.of(len(table), adversarial, **columns)
+    return {"spec": spec, "records": records, "flags": flags, "also": other, "examples": examples}
+
+
+def _table(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
+    import pandas as pd
+
+    with durable.reading(path, FIX):
+        table = pd.read_parquet(path)
+        if spec.get("id_type", "int") == "int":
+            table["id"] = table["id"].astype("int64")
+        return table

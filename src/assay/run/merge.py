@@ -1,0 +1,84 @@
+"""merge: the shards of a run joined to exactly the whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assay import durable
+from assay.errors import AssayError
+from assay.report.examples import merged
+from assay.report.report import Report
+from assay.run.fingerprint import differences
+from assay.run.store import Store, compare, in_a_sentence
+
+
+def merge(parts: Sequence[Path], out: Path, accept_version: bool = False) -> Store:
+    """Join the shards of a run to exactly the whole; refuses a gap or shards of different runs."""
+    whole, owner = _joined(parts, accept_version)
+    for name in _further(parts):  # before anything is written
+        _joined([Path(p) / "also" / name for p in parts], accept_version)
+    store, first = Store(Path(out)), Store(Path(parts[0]))
+    with store.held(whole, resume=False, print=first.print), in_a_sentence(store.folder):
+        if (first.folder / "facts.json").exists():
+            content = (first.folder / "facts.json").read_bytes()
+            durable.write(store.folder / "facts.json", content)
+        facts = {id(s): s.done() for s in owner.values()}
+        for k, shard in sorted(owner.items()):
+            rows = len(shard.read(k))  # refuses a damaged one by its name
+            with durable.together(store.folder / "chunks") as new, shard.chunk(k).open("rb") as old:
+                shutil.copyfileobj(old, new(f"{k}.npz"))
+            store.index.add(k, rows, facts[id(shard)][k], durable.digest(store.chunk(k)))
+        known: list[Any] = []
+        for folder in parts:
+            known += [v for v in Store(Path(folder)).versions if v not in known]
+        store.index.keep("versions", known)
+    return store
+
+
+def _joined(
+    parts: Sequence[Path], accept_version: bool
+) -> tuple[dict[str, Any], dict[int, Store]]:
+    """The spec of the whole, and which shard has each chunk."""
+    if not parts:
+        raise AssayError("merge: no folders given")
+    shards = [Store(Path(p)) for p in parts]
+    whole = shards[0].spec
+    for shard in shards[1:]:
+        compare(whole, shard.spec, shard.folder, accept_version)
+        found = differences(shards[0].print, shard.print)
+        if found:
+            raise AssayError(f"'{shard.folder}' belongs to another run: {'; '.join(found)}")
+    owner: dict[int, Store] = {}
+    for shard in shards:
+        for k in shard.done():
+            owner.setdefault(k, shard)  # the same chunk twice is the same records twice
+    missing = sorted(set(range(int(whole["chunks"]))) - set(owner))
+    if missing:
+        raise AssayError(
+            f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
+            f"first is chunk {missing[0]}; finish that shard with --resume"
+        )
+    return {k: v for k, v in whole.items() if k not in ("flags", "also", "shard", "saved")}, owner
+
+
+def _further(parts: Sequence[Path]) -> list[str]:
+    """Names of the further goals that any of the shards has."""
+    found = (p.parent.name for part in parts for p in Path(part).glob("also/*/spec.json"))
+    return sorted(set(found))
+
+
+def report_of(parts: Sequence[Path], whole: Store) -> Report:
+    """The report on a merged run, with what the shards' own reports know besides the records."""
+    report = whole.report()
+    known = [Report.load(p) for p in parts if (Path(p) / "records.parquet").exists()]
+    examples = [(k.records.columns["id"], k.examples) for k in known if k.examples is not None]
+    also = {}
+    for name in _further(parts):
+        inside = [Path(p) / "also" / name for p in parts]
+        also[name] = report_of(inside, merge(inside, whole.folder / "also" / name, True))
+    shown = merged(examples, report.records)
+    return replace(report, also=also, examples=shown)

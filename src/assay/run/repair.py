@@ -1,0 +1,126 @@
+"""repair: a run folder that was damaged (a bad disk, a careless copy) made whole as far as it can be.
+
+Chunks whose bytes are not those the index remembers, or that cannot be read, are set aside in
+`damaged/` and forgotten, so that the next --resume plays them again. A damaged index is rebuilt
+from the chunks, a damaged spec or fingerprint is taken from the index. Nothing is deleted.
+
+What a reader would get wrong: a chunk that the index does not name is not damage but a run that was
+killed between the two; it is only used where the index itself is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay import durable
+from assay.errors import AssayError
+from assay.run.store import Store, in_a_sentence
+
+
+def repair(folder: str | Path) -> list[str]:
+    """What was wrong with a run's folder and is now mended, in sentences.
+
+    >>> repair("runs/night")                                            # doctest: +SKIP
+    ["chunk 3 is damaged (its bytes are not those that were written): set aside ..."]
+    """
+    folder = Path(folder)
+    if not any((folder / name).exists() for name in ("spec.json", "index.sqlite", "replaced")):
+        raise AssayError(f"'{folder}' is not the folder of a run")
+    store = Store(folder)
+    with store.locked(), in_a_sentence(folder):
+        return mend(store, put_back=True)
+
+
+def mend(store: Store, put_back: bool = False) -> list[str]:
+    """The same under a lock that is already held."""
+    found = []
+    if put_back and store.replacement.put_back():
+        found.append("the run that was to be replaced is back: the new one had no chunk")
+    found += _mend_index(store)
+    found += _mend_copies(store)
+    for k, entry in store.index.done().items():
+        wrong = _wrong(store.chunk(k), entry.digest)
+        if wrong:
+            _set_aside(store, store.chunk(k))
+            store.index.forget(k)
+            found.append(f"chunk {k} is damaged ({wrong}): set aside, --resume plays it again")
+    return found
+
+
+def _mend_index(store: Store) -> list[str]:
+    path = store.index.path
+    try:
+        if path.exists():
+            store.index.done()
+            store.index.make()
+            return []
+        said = "is missing"
+    except AssayError:
+        said = "is damaged"
+        for part in store.folder.glob("index.sqlite*"):
+            _set_aside(store, part)
+    store.index.make()
+    counted = 0
+    for chunk in sorted((store.folder / "chunks").glob("*.npz")):
+        if chunk.stem.isdigit() and not _wrong(chunk, None):
+            with np.load(chunk) as file:
+                facts = json.loads(str(file["facts"])) if "facts" in file.files else {}
+                rows = len(file["id"])
+            store.index.add(int(chunk.stem), rows, facts, durable.digest(chunk))
+            counted += 1
+    return [f"index.sqlite {said}: rebuilt from {counted} chunks"]
+
+
+def _mend_copies(store: Store) -> list[str]:
+    """The spec and the fingerprint exist twice: what is left of them makes up for the other."""
+    found = []
+    for name in ("spec", "fingerprint"):
+        path = store.folder / f"{name}.json"
+        kept = store.index.kept(name)
+        there: Any = None
+        try:
+            there = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            if kept is None:
+                raise AssayError(
+                    f"'{path}' is damaged ({error}), and there is no copy: start anew with --force"
+                ) from None
+            _set_aside(store, path)
+        if there is None and kept is not None:
+            durable.write(path, json.dumps(kept, indent=2))
+            found.append(f"{path.name} is damaged or missing: brought back from the index")
+        elif kept is None and there is not None:
+            own = {k: v for k, v in there.items() if k not in ("flags", "also", "saved")}
+            store.index.keep(name, own)
+    return found
+
+
+def _wrong(chunk: Path, digest: str | None) -> str:
+    """Why a chunk cannot be believed, or nothing."""
+    if not chunk.exists():
+        return "it is missing"
+    try:
+        if digest is not None:
+            same = durable.digest(chunk) == digest
+            return "" if same else "its bytes are not those that were written"
+        with durable.reading(chunk, ""), np.load(chunk) as file:
+            for name in file.files:
+                file[name]
+    except (AssayError, OSError) as error:
+        return str(error).rstrip("; ")
+    return ""
+
+
+def _set_aside(store: Store, path: Path) -> None:
+    if path.exists():
+        aside = store.folder / "damaged"
+        aside.mkdir(exist_ok=True)
+        count = len(list(aside.iterdir()))
+        shutil.move(path, aside / f"{count}-{path.name}")
