@@ -23,9 +23,7 @@ _RUN = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spread
 _MOST = 5000  # columns of handed-in inputs in a table
 
 
-def write(
-    report: Report, kind: str, out: Path, inputs: bool = False, raw: bool = False
-) -> Path:
+def write(report: Report, kind: str, out: Path, inputs: bool = False, raw: bool = False) -> Path:
     """Write the records to a file; with `inputs` also what was handed in, a column per feature.
 
     In CSV, text that a spreadsheet would take for a formula gets an apostrophe before it, unless

@@ -39,9 +39,7 @@ def merge(parts: Sequence[Path], out: Path, accept_version: bool = False) -> Sto
     return store
 
 
-def _joined(
-    parts: Sequence[Path], accept_version: bool
-) -> tuple[dict[str, Any], dict[int, Store]]:
+def _joined(parts: Sequence[Path], accept_version: bool) -> tuple[dict[str, Any], dict[int, Store]]:
     """The spec of the whole, and which shard has each chunk."""
     if not parts:
         raise AssayError("merge: no folders given")

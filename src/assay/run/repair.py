@@ -1,4 +1,4 @@
-"""repair: a run folder that was damaged (a bad disk, a careless copy) made whole as far as it can be.
+"""repair: a run folder that was damaged (a bad disk, a careless copy), made whole again.
 
 Chunks whose bytes are not those the index remembers, or that cannot be read, are set aside in
 `damaged/` and forgotten, so that the next --resume plays them again. A damaged index is rebuilt

@@ -110,9 +110,7 @@ class Store:
                     self.replacement.put_back()
                 raise
 
-    def _make(
-        self, spec: dict[str, Any], print: Print, resume: bool, accept: bool
-    ) -> list[str]:
+    def _make(self, spec: dict[str, Any], print: Print, resume: bool, accept: bool) -> list[str]:
         from assay.run.repair import mend
 
         remarks: list[str] = []
@@ -139,7 +137,7 @@ class Store:
     def _compare(self, spec: dict[str, Any], print: Print, accept: bool) -> list[str]:
         hint = ""
         if self.replacement.aside.exists():
-            hint = f"; the run it was to replace is whole: 'assay repair {self.folder}' puts it back"
+            hint = f"; the run before it is whole: 'assay repair {self.folder}' puts it back"
         compare(self.spec, spec, self.folder / "spec.json", accept, hint)
         found = differences(self.print, print)
         if found:
