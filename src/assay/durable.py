@@ -73,9 +73,12 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-def digest(path: Path) -> str:
-    """A digest of a file's bytes."""
-    with path.open("rb") as file:
+def digest(written: Path | BinaryIO) -> str:
+    """A digest of a file's bytes; of one that is still open, of what is written so far."""
+    if not isinstance(written, Path):
+        written.flush()
+        written = Path(written.name)
+    with written.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=12)).hexdigest()
 
 

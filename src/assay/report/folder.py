@@ -1,8 +1,9 @@
 """A report in a folder: report.html, spec.json, records.parquet, adversarial.npz, examples.npz.
 
 All files are written first and then renamed one after the other (`durable`): a save that is cut off
-leaves the report that was there. `spec.json` says how many records belong to it, so that files of
-two saves, cut off between two renames, are not taken for one report.
+leaves the report that was there. `spec.json` holds the digests of the files that belong to it: what
+a bad disk changed, or files of two saves that were cut off between two renames, are not taken for a
+report.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ def save(report: Report, folder: Path) -> None:
         for name, other in report.also.items():
             save(other, folder / "also" / name)
         spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
-        spec["saved"] = len(report.records)
         table = report.table.astype({"id": str})
         table.attrs.clear()
-        gone = set(FILES)
         with _log(folder), durable.together(folder) as new:
-            if report.adversarial is not None:
-                ids = table["id"].to_numpy(str)
-                np.savez(new("adversarial.npz"), x=report.adversarial, ids=ids)
-                gone.discard("adversarial.npz")
-            if report.examples is not None:
-                report.examples.save(new("examples.npz"))
-                gone.discard("examples.npz")
             new("report.html").write(report.html().encode())
-            pq.write_table(pa.Table.from_pandas(table), new("records.parquet"))
+            made = {"records.parquet": new("records.parquet")}
+            pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
+            if report.adversarial is not None:
+                made["adversarial.npz"] = new("adversarial.npz")
+                ids = table["id"].to_numpy(str)
+                np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids)
+            if report.examples is not None:
+                made["examples.npz"] = new("examples.npz")
+                report.examples.save(made["examples.npz"])
+            spec["saved"] = {name: durable.digest(file) for name, file in made.items()}
             new("spec.json").write(json.dumps(spec, indent=2, default=str).encode())
-        for name in gone - {"report.html", "records.parquet"}:
+        for name in {"adversarial.npz", "examples.npz"} - set(made):
             (folder / name).unlink(missing_ok=True)  # of the report that was here before
     except OSError as error:
         raise AssayError(f"cannot write the report to '{folder}': {error}") from None
@@ -93,12 +94,11 @@ def load(folder: Path) -> dict[str, Any]:
     other = spec.pop("also", None)
     if other is None:  # a run of an older version
         other = sorted(p.parent.name for p in folder.glob("also/*/spec.json"))
+    for name, digest in spec.pop("saved", {}).items():  # 0.1 has none
+        with durable.reading(folder / name, FIX):
+            if durable.digest(folder / name) != digest:
+                raise ValueError("it is not as it was saved")
     table = _table(folder / "records.parquet", spec)
-    saved = spec.pop("saved", len(table))
-    if saved != len(table):
-        raise AssayError(
-            f"'{folder}' holds {len(table)} records of {saved}: its last save was cut off; {FIX}"
-        )
     columns = {k: table[k].to_numpy() for k in FIELDS if k in table}  # older runs have fewer
     inputs, shown = folder / "adversarial.npz", folder / "examples.npz"
     adversarial = examples = None
