@@ -159,7 +159,7 @@ def test_unsupported_is_said_like_any_mistake(folder):
 
 
 def test_a_model_that_breaks_down_leaves_what_was_finished(folder):
-    (folder / "net.py").write_text(MODEL.format(limit=10))
+    (folder / "net.py").write_text(MODEL.format(limit=13))
     (folder / "run.toml").write_text(CONFIG.replace("net.py:net", "net.py:breaks"))
     said = call("run", "run.toml", code=1).stderr
     assert "ValueError: out of order" in said and "saved in runs/run" in said
@@ -167,7 +167,7 @@ def test_a_model_that_breaks_down_leaves_what_was_finished(folder):
 
 
 def test_ctrl_c_says_what_was_saved(folder):
-    text = MODEL.format(limit=10).replace('ValueError("out of order")', "KeyboardInterrupt")
+    text = MODEL.format(limit=13).replace('ValueError("out of order")', "KeyboardInterrupt")
     (folder / "net.py").write_text(text)
     (folder / "run.toml").write_text(CONFIG.replace("net.py:net", "net.py:breaks"))
     result = call("run", "run.toml", code=130)
@@ -182,6 +182,24 @@ def test_ctrl_c_before_the_first_batch(folder):
     (folder / "net.py").write_text(text)
     (folder / "run.toml").write_text(CONFIG.replace("net.py:net", "net.py:breaks"))
     assert "nothing was saved" in call("run", "run.toml", code=130).stderr
+
+
+def test_ctrl_c_on_a_resumed_run_and_twice(folder, monkeypatch):
+    """What is in the folder is safe, and that is what is said, whenever the key was hit."""
+    (folder / "net.py").write_text(MODEL.format(limit=13))
+    (folder / "run.toml").write_text(CONFIG.replace("net.py:net", "net.py:breaks"))
+    call("run", "run.toml", code=1)
+
+    def again(*args):
+        raise KeyboardInterrupt
+
+    for name in ("save", "load"):  # while the report is being saved; while the model is loaded
+        with monkeypatch.context() as patch:
+            owner = assay.report.report.Report if name == "save" else assay.config.config.Config
+            patch.setattr(owner, name, again)
+            said = call("run", "run.toml", "--resume", code=130).stderr
+        assert "chunks are finished and safe in runs/run; --resume goes on" in said
+        assert "nothing was saved" not in said
 
 
 def test_pipes_get_plain_text_and_the_module_is_a_command(folder):
