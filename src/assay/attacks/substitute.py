@@ -1,0 +1,177 @@
+"""Greedy and Beam: searches for sequences that replace one symbol after the other.
+
+    Greedy("gain")        every single replacement is tried; positions are then gone through by what
+                          the best replacement gained, each time taking what helps most now (PWWS,
+                          Ren et al. 2019, without its softmax over saliencies)
+    Greedy("importance")  positions in the order of what the score loses when their symbol is taken
+                          out (TextFooler, Jin et al. 2020)
+    Beam(width)           at each step all single replacements of the best `width` sequences are
+                          tried and the best `width` kept; Beam(1) reconsiders every position
+
+All rows are asked at once. They work in any region of choices: words, letters, bytes.
+
+What a reader would get wrong: a replacement counts only if it raises the goal's log odds; what
+makes it worse is not taken even if the budget allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay import losses
+from assay.errors import AssayError, Unsupported
+from assay.problem.problem import Needs, Problem
+from assay.spaces.choices import ChoiceRegion
+
+ORDERS = ("gain", "importance")
+BLOCK = 4096  # queries at a time
+OUT = 0.0  # in the place of a symbol that is taken out: padding, which no vocabulary knows
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """One position after the other, in the order of "gain" or of "importance"."""
+
+    order: str = "gain"
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise AssayError(f"Greedy({self.order!r}): expected one of {', '.join(ORDERS)}")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
+
+    def __call__(self, problem: Problem) -> None:
+        rows = problem.open
+        region = choices_of(problem, rows, self)
+        slots = torch.zeros(region.x0.shape, dtype=torch.int64)
+        value = _ask(problem, rows, region, slots)
+        others = region.there[..., 1:].any(2)  # (n, L)
+        if self.order == "gain":
+            gain = _singles(problem, rows, region, slots, others).amax(2)
+        else:
+            gain = _without(problem, rows, region, others)  # the goal gains where a word is missed
+        order = gain.masked_fill(~others, -torch.inf).argsort(dim=1, descending=True, stable=True)
+        for k in range(int(others.sum(1).max()) if len(rows) else 0):
+            place = order[:, k]
+            spare = (slots > 0).sum(1) < region.most
+            go = problem.alive(rows) & spare & others[torch.arange(len(rows)), place]
+            at = go.nonzero()[:, 0]
+            if not len(at):
+                continue
+            only = torch.zeros_like(others[at])
+            only[torch.arange(len(at)), place[at]] = True
+            part = region.take(at)
+            found = _singles(problem, rows[at], part, slots[at], only)
+            best, slot = found[torch.arange(len(at)), place[at]].max(1)
+            better = best > value[at]
+            slots[at[better], place[at[better]]] = slot[better] + 1
+            value[at[better]] = best[better]
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The `width` best sequences so far, each with every single replacement, step after step."""
+
+    width: int = 4
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise AssayError(f"Beam(width={self.width}): expected at least 1")
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
+
+    def __call__(self, problem: Problem) -> None:
+        rows = problem.open
+        region = choices_of(problem, rows, self)
+        beams = torch.zeros(len(rows), 1, *region.x0.shape[1:], dtype=torch.int64)
+        value = _ask(problem, rows, region, beams[:, 0])[:, None]
+        for _ in range(int(region.most.max()) if len(rows) else 0):
+            alive = problem.alive(rows)
+            rows, region, beams, value = (
+                rows[alive], region.take(alive), beams[alive], value[alive]
+            )  # fmt: skip
+            if not len(rows):
+                return
+            beams, value = self._grown(problem, rows, region, beams, value)
+
+    def _grown(
+        self, problem: Problem, rows: Tensor, region: ChoiceRegion, beams: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The best of all sequences that differ from one of the beams in one more position."""
+        n, width, length = beams.shape
+        each = torch.arange(n).repeat_interleave(width)
+        flat = beams.reshape(n * width, length)
+        wide = region.take(each)
+        free = wide.there[..., 1:].any(2) & (flat == 0)
+        free &= ((flat > 0).sum(1) < wide.most)[:, None] & value.reshape(-1, 1).isfinite()
+        found = _singles(problem, rows[each], wide, flat, free)  # (n * width, L, K)
+        found = torch.cat([value, found.reshape(n, -1)], dim=1)
+        top = found.topk(min(self.width, found.shape[1]), dim=1)
+        made = []
+        options = found.shape[1] - width
+        for pick in top.indices.T:
+            new = pick >= width
+            move = (pick - width).clamp_min(0)
+            size = max(1, options // width)  # replacements of one beam
+            beam, inside = torch.where(new, move // size, pick), move % size
+            child = beams[torch.arange(n), beam].clone()
+            k = region.options.shape[2] - 1
+            at = new.nonzero()[:, 0]
+            child[at, (inside // k)[at]] = (inside % k)[at] + 1
+            made.append(child)
+        return torch.stack(made, dim=1), top.values
+
+
+def choices_of(problem: Problem, rows: Tensor, attack: object) -> ChoiceRegion:
+    """The region of these rows, which must be one of choices."""
+    region = problem.region(rows)
+    if not isinstance(region, ChoiceRegion):
+        raise Unsupported(f"{attack!r} replaces symbols of sequences: it works in ay.Text spaces")
+    return region
+
+
+def _ask(problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor) -> Tensor:
+    """(m,) log odds of the goal for hard choices (m, L)."""
+    x = region.options.gather(2, slots[..., None])[..., 0]
+    return _odds(problem, rows, x)
+
+
+def _odds(problem: Problem, rows: Tensor, x: Tensor) -> Tensor:
+    found = []
+    for part in torch.arange(len(rows)).split(BLOCK):
+        logits = problem.query(rows[part], x[part])
+        found.append(losses.odds(logits, problem.targets[rows[part]]).double())
+    return torch.cat(found).nan_to_num(-torch.inf) if found else torch.empty(0).double()
+
+
+def _singles(
+    problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor, where: Tensor
+) -> Tensor:
+    """(m, L, K - 1) log odds with one more position changed, -inf where `where` (m, L) is false."""
+    there = region.there[..., 1:] & where[..., None]
+    found = torch.full(there.shape, -torch.inf, dtype=torch.float64)
+    row, place, slot = there.nonzero(as_tuple=True)
+    tried = slots[row]
+    tried[torch.arange(len(row)), place] = slot + 1
+    x = region.options[row].gather(2, tried[..., None])[..., 0]
+    found[row, place, slot] = _odds(problem, rows[row], x)
+    return found
+
+
+def _without(problem: Problem, rows: Tensor, region: ChoiceRegion, where: Tensor) -> Tensor:
+    """(m, L) log odds with one symbol taken out: asked for its order, never handed in."""
+    found = torch.full(where.shape, torch.inf, dtype=torch.float64)
+    row, place = where.nonzero(as_tuple=True)
+    x = region.x0[row].clone()
+    for i, p in enumerate(place.tolist()):  # what follows moves up, as when a word is deleted
+        x[i, p:-1] = x[i, p + 1 :].clone()
+        x[i, -1] = OUT
+    found[row, place] = _odds(problem, rows[row], x)
+    return found
