@@ -38,7 +38,7 @@ class Chosen(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001
             return func(*args, **(kwargs or {}))
 
 
@@ -103,9 +103,10 @@ class ChoiceRegion:
         return (w - level).clamp_min(0.0).flatten(1)
 
     def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
-        """Against the original's own gradient, the row's largest gain `step` long."""
-        g = self._weights(grad)
-        g = ((g - g[..., :1]) * self.there).flatten(1)
+        """Along the simplices, the row's largest gain `step` long."""
+        there = self.there
+        g = self._weights(grad) * there
+        g = ((g - g.sum(2, keepdim=True) / there.sum(2, keepdim=True)) * there).flatten(1)
         return z + step[:, None] * g / g.abs().amax(1, keepdim=True).clamp_min(1e-30)
 
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
@@ -121,6 +122,14 @@ class ChoiceRegion:
 
     def penalty(self, z: Tensor) -> Tensor:
         return z.new_zeros(len(z))
+
+    def violation(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x))
+
+    def box(self) -> tuple[Tensor, Tensor]:
+        """Of the symbols' numbers, which say nothing of their order: only for what must not move."""
+        low = self.options.nan_to_num(torch.inf).amin(2)
+        return low, self.options.nan_to_num(-torch.inf).amax(2)
 
     def contains(self, x: Tensor) -> Tensor:
         among = (self.options == x[..., None]).any(2).all(1)

@@ -77,6 +77,10 @@ class Text:
         by = makers.get(type(self.candidates).__name__, "another")
         return f"The attacker may replace up to {self.most:.0%} of the words, each by {by}."
 
+    @property
+    def norm(self) -> None:
+        return None
+
     def check(self, x: Tensor) -> None:
         if x.ndim != 2 or x.dtype != torch.float64:
             raise AssayError(

@@ -1,0 +1,212 @@
+"""Sentences as a space: judged from the strings alone, searched by attacks that know no text."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from tests.oracles.sentences import KEEP, neighbours
+
+import assay as ay
+from assay.attacks.substitute import Beam, Greedy
+from assay.model.text import strings
+from assay.spaces import words
+from assay.spaces.candidates import Neighbours, Synonyms, Typos
+from assay.spaces.choices import Chosen
+from assay.spaces.lexicon import Vectors
+from assay.spaces.text import Centroid, Text
+from assay.streams import Stream
+from assay.testing import check_space
+
+TABLE = {
+    "good": ("fine", "great"),
+    "bad": ("poor", "weak"),
+    "film": ("movie", "picture", "flick"),
+    "dull": ("boring",),
+    "clever": ("smart", "witty"),
+}
+TEXTS = [
+    "a good film",
+    "the film is not bad",
+    "a clever and good film , not a dull picture",
+    "dull",
+    "a bad , bad film",
+    "the good the bad the dull",
+]
+WEIGHT = {"good": 1, "fine": 0.2, "great": 1.5, "bad": -1, "poor": -0.4, "weak": -1.2, "film": 0.1,
+          "movie": -0.1, "picture": 0.3, "flick": -0.6, "dull": -0.9, "boring": -0.3, "clever": 0.8,
+          "smart": 0.5, "witty": -0.2, "not": -0.3}  # fmt: skip
+
+
+def space(most=0.4):
+    return Text(Synonyms(TABLE, at_most=9), most=most, keep=KEEP)
+
+
+def score(texts):
+    """Not linear: two words next to each other count twice."""
+    values = []
+    for text in texts:
+        w = [WEIGHT.get(word, 0.0) for word in text.split(" ")]
+        values.append(sum(w) + sum(a * b for a, b in itertools.pairwise(w)))
+    return torch.tensor(values)[:, None] * torch.tensor([[-0.5, 0.5]])
+
+
+def data():
+    x = words.encode(TEXTS)
+    return ay.Dataset(x, score(TEXTS).argmax(1).numpy())
+
+
+def broken_by_hand(most):
+    truth = []
+    for text in TEXTS:
+        label = int(score([text]).argmax())
+        truth.append(any(int(score([t]).argmax()) != label for t in neighbours(text, TABLE, most)))
+    return np.array(truth)
+
+
+def test_any_string_survives():
+    odd = ["", " ", "two  blanks", "tab\tand\nline", "naïve — “quoted”,", "a"]
+    assert words.sentences(words.encode(odd)) == odd
+
+
+def test_the_region_holds_exactly_the_sentences_that_may_be_written():
+    region = space().around(words.encode(TEXTS))
+    for i, text in enumerate(TEXTS):
+        allowed = set(neighbours(text, TABLE, 0.4))
+        tried = allowed | set(neighbours(text, TABLE, 1.0)) | {text.replace("film", "song")}
+        width = region.x0.shape[1]
+        for other in sorted(tried):
+            x = torch.zeros(1, width, dtype=torch.float64)
+            ids = words.encode([other])
+            x[:, : ids.shape[1]] = ids
+            assert bool(region.take(torch.tensor([i])).contains(x)) == (other in allowed), other
+
+
+def test_the_contract_of_a_space():
+    check_space(space(), words.encode(TEXTS))
+
+
+@pytest.mark.parametrize(
+    "attack", [Greedy(), Greedy("importance"), Beam(3), ay.Graft(400), ay.Worst(Greedy(), Beam(2))]
+)
+def test_searches_claim_only_what_may_be_written_and_flips_the_answer(attack):
+    model = strings(score, "callable score")
+    report = ay.evaluate(model, data(), space=space(), attack=attack, progress=False)
+    found = words.sentences(torch.as_tensor(report.adversarial))
+    truth = broken_by_hand(0.4)
+    for text, other, won in zip(TEXTS, found, report.table["success"], strict=True):
+        if won:
+            assert other in set(neighbours(text, TABLE, 0.4))
+            assert int(score([other]).argmax()) != int(score([text]).argmax())
+    assert not (report.table["success"].to_numpy() & ~truth).any()
+    if isinstance(attack, Beam):
+        assert (report.table["success"].to_numpy() == truth).all()
+
+
+class Bag(torch.nn.Module):
+    """A network on words: the mean of their vectors, and one layer."""
+
+    reads_words = True
+
+    def __init__(self):
+        super().__init__()
+        from assay.architectures.text.words import WordInput
+
+        table = np.array([[w, abs(w)] for w in WEIGHT.values()], dtype=np.float32)
+        self.words = WordInput(Vectors(tuple(WEIGHT), table))
+        self.last = torch.nn.Linear(2, 2)
+        with torch.no_grad():
+            self.last.weight[:] = torch.tensor([[-1.0, 0.1], [1.0, 0.0]])
+            self.last.bias.zero_()
+
+    def forward(self, x):
+        vectors, there = self.words(x)
+        return self.last((vectors * there[..., None]).sum(1) / there.sum(1, keepdim=True))
+
+
+def test_gradients_pass_through_the_choice_and_leave_the_answer_alone():
+    from assay.model.text import word_module
+
+    model, x = word_module(Bag()), words.encode(TEXTS)
+    region = space().around(x)
+    z = region.random(Stream(0, torch.arange(len(x))), torch.arange(len(x))).requires_grad_()
+    chosen = region.decode(z)
+    assert isinstance(chosen, Chosen) and type(chosen + 0) is torch.Tensor
+    with torch.enable_grad():
+        out = model.logits(chosen)
+    assert torch.equal(out, model.logits(chosen.detach()))
+    (grad,) = torch.autograd.grad(out[:, 1].sum(), z)
+    # A linear model: the gradient of an option's weight is what the option would add.
+    i, place, slot = 0, 2, 1  # "film" -> "movie"
+    k = region.options.shape[2]
+    of = grad.reshape(len(x), -1, k)[i, place]
+    expected = (WEIGHT["movie"] - WEIGHT["film"]) / 3
+    assert float(of[slot] - of[0]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("attack", [ay.PGD(20), ay.APGD(20), ay.Escalation(20), ay.FGSM()])
+def test_gradient_attacks_work_unchanged(attack):
+    from assay.model.text import word_module
+
+    model = word_module(Bag())
+    x = words.encode(TEXTS)
+    y = model.logits(x).argmax(1)
+    report = ay.evaluate(
+        model, ay.Dataset(x, y.detach().numpy()), space=space(), attack=attack, progress=False
+    )
+    assert report.table["valid"].all()
+    if not isinstance(attack, ay.FGSM):
+        truth = [
+            any(int(model.logits(words.encode([t])).argmax()) != label
+                for t in neighbours(text, TABLE, 0.4))
+            for text, label in zip(TEXTS, y.tolist(), strict=True)
+        ]  # fmt: skip
+        assert report.table["success"].tolist() == truth
+
+
+def test_candidates():
+    assert Synonyms(TABLE)(["Good,", "xyz"]) == [("Fine,", "Great,"), ()]
+    vectors = Vectors(("a", "b", "c"), np.array([[1, 0], [0.9, 0.1], [0, 1]], dtype=np.float32))
+    assert Neighbours(vectors, least=0.5)(["a", "c", "?"]) == [("b",), (), ()]
+    edits = Typos()(["film", "at"])
+    assert "flim" in edits[0] and "fim" in edits[0] and "f1lm" in edits[0] and edits[1] == ()
+    assert all(w[0] == "f" and w[-1] == "m" for w in edits[0])
+
+
+def test_a_word_does_not_turn_into_the_opposite_of_its_neighbours():
+    table = {"good": ("bad", "fine")}
+    region = Text(Synonyms(table), most=1.0, keep=()).around(words.encode(["good film"]))
+    assert not bool(region.contains(words.encode(["bad film"])))
+    free = Text(Synonyms(table), most=1.0, keep=(), antonyms=True)
+    assert bool(free.around(words.encode(["good film"])).contains(words.encode(["bad film"])))
+
+
+def test_similarity_has_a_floor():
+    near = Text(Synonyms(TABLE), most=1.0, keep=KEEP, similarity=Centroid(), least=0.9999)
+    region = near.around(words.encode(["a good film"]))
+    assert bool(region.contains(words.encode(["a good film"])))
+    assert not bool(region.contains(words.encode(["a fine flick"])))
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda: Text(most=2), "share of the words"),
+        (lambda: Text(Synonyms), "ay.Synonyms"),
+        (lambda: Typos(kinds=("swop",)), "no kind 'swop'"),
+        (lambda: Greedy("gane"), "expected one of"),
+        (lambda: ay.datasets.sst5().goal("more posit"), "did you mean"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, said):
+    with pytest.raises(ay.AssayError, match=said):
+        make()
+
+
+def test_greedy_wants_sequences():
+    net, x = torch.nn.Linear(3, 2), torch.rand(4, 3)
+    with pytest.raises(ay.Unsupported, match=r"ay\.Text"):
+        ay.evaluate(
+            net, ay.Dataset(x, [0] * 4), space=ay.Linf(0.1), attack=Greedy(), progress=False,
+            goal=ay.Targeted(1),
+        )  # fmt: skip
