@@ -145,9 +145,10 @@ def _ask(problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor) ->
 
 def _odds(problem: Problem, rows: Tensor, x: Tensor) -> Tensor:
     found = []
-    for part in torch.arange(len(rows)).split(BLOCK):
-        logits = problem.query(rows[part], x[part])
-        found.append(losses.odds(logits, problem.targets[rows[part]]).double())
+    for start in range(0, len(rows), BLOCK):
+        part = rows[start : start + BLOCK]
+        logits = problem.query(part, x[start : start + BLOCK])
+        found.append(losses.odds(logits, problem.targets[part]).double())
     return torch.cat(found).nan_to_num(-torch.inf) if found else torch.empty(0).double()
 
 

@@ -127,7 +127,7 @@ class ChoiceRegion:
         return x.new_zeros(len(x))
 
     def box(self) -> tuple[Tensor, Tensor]:
-        """Of the symbols' numbers, which say nothing of their order: only for what must not move."""
+        """Of the symbols' numbers, whose order means nothing: it tells only what cannot move."""
         low = self.options.nan_to_num(torch.inf).amin(2)
         return low, self.options.nan_to_num(-torch.inf).amax(2)
 
