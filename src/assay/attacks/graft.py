@@ -5,7 +5,9 @@ and misclassified looks like (MOEVA). So every candidate is projected into the b
 (rounded, repaired) before it is asked: nearly all are valid, and what is left is to climb one
 number, the log odds of the goal. Points that still break a relation rank below all that do not.
 
-1. Screening: one feature at a time to the end of its reach, up and down, in random order.
+1. Screening: one feature at a time to the end of its reach, up and down, in random order; a
+   category or one-hot group to each of its values; where eps counts features (L0), numbers also to
+   values in between.
 2. Grafting: from the best so far, children by uniform crossover, by adding two parents' changes, or
    by a differential step a + F (b - c); a few changes are redrawn or undone; half of the children
    are stretched to use the whole of eps. The best of parents and children stay.
@@ -28,6 +30,7 @@ from assay.errors import AssayError
 from assay.problem.problem import Needs, Problem
 from assay.spaces.region import Region
 
+_NEARER = 0.01  # in log odds: coming nearer by less in a fifth of the budget is standing still
 _BROKEN = 1e9  # taken off what breaks a relation: more than any log odds
 
 
@@ -59,14 +62,18 @@ class Graft:
     def _run(self, problem: Problem, rows: Tensor) -> None:
         region = problem.region(rows)
         origin, reach = region.origin, _reach(region)
-        moves, count = _moves(problem, rows, region, reach)
+        moves = Moves.of(problem, rows, region, reach, self.evaluations // 2)
+        count = moves.count
         best, value = origin[:, None], torch.full_like(origin[:, :1], -torch.inf).double()
+        before = value[:, 0]  # the best when four fifths of the budget were spent
         for used in range(0, self.evaluations, self.offspring):
+            if used <= 0.8 * self.evaluations:
+                before = value[:, 0].clone()
             # Rows differ in how many moves they have, and a row must not wait for its neighbours.
             screening = used < count.clamp_max(self.evaluations // 2)
             change = origin.new_zeros(len(rows), self.offspring, origin.shape[1])
-            some = moves[screening].roll(-used, dims=1)[:, : self.offspring]
-            change[screening, : some.shape[1]] = _single(some, origin, reach)
+            some = moves.changes(screening, used, self.offspring)
+            change[screening, : some.shape[1]] = some
             rest = ~screening
             change[rest] = self._children(problem, rows[rest], (best - origin[:, None])[rest],
                                           count[rest], reach)  # fmt: skip
@@ -75,14 +82,16 @@ class Graft:
             best, value = torch.cat([best, z], dim=1), torch.cat([value, found], dim=1)
             alive = problem.alive(rows)
             if not bool(alive.all()):
-                rows, origin, moves, count, best, value = compact(
-                    alive, rows, origin, moves, count, best, value
+                rows, origin, count, best, value, before = compact(
+                    alive, rows, origin, count, best, value, before
                 )
+                moves = moves.take(alive)
                 if not len(rows):
                     return
             order = value.argsort(dim=1, descending=True, stable=True)[:, : self.population]
             value = value.gather(1, order)
             best = _pick(best, order)
+        problem.improving(rows[value[:, 0] > before + _NEARER])
 
     def _children(
         self, problem: Problem, rows: Tensor, change: Tensor, count: Tensor, reach: float
@@ -116,27 +125,65 @@ def _reach(region: Region) -> float:
     return region.eps if region.p > 0 else 1.0
 
 
-def _moves(problem: Problem, rows: Tensor, region: Region, reach: float) -> tuple[Tensor, Tensor]:
-    """(n, 2D) moves in random order, those that lead nowhere last; (n,) how many lead somewhere.
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Changes of one feature each, in random order for each row; those that lead nowhere last."""
 
-    Move m < D takes feature m up, move D + m takes it down.
-    """
-    origin = region.origin
-    can = torch.ones(len(rows), 2 * origin.shape[1], dtype=torch.bool, device=origin.device)
-    if region.p > 0:
-        ways = (region.project(origin + way) != origin for way in (reach, -reach))
-        can = torch.cat(tuple(ways), dim=1)
-    order = problem.random.order(rows, can.shape[1])
-    stuck = (~can).gather(1, order).long()
-    return order.gather(1, stuck.argsort(dim=1, stable=True)), can.sum(1)
+    change: Tensor  # (n or 1, M, D): the change that each move makes; codes differ by row
+    order: Tensor  # (n, M)
+    count: Tensor  # (n,): how many lead somewhere
+
+    @classmethod
+    def of(cls, problem: Problem, rows: Tensor, region: Region, reach: float, most: int) -> Moves:
+        """All ends of reaches, all values of codes, and in L0 as many values between as `most`."""
+        origin = region.origin
+        n, size = origin.shape
+        blocks: tuple[Tensor, ...] = getattr(region, "blocks", ())
+        single = torch.ones(size, dtype=torch.bool, device=origin.device)
+        for places in blocks:
+            single[places] = False
+        numbers = single.nonzero()[:, 0]
+        steps = [1.0, -1.0]
+        if region.p == 0 and len(numbers):
+            between = max(0, most // len(numbers) - 2) // 2
+            steps += [s * (k + 1) / (between + 1) for k in range(between) for s in (1.0, -1.0)]
+        ends = origin.new_zeros(len(steps), len(numbers), size)
+        for k, step in enumerate(steps):
+            ends[k, torch.arange(len(numbers)), numbers] = reach * step
+        plain = ends.flatten(0, 1).expand(n, -1, -1)
+        codes = [_values(origin, places) for places in blocks]
+        change = torch.cat([plain, *codes], dim=1) if codes else plain
+        can = torch.ones(n, change.shape[1], dtype=torch.bool, device=origin.device)
+        if region.p > 0:
+            at = torch.arange(n, device=origin.device).repeat_interleave(change.shape[1])
+            there = (origin[:, None] + change).flatten(0, 1)
+            moved = region.take(at).project(there) != origin[at]
+            can = moved.any(1).reshape(n, -1)
+        else:
+            can = change.abs().sum(2) > 0
+        order = problem.random.order(rows, change.shape[1])
+        ranked = order.gather(1, (~can).gather(1, order).long().argsort(dim=1, stable=True))
+        return cls(change if codes else change[:1], ranked, can.sum(1))
+
+    def changes(self, rows: Tensor, used: int, most: int) -> Tensor:
+        """(k, m, D) the next moves of these rows (a mask)."""
+        some = self.order[rows].roll(-used, dims=1)[:, :most]
+        held = self.change[rows] if len(self.change) > 1 else self.change.expand(len(some), -1, -1)
+        return _pick(held, some)
+
+    def take(self, rows: Tensor) -> Moves:
+        change = self.change[rows] if len(self.change) > 1 else self.change
+        return Moves(change, self.order[rows], self.count[rows])
 
 
-def _single(moves: Tensor, origin: Tensor, reach: float) -> Tensor:
-    """(n, k, D) changes of one feature each."""
-    size = origin.shape[1]
-    step = torch.where(moves < size, reach, -reach).to(origin.dtype)
-    change = origin.new_zeros(*moves.shape, size)
-    return change.scatter_(2, (moves % size)[..., None], step[..., None])
+def _values(origin: Tensor, places: Tensor) -> Tensor:
+    """(n, k, D): what takes a one-hot code to each of its k values."""
+    k = len(places)
+    on = origin[:, places].amax(1)
+    change = origin.new_zeros(len(origin), k, origin.shape[1])
+    change[:, :, places] = torch.eye(k, dtype=origin.dtype) * on[:, None, None]
+    change[:, :, places] -= origin[:, None, places]
+    return change
 
 
 def _look(problem: Problem, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:

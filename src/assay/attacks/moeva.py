@@ -24,9 +24,13 @@ from assay.attacks.evolution.reference_points import reference_points
 from assay.attacks.evolution.survival import Survival, replace
 from assay.attacks.evolution.variation import vary
 from assay.errors import AssayError
+from assay.kernels.arrays import Array
 from assay.problem.problem import Needs, Problem
+from assay.spaces.genes import Genes
 
 _AXES = 3  # extreme directions that R-NSGA-III adds to its reference points
+
+_REDRAWN = 0.2  # of the categories, where eps counts features
 
 
 @dataclass(frozen=True)
@@ -70,12 +74,14 @@ class MOEVA:
             words = problem.random.bits(rows, 2).cpu().numpy().view(np.uint64)
             mate, fate = np.ascontiguousarray(words.T)
             children = vary(population, low, high, genes.kinds, mate, self.offspring)
+            if problem.regions.p == 0:
+                _few(children, start, genes, problem, rows)
             found = evaluator.evaluate(children)
             alive = problem.alive(rows)
             if not bool(alive.all()):
                 rows, genes, kept = rows[alive], genes.take(alive), alive.cpu().numpy()
-                population, values, children, found, low, high, fate = (
-                    a[kept] for a in (population, values, children, found, low, high, fate)
+                population, values, children, found, low, high, fate, start = (
+                    a[kept] for a in (population, values, children, found, low, high, fate, start)
                 )
                 if not len(rows):
                     return
@@ -83,3 +89,21 @@ class MOEVA:
                 evaluator = Population(problem, rows, genes, self.offspring)
             chosen = survival(np.concatenate([values, found], axis=1), fate, self.population)
             replace(chosen, population, values, children, found)
+
+
+def _few(children: Array, start: Array, genes: Genes, problem: Problem, rows: Tensor) -> None:
+    """Where eps counts features: redraw some categories, then undo all but eps changes, at random.
+
+    A kind of few genes mutates in nearly every child (one real gene in all of them), so that no
+    other feature would ever be changed alone; and the published mutation goes from a category's
+    value to the next, while its values have no order.
+    """
+    n, k, g = children.shape
+    drawn = problem.random.uniform(rows, k * 2 * g).reshape(n, k, 2, g).cpu().numpy()
+    codes = slice(g - genes.kinds[2], g)
+    choices = genes.high[:, codes].cpu().numpy()[:, None] + 1
+    redrawn = np.floor(drawn[:, :, 1, codes] * choices / _REDRAWN)
+    np.copyto(children[:, :, codes], redrawn, where=drawn[:, :, 1, codes] < _REDRAWN)
+    lot = np.where(children == start[:, None], 2.0, drawn[:, :, 0])
+    rank = lot.argsort(axis=2).argsort(axis=2)
+    np.copyto(children, start[:, None], where=rank >= int(problem.regions.eps))

@@ -98,11 +98,6 @@ class Problem:
         rows = torch.arange(len(self.y), device=self.y.device)
         return rows[self._unsettled(rows)]
 
-    @property
-    def allowed(self) -> Tensor:
-        """(n, C): the goal by which the referee judges, whatever the loss steers towards."""
-        return self.referee.targets
-
     def alive(self, rows: Tensor) -> Tensor:
         """Which of these rows are worth another query: not settled, and affordable."""
         return self._unsettled(rows) & self.afford(rows)

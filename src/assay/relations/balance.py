@@ -133,7 +133,12 @@ class Balance:
             np.array(goals),
             np.array(slacks, dtype=np.float64),
             np.array(exact, dtype=np.bool_),
-            np.array([math.hypot(*(w * width[n] for n, _, w in ts)) or 1.0 for ts, _ in flat]),
+            np.array(
+                [
+                    math.hypot(*(w * width[n] for n, was, w in ts if not was)) or 1.0
+                    for ts, _ in flat
+                ]
+            ),
             spread * ease,
             mutable.numpy()[places] & ~past if len(places) else past,
             np.array([n in layout.whole for n, _, _ in terms], dtype=np.bool_),
@@ -158,10 +163,24 @@ def _terms(r: Compare) -> tuple[list[tuple[str, bool, float]], float]:
 
 @inline_kernel
 def _excess(  # type: ignore[no-untyped-def]
-    row, x, x0, b, tolerance, branches, places, weights, past, starts, both, goals, slacks, exact
+    row,
+    x,
+    x0,
+    b,
+    tolerance,
+    branches,
+    places,
+    weights,
+    past,
+    starts,
+    both,
+    goals,
+    slacks,
+    exact,
+    norms,
 ):
     """How much the branch must fall (an equality: change); 0 where it holds."""
-    value, size = starts[b], 1.0
+    value, size = starts[b], min(1.0, norms[b])
     for t in range(branches[b], branches[b + 1]):
         term = weights[t] * (x0[row, places[t]] if past[t] else x[row, places[t]])
         value += term
@@ -263,7 +282,7 @@ def _balance(  # type: ignore[no-untyped-def]
                 for b in range(first, last):
                     excess[b] = _excess(
                         row, x, x0, b, tolerance, branches, places, weights, past,
-                        starts, both, goals, slacks, exact,
+                        starts, both, goals, slacks, exact, norms,
                     )  # fmt: skip
                     if excess[b] == 0.0:
                         holds = True

@@ -46,7 +46,8 @@ def impossible(r: Relation, ranges: Mapping[str, Interval], slack: float = 1e-6)
             return not r.negated and all(impossible(c, ranges, slack) for c in same)
         case Compare():
             a, b = interval(r.left, ranges), interval(r.right, ranges)
-            size = max([1.0, *(abs(v) for v in (*a, *b) if math.isfinite(v))])
+            unit = min(1.0, max(a[1] - a[0], b[1] - b[0]) or 1.0)
+            size = max([unit, *(abs(v) for v in (*a, *b) if math.isfinite(v))])
             room = slack * size if r.tolerance is None else r.tolerance
             above, below = a[0] - b[1] > room, b[0] - a[1] > room
             return {"<=": above, "<": above, ">=": below, ">": below, "==": above or below}.get(

@@ -26,6 +26,7 @@ from assay.relations.expression import (
     label,
 )
 from assay.relations.intervals import Interval, interval
+from assay.relations.tree import walk
 
 Linear = tuple[dict[tuple[str, bool], float], float]  # coefficient of each (name, clean); constant
 
@@ -49,6 +50,18 @@ class Layout:
     def least(self, e: Expr) -> float:
         """No record an attacker may hand in makes the expression smaller than this."""
         return interval(e, {**self.ranges, **self.reaches})[0]
+
+    def labelled(self, name: str) -> bool:
+        """Is it a category whose values are labels, held by codes that mean nothing?"""
+
+        def stands_for_itself(label: str, code: float) -> bool:
+            try:
+                return float(label) == code
+            except ValueError:
+                return False
+
+        codes = self.labels.get(name, {})
+        return not all(stands_for_itself(label, code) for label, code in codes.items())
 
     def width(self, name: str) -> float:
         """The feature's range; 1 if it never varies."""
@@ -139,7 +152,9 @@ def _resolve(e: Expr, other: Expr, r: Relation, layout: Layout) -> Expr:
         case Op(op="neg", args=(Op(op="neg", args=(inner,)),)):
             return _resolve(inner, other, r, layout)
         case Op():
-            return Op(e.op, tuple(_resolve(a, label(0), r, layout) for a in e.args))
+            resolved = Op(e.op, tuple(_resolve(a, label(0), r, layout) for a in e.args))
+            _refuse_arithmetic(resolved, r, layout)
+            return resolved
         case Count():
             return Count(tuple(normal_form(p, layout) for p in e.operands))
         case Where():
@@ -148,6 +163,27 @@ def _resolve(e: Expr, other: Expr, r: Relation, layout: Layout) -> Expr:
                 return Op("divide", (*yes.args, no))  # type: ignore[attr-defined]
             return Where(normal_form(e.test, layout), yes, no)
     return e
+
+
+def _refuse_arithmetic(e: Op, r: Relation, layout: Layout) -> None:
+    """Codes of labels are no amounts, and a constant must be a number that a computer has."""
+    for part in e.args:
+        if isinstance(part, Column) and layout.labelled(part.name):
+            raise AssayError(
+                f"relation '{r}': '{part.name}' is a category with labels, and its code is no "
+                f"amount to compute with ({e.op}); compare it: {part.name} == "
+                f"'{next(iter(layout.labels[part.name]))}', or give it numbers as values"
+            )
+    if e.op == "**" and not any(isinstance(part, Column) for part in walk(e)):
+        (base, _), (power, _) = (interval(part, {}) for part in e.args)
+        try:
+            base**power
+        except OverflowError:
+            raise AssayError(
+                f"relation '{r}': '{e}' is larger than any number; write the bound that is meant"
+            ) from None
+        except ZeroDivisionError:
+            pass  # undefined, and said so where it is asked
 
 
 def _guards(test: Relation, quotient: Expr) -> bool:
@@ -244,6 +280,7 @@ def pattern(node: Expr | Relation, leaves: Leaves) -> object:
             put(math.nan if node.tolerance is None else node.tolerance)
             put(scale(node, layout) if leaves.scaled else 1.0)
             put(float(is_whole(node.left, layout) and is_whole(node.right, layout)))
+            put(min(1.0, scale(node, layout)))  # the unit of its tolerance
             return ("compare", node.op, pattern(node.left, leaves), pattern(node.right, leaves))
         case Const():
             put(float(node.value))

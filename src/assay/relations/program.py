@@ -6,8 +6,9 @@ evaluated once on (relations, rows) matrices gathered from the record: that way 
 copies whole rows of memory. Linear sub-expressions are one gather and one product, however many
 terms they have.
 
-Each comparison a op b gives, from v = a - b and the tolerance t = tolerance * max(1, |a|, |b|)
-(`within` sets t itself and is taken off the penalty; t < 1/2 where both sides are whole numbers):
+Each comparison a op b gives, from v = a - b and the tolerance t = tolerance * max(unit, |a|, |b|),
+where unit is 1, or `scale` if that is less: what is compared may have a range of 1e-6 (`within`
+sets t itself and is taken off the penalty; t < 1/2 where both sides are whole numbers):
 
     a <= b   holds if v <= t   penalty v / scale        a == b   |v| <= t,  |v| / scale
     a <  b   holds if v < -t   (v + margin) / scale     a != b   |v| > t,   (margin - |v|) / scale
@@ -173,21 +174,20 @@ class _Builder:
         return all_of
 
     def _compare(self, op: str, left: Shape, right: Shape) -> Callable[..., _Judge]:
-        slack, scale, unit = self._numbers(), self._numbers(), self._numbers()
+        slack, scale, unit, floor = (self._numbers() for _ in range(4))
         given, whole = ~slack.isnan(), unit == 1
         fixed, any_given, any_whole = slack.nan_to_num(), bool(given.any()), bool(whole.any())
         a_of, b_of = self.number(left), self.number(right)
         smallest = float(fixed[given].min()) if any_given else math.inf
 
         def least(tolerance: float) -> float:
-            return min(tolerance, smallest, 0.49 if any_whole else math.inf)
+            return min(tolerance * float(floor.min()), smallest, 0.49 if any_whole else math.inf)
 
         def slacks(a: Tensor, b: Tensor, tolerance: float, at: Tensor | None = None) -> Tensor:
-            t = torch.maximum(a.detach().abs(), b.detach().abs()).clamp_(min=1.0).mul_(tolerance)
-            parts = (
-                (whole, given, fixed) if at is None else (c[at, 0] for c in (whole, given, fixed))
-            )
-            is_whole, is_given, value = parts
+            held = (whole, given, fixed, floor)
+            is_whole, is_given, value, least_size = (c if at is None else c[at, 0] for c in held)
+            t = torch.maximum(a.detach().abs(), b.detach().abs())
+            t = t.maximum(least_size).mul_(tolerance)
             if any_whole:
                 t = torch.where(is_whole, t.clamp_max(0.49), t)
             return torch.where(is_given, value, t) if any_given else t

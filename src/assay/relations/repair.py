@@ -122,6 +122,7 @@ class Define:
     value: Callable[[Tensor, Tensor, float], Value]
     whole: Tensor  # (k, 1)
     slack: Tensor  # (k, 1): the relation's own tolerance, or NaN
+    width: Tensor  # (k, 1): the range of each feature, at most 1
 
     @staticmethod
     def of(stage: list[Definition], layout: Layout) -> Define:
@@ -132,6 +133,7 @@ class Define:
             numbers([e for _, e, _ in stage], layout),
             torch.tensor([[t.name in layout.whole] for t, _, _ in stage]),
             torch.tensor(own, dtype=torch.float64)[:, None],
+            torch.tensor([min(1.0, layout.width(t.name)) for t, _, _ in stage]).double()[:, None],
         )
 
     def __call__(self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float) -> None:
@@ -141,7 +143,7 @@ class Define:
         value = torch.where(self.whole, value.expand_as(now).round(), value)
         value = value.maximum(low[self.places]).minimum(high[self.places])
         # What holds is left alone, bit for bit; half the tolerance keeps clear of its edge.
-        slack = 0.5 * tolerance * now.abs().maximum(value.abs()).clamp_min(1.0)
+        slack = 0.5 * tolerance * now.abs().maximum(value.abs()).maximum(self.width)
         slack = torch.where(self.slack.isnan(), slack, 0.99 * self.slack)
         broken = ((now - value).abs() > slack) & value.isfinite()
         if bad is not None:

@@ -59,6 +59,11 @@ class Encoding:
         ]
 
     @cached_property
+    def codes(self) -> tuple[Tensor, ...]:
+        """The columns of z of everything that is one-hot there: categories, then groups."""
+        return (*(z for _, z, _, _ in self.categories), *(z for _, z in self.blocks))
+
+    @cached_property
     def size(self) -> int:
         """D."""
         return len(self.numeric) + sum(len(z) for _, z, _, _ in self.categories)

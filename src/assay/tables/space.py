@@ -29,6 +29,7 @@ from assay.spaces.lp import LpRegion
 from assay.streams import Stream
 from assay.tables.box import box
 from assay.tables.encoding import Encoding
+from assay.tables.few_changes import keep_largest
 from assay.tables.rounding import rounded, tangent
 from assay.tables.schema import Schema
 from assay.tables.validate import bounded, one_hot, typed
@@ -256,7 +257,18 @@ class TableRegion:
 
     def project(self, z: Tensor) -> Tensor:
         """The nearest point within bounds and ball."""
+        if self.p == 0:
+            ball = self.ball
+            return keep_largest(z, ball.origin, ball.low, ball.high, self.blocks, ball.eps)
         return self.ball.project(z)
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """The coordinates of each one-hot code: of categories, and of groups in the table itself.
+
+        Exactly one of them is on; a search that moves one of them alone moves nothing.
+        """
+        return self.space.encoding.codes
 
     def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
         """The steepest step that bounds and linear equalities allow."""
