@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from assay.attacks.base import Attack, for_other_goals
-from assay.data import Dataset, in_order
+from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds
 from assay.games.static import as_game
 from assay.goals.classes import Untargeted
 from assay.goals.goal import Expandable
+from assay.model.frames import counted
 from assay.problem.budget import Budget
 from assay.records import Records
 from assay.report import checks
@@ -70,10 +71,12 @@ def evaluate(
     run.check()
     goal = Untargeted() if goal is None else goal
     check_kinds(space, goal)
-    in_order(getattr(target, "model", target), data)
     refused = game.refuses(goal, run)
     if refused is not None:
         raise Unsupported(refused)
+    if getattr(space, "schema", None) is not None:
+        data = data.in_schema(space.schema)  # type: ignore[union-attr]
+    data = counted(getattr(target, "model", target), data)
     rows, aim = goal.expand(data)
     named = attack is None or not (isinstance(attack, str) and attack == STANDARD)
     played = cast(Attack | None, attack) if named else game.default_attack(space)

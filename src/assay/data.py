@@ -1,81 +1,109 @@
-"""Dataset: inputs in problem units, true classes, ids that survive shuffling and sharding.
+"""Dataset: examples in problem units, true classes, ids that survive shuffling and sharding.
 
 `x` keeps the units of the problem (pixels in [0, 1], dollars, counts): spaces scale, data sets do
-not. `y` holds class *indices* 0..C-1; `classes` holds their names.
+not. `y` holds class *indices* 0..C-1; `classes` holds their names. A table (pandas, polars, Arrow,
+a mapping of columns) is converted once, to float64, and kept as it came in `table`: a model that
+was fitted on frames is asked with frames, and slices may name any of its columns.
+
+What a reader would get wrong: text, dates and missing cells are numbers in `x` only (`columns` says
+how, and leads back). With a schema the columns of `x` are in the schema's order, not the table's.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import InitVar, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
 from assay.kernels.arrays import Floats
 
-
-def _tensor(values: Any, what: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach()
-    try:
-        return torch.as_tensor(np.array(values))  # a copy: numpy views may be read-only
-    except (TypeError, ValueError) as error:
-        fix = (
-            "give class indices 0..C-1, and their names as classes="
-            if what == "y"
-            else "encode text columns first: schema.tensor(frame) does it for a table"
-        )
-        said = str(error).split(". The only supported")[0]
-        raise AssayError(f"{what} cannot be read as numbers ({said}); {fix}") from None
-
-
-def in_order(model: Any, data: Any) -> None:
-    """Refuse a table whose columns are the model's, but in another order."""
-    given = getattr(data, "columns", None)
-    wanted = getattr(getattr(model, "source", None) or model, "feature_names_in_", None)
-    if given is None or wanted is None:
-        return
-    have, want = [str(c) for c in given], [str(c) for c in wanted]
-    if have != want and sorted(have) == sorted(want):
-        i = next(i for i, (a, b) in enumerate(zip(have, want, strict=True)) if a != b)
-        raise AssayError(
-            f"column {i} is {have[i]!r}, but the model was fitted with {want[i]!r} there; give the "
-            "columns in its order: frame[list(model.feature_names_in_)]"
-        )
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples `x` (n, ...) with class indices `y` (n,).
+    """Examples `x` (n, ...) with classes `y` (n,): indices 0..C-1, or labels (text, booleans).
 
-    >>> data = Dataset([[0.1, 0.9], [0.4, 0.2]], [0, 1], classes=("no", "yes"))
-    >>> len(data.where(y="yes"))
-    1
+    `x` may be a table: then `target` and `ids` may name columns of it, `extra` those that are no
+    features (for slices); with a `schema`, columns it does not name are extra. `names` are the
+    columns of an array.
+
+    >>> table = {"age": [31, 45], "job": ["clerk", None], "paid": ["no", "yes"]}
+    >>> data = Dataset(table, target="paid")
+    >>> data.classes, data.y.tolist(), data.x.tolist()
+    (('no', 'yes'), [0, 1], [[31.0, 0.0], [45.0, nan]])
+    >>> len(data.where(y="yes")), len(data.where(job="clerk")), len(data[:1])
+    (1, 1, 1)
     """
 
     x: Any
-    y: Any
+    y: Any = None
     ids: Any = None
     schema: Any = None
     classes: tuple[str, ...] | None = None
     name: str = ""
-    columns: tuple[str, ...] | None = None  # a DataFrame brings its own
+    columns: Columns | None = None  # of a table
+    table: Any = None  # as it came in, all its columns
+    target: InitVar[str | None] = None
+    names: InitVar[Sequence[str] | None] = None
+    extra: InitVar[Sequence[str]] = ()
 
-    def __post_init__(self) -> None:
-        if self.columns is None and hasattr(self.x, "columns"):
-            object.__setattr__(self, "columns", tuple(str(c) for c in self.x.columns))
-        x, y = _tensor(self.x, "x"), _tensor(self.y, "y")
+    def __post_init__(
+        self, target: str | None, names: Sequence[str] | None, extra: Sequence[str]
+    ) -> None:
+        frame = as_frame(self.x)
+        if frame is not None:
+            self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
+        elif target is not None or isinstance(self.ids, str) or extra:
+            raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
+        x = _tensor(self.x)
+        if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
+            x = x.to(torch.float64)  # sums of counts and ratios do not survive float32
+            if self.columns is None and names is None:
+                self._set(columns=self.schema.columns)
+        if names is not None:
+            self._set(columns=Columns.named(names))
+        y, classes = _labels(self.y, self.classes)
         ids = np.arange(len(x)) if self.ids is None else np.asarray(self.ids)
-        for field, value in (("x", x), ("y", y), ("ids", ids)):
-            object.__setattr__(self, field, value)
-        if self.classes is not None:
-            object.__setattr__(self, "classes", tuple(str(c) for c in self.classes))
+        self._set(x=x, y=y, ids=ids, classes=classes)
         self._check()
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _read(self, frame: pd.DataFrame, target: str | None, extra: list[str]) -> None:
+        """A table, converted once."""
+        named = [c for c in (target, self.ids) if isinstance(c, str)]
+        for column in (*named, *extra):
+            if column not in frame.columns:
+                known = [str(c) for c in frame.columns]
+                raise AssayError(f"no column '{column}' in the table{nearest(column, known)}")
+        if target is not None and self.y is not None:
+            raise AssayError(f"target={target!r} and y= were both given; expected one of them")
+        if not len(frame):
+            raise AssayError("the data set is empty: there is nothing to evaluate")
+        if target is not None:
+            self._set(y=frame[target])
+        if isinstance(self.ids, str):
+            self._set(ids=frame[self.ids].to_numpy())
+        if self.schema is not None:
+            columns = self.schema.columns_of(frame)
+            x = self.schema.tensor(frame).numpy()
+        else:
+            features = [c for c in frame.columns if c not in (*named, *extra)]
+            columns = Columns.of(frame[features])
+            x = columns.array(frame)
+        self._set(x=x, columns=columns, table=frame)
 
     def _check(self) -> None:
         n = len(self.x)
@@ -86,16 +114,12 @@ class Dataset:
         if not self.x.is_floating_point():
             hint = " (for 8-bit images: x / 255.0)" if self.x.dtype == torch.uint8 else ""
             raise AssayError(f"x has dtype {self.x.dtype}; expected float32 or float64{hint}")
+        if self.columns is not None and self.x.shape[1:] != (len(self.columns),):
+            raise AssayError(f"{len(self.columns)} names for x of shape {tuple(self.x.shape)}")
         if self.y.shape != (n,):
             raise AssayError(
                 f"y has shape {tuple(self.y.shape)}; expected ({n},), one per row of x"
             )
-        if self.y.is_floating_point() and not bool((self.y == self.y.round()).all()):
-            wrong = float(self.y[self.y != self.y.round()][0])
-            raise AssayError(f"y holds {wrong}; expected class indices 0..C-1")
-        object.__setattr__(self, "y", self.y.long())
-        if bool((self.y < 0).any()):
-            raise AssayError(f"y holds {int(self.y.min())}; expected class indices 0..C-1")
         if self.classes is not None and int(self.y.max()) >= len(self.classes):
             raise AssayError(
                 f"y holds class {int(self.y.max())}, but only {len(self.classes)} class names "
@@ -111,39 +135,162 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.x)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        mine, theirs = ((d.hash, d.classes, d.schema) for d in (self, other))
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
     def __repr__(self) -> str:
         shape = "x".join(str(s) for s in self.x.shape[1:])
-        return f"Dataset({self.name or 'unnamed'}: {len(self)} x {shape}, {self.hash})"
+        classes = f", classes {', '.join(self.classes[:4])}" if self.classes else ""
+        more = " ..." if self.classes and len(self.classes) > 4 else ""
+        gaps = int(self.x.isnan().sum()) if self.columns is not None else 0
+        missing = f", {gaps} missing cells" if gaps else ""
+        name = self.name or "unnamed"
+        return f"Dataset({name}: {len(self)} x {shape}{classes}{more}{missing}, {self.hash})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "" if self.columns is None else self.frame(self.head()).to_html()
+        return f"<p>{escape(repr(self))}</p>{rows}"
+
+    def frame(self, x: Any = None) -> pd.DataFrame:
+        """Rows as a frame in the table's own types: these inputs, another data set's, or all."""
+        if self.columns is None:
+            raise AssayError("these data have no columns: give names=[...], a table or a schema")
+        rows = self.x if x is None else x.x if isinstance(x, Dataset) else torch.as_tensor(x)
+        made = self.columns.frame(rows.detach().cpu().numpy())
+        if x is None or isinstance(x, Dataset):
+            made.index = (self if x is None else x).ids
+        return made
+
+    def __getitem__(self, rows: Any) -> Dataset:
+        if isinstance(rows, str | tuple):
+            raise AssayError(f"data[{rows!r}]: expected rows, e.g. data[10:20] or data[mask]")
+        return self.take([rows] if isinstance(rows, int | np.integer) else rows)
 
     def take(self, rows: Any) -> Dataset:
         """The rows at these positions (indices, a slice or a boolean mask), ids kept."""
+        index = self._index(rows)
+        if not len(index):
+            raise AssayError(f"no row of {len(self)} is left: there is nothing to evaluate")
+        return self.rows(index, self.ids[index.numpy()])
+
+    def rows(self, index: Tensor, ids: Any) -> Dataset:
+        """The rows at these positions, perhaps repeated, under other ids."""
+        table = None if self.table is None else self.table.iloc[index.numpy()]
+        return replace(self, x=self.x[index], y=self.y[index], ids=ids, table=table)
+
+    def _index(self, rows: Any) -> Tensor:
         if isinstance(rows, slice):
             rows = range(*rows.indices(len(self)))
-        index = torch.as_tensor(np.asarray(rows))
+        index = rows if isinstance(rows, Tensor) else torch.as_tensor(np.array(rows))
         if index.dtype == torch.bool:
-            index = index.nonzero()[:, 0]
+            if index.shape != (len(self),):
+                raise AssayError(f"a mask of shape {tuple(index.shape)} for {len(self)} rows")
+            return index.nonzero()[:, 0]
         index = index.long()
         if index.numel() and not (-len(self) <= int(index.min()) <= int(index.max()) < len(self)):
             raise AssayError(f"row {int(index.max())} asked for, but the data has {len(self)} rows")
-        return replace(self, x=self.x[index], y=self.y[index], ids=self.ids[index.numpy()])
+        return index
 
-    def where(self, y: int | str | Sequence[int | str]) -> Dataset:
-        """The rows of a class (or of several), by index or by name."""
-        wanted = [y] if isinstance(y, int | str | np.integer) else list(y)
-        index = torch.tensor([self._class(c) for c in wanted])
-        rows = torch.isin(self.y, index)
-        if not bool(rows.any()):
-            raise AssayError(f"no row has class {wanted}; classes here: {self.y.unique().tolist()}")
-        return self.take(rows)
+    def where(self, rows: Any = None, /, **values: Any) -> Dataset:
+        """The rows of a mask, those for which a function of the data gives one, or by values.
+
+        `y` names classes (by index or name), any other keyword a column of the table:
+        `data.where(y="paid", purpose=["car", "house"])`.
+        """
+        keep = torch.ones(len(self), dtype=torch.bool)
+        if callable(rows):
+            rows = rows(self)
+        if rows is not None:
+            mask = rows.numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+            if mask.dtype != bool or mask.shape != (len(self),):
+                raise AssayError(
+                    f"where({type(rows).__name__} of {mask.dtype}): expected a mask of "
+                    f"{len(self)} booleans, or classes by name: where(y=...)"
+                )
+            keep &= torch.from_numpy(mask.copy())
+        for column, value in values.items():
+            one = isinstance(value, int | str | bool | float | np.generic)
+            wanted: list[Any] = [value] if one else [*value]
+            if column == "y":
+                if any(isinstance(v, bool | np.bool_) for v in wanted):
+                    raise AssayError("where(y=a mask): expected classes; a mask goes without y=")
+                keep &= torch.isin(self.y, torch.tensor([self._class(c) for c in wanted]))
+                if not bool(keep.any()):
+                    known = self.y.unique().tolist()
+                    raise AssayError(f"no row has class {wanted}; classes here: {known}")
+            else:
+                cells = self.column(column).tolist()
+                keep &= torch.tensor([cell in wanted for cell in cells])
+        if not bool(keep.any()):
+            raise AssayError(f"no row has {values or 'what the mask asks for'}")
+        return self.take(keep)
+
+    def column(self, name: str) -> np.ndarray:
+        """A column of the table, one value per row, as it came in."""
+        if self.table is not None and name in self.table.columns:
+            return np.asarray(self.table[name].to_numpy())
+        if self.columns is not None and name in self.columns.names:
+            i = self.columns.place([name])[0]
+            return np.asarray(self.columns.each[i].decode(self.x[:, i].numpy()))
+        known = [*(() if self.table is None else map(str, self.table.columns))]
+        known += [] if self.columns is None else self.columns.names
+        raise AssayError(f"no column '{name}' in the data{nearest(name, dict.fromkeys(known))}")
+
+    def head(self, n: int = 5) -> Dataset:
+        """The first rows."""
+        return self[:n]
 
     def sample(self, n: int, seed: int = 0) -> Dataset:
         """`n` rows drawn without replacement; the draw depends on the seed and the ids alone."""
-        from assay.streams import Stream, keys
-
         if not isinstance(n, int | np.integer) or not 0 < n <= len(self):
             raise AssayError(f"a sample of {n} rows asked for, but the data has {len(self)}")
-        draws = Stream(seed, keys(self.ids)).uniform(torch.arange(len(self)), 1)[:, 0]
-        return self.take(draws.argsort()[:n].sort().values)
+        return self.take(self._draws(seed).argsort()[:n].sort().values)
+
+    def split(self, share: float = 0.25, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Two parts, the second with about this share of the rows; a row's part depends on its id.
+
+        >>> train, test = Dataset([[float(i)] for i in range(100)], [0, 1] * 50).split(0.2)
+        >>> len(train), len(test)
+        (80, 20)
+        """
+        n = round(share * len(self))
+        if not 0 < n < len(self):
+            raise AssayError(f"split({share}): expected a share that leaves rows in both parts")
+        order = self._draws(seed).argsort()
+        return self.take(order[n:].sort().values), self.take(order[:n].sort().values)
+
+    def _draws(self, seed: int) -> Tensor:
+        from assay.streams import Stream, keys
+
+        return Stream(seed, keys(self.ids)).uniform(torch.arange(len(self)), 1)[:, 0]
+
+    def in_schema(self, schema: Any) -> Dataset:
+        """The same rows as a space of this schema holds them: its columns, matched by name."""
+        if self.schema is not None and self.schema.columns.alike(schema.columns):
+            return self
+        if self.table is not None and set(schema.names) <= {str(c) for c in self.table.columns}:
+            return replace(
+                self, x=schema.tensor(self.table), schema=schema,
+                columns=schema.columns_of(self.table),
+            )  # fmt: skip
+        if self.columns is None or self.x.ndim != 2:
+            return replace(self, schema=schema)
+        missing = [name for name in schema.names if name not in self.columns.names]
+        if missing:
+            raise AssayError(
+                f"column '{missing[0]}' of the schema is not in the data"
+                f"{nearest(missing[0], self.columns.names)}"
+            )
+        at = self.columns.place(schema.names)
+        return replace(self, x=self.x[:, at], schema=schema, columns=None)
 
     def _class(self, c: int | str) -> int:
         if not isinstance(c, str):
@@ -163,6 +310,55 @@ class Dataset:
             digest.update(part.tobytes())
         digest.update("\n".join(str(i) for i in self.ids.tolist()).encode())
         return digest.hexdigest()
+
+    @cached_property
+    def digests(self) -> dict[Any, int]:
+        """A number for the contents of each input, by id: the same wherever the row turns up."""
+        rows = np.ascontiguousarray(self.x.cpu().reshape(len(self), -1).double().numpy() + 0.0)
+        made = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+        return {
+            i: int.from_bytes(d, "little", signed=True) or 1
+            for i, d in zip(self.ids.tolist(), made, strict=True)
+        }
+
+
+def _tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        return torch.as_tensor(np.array(values))  # a copy: numpy views may be read-only
+    except (TypeError, ValueError) as error:
+        said = str(error).split(". The only supported")[0]
+        raise AssayError(
+            f"x cannot be read as numbers ({said}); give a table with text as a frame: "
+            "Dataset(pandas.DataFrame(...), y)"
+        ) from None
+
+
+def _labels(given: Any, classes: Any) -> tuple[Tensor, tuple[str, ...] | None]:
+    """Class indices, and names where labels are no indices: their sorted order is the classes'."""
+    names = None if classes is None else tuple(str(c) for c in classes)
+    if given is None:
+        raise AssayError("y is missing: give the true classes, y=, or target= for a table")
+    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    if values.dtype.kind in "iuf":
+        wrong = (
+            values[values != np.round(values)] if values.dtype.kind == "f" else values[values < 0]
+        )
+        if (len(wrong) and values.ndim == 1) or (values.size and values.min() < 0):
+            first = wrong.ravel()[0] if wrong.size else values.min()
+            raise AssayError(f"y holds {first}; expected class indices 0..C-1")
+        return torch.as_tensor(np.array(values)).long(), names
+    if any(v is None or v != v for v in values.ravel().tolist()):
+        raise AssayError("y has missing labels; drop those rows first")
+    text = np.array([str(v) for v in values.tolist()]) if values.ndim == 1 else values
+    if names is None:
+        names = tuple(np.unique(text).tolist())
+    unknown = [v for v in text.tolist() if v not in names]
+    if unknown:
+        raise AssayError(f"y holds '{unknown[0]}', no class{nearest(str(unknown[0]), names)}")
+    place = {name: i for i, name in enumerate(names)}
+    return torch.tensor([place[v] for v in text.tolist()]), names
 
 
 def rows_of(data: Any) -> Floats:

@@ -17,6 +17,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "id": ("object", None),
     "round": ("int32", 0),
     "run": ("int32", 0),  # which of the referee's runs: a game with random players is played again
+    "input": ("int64", 0),  # a digest of the clean input; 0: not known
     "y": ("int64", -1),
     "clean": ("int64", -1),  # class predicted on the clean input
     "target": ("int64", -1),  # the class to be reached, where the goal gives the row just one

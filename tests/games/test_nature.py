@@ -443,16 +443,33 @@ def test_columns_in_another_order_than_the_models_are_refused() -> None:
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame, Y)
     nature = ay.Nature(tree, ay.Normal(sd=0.1))
     data = ay.Dataset(frame[:5], Y[:5])
-    assert data.take([1, 2]).columns == ("a", "b", "c", "d")
+    assert data.take([1, 2]).columns.names == ("a", "b", "c", "d")
     ay.evaluate(nature, data)
     for wrong in (
         lambda: ay.evaluate(nature, ay.Dataset(frame[list("abdc")][:5], Y[:5])),
-        lambda: ay.evaluate(tree, ay.Dataset(frame[list("abdc")][:5], Y[:5]), space=ay.Linf(0.1)),
         lambda: nature.distribution(frame[list("abdc")][:5]),
     ):
         with pytest.raises(AssayError, match="column 2 is 'd', but the model was fitted with 'c'"):
             wrong()
-    ay.evaluate(nature, ay.Dataset(frame[:5].rename(columns=str.upper), Y[:5]))  # other names
+    with pytest.raises(AssayError, match="own predict cannot take the rows"):
+        ay.evaluate(nature, ay.Dataset(frame[:5].rename(columns=str.upper), Y[:5]))  # other names
+
+
+def test_parameters_of_a_noise_follow_their_names() -> None:
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame, Y)
+    data = ay.Dataset(frame[:20], Y[:20])
+    sd = pd.Series({"a": 0.01, "b": 0.1, "c": 1.0, "d": 0.3})
+    want = ay.evaluate(ay.Nature(tree, ay.Normal(sd=sd.to_list())), data).table
+    for given in (sd, sd[::-1], sd[["c", "a", "d", "b"]].to_dict()):
+        nature = ay.Nature(tree, ay.Normal(sd=given))
+        found = ay.evaluate(nature, data).table
+        assert np.array_equal(found["probability_low"], want["probability_low"])
+        assert nature.expected_accuracy(data) == ay.Nature(
+            tree, ay.Normal(sd=sd.to_list())
+        ).expected_accuracy(data)
+    with pytest.raises(AssayError, match="records have no columns"):
+        ay.evaluate(ay.Nature(tree, ay.Normal(sd=sd)), ay.Dataset(X[:5], Y[:5]))
 
 
 def test_small_batches_and_what_is_no_goal_or_no_rows(forest: RandomForestClassifier) -> None:

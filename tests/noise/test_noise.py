@@ -1,6 +1,7 @@
 """Noise: closed forms, agreement of mass and sampling, refusals that name the value."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,3 +265,43 @@ def test_a_family_without_an_accurate_cdf_is_not_called_exact() -> None:
         found = probability(tree, noise, rows, tree.predict(rows))
         assert found.kind == kind
         assert (found.width > 2e-8).all() == (kind == "numerical")
+
+
+# --- by name
+
+
+def test_parameters_by_name_are_matched_by_name():
+    x = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "b", "c"])
+    sd = pd.Series({"c": 3.0, "a": 1.0, "b": 2.0})
+    same = [nz.Normal(sd=sd), nz.Normal(sd=sd.to_dict()), nz.Normal(sd=sd[["b", "a", "c"]])]
+    for noise in same:
+        placed = noise.arranged(list(x.columns))
+        assert placed.sd == (1.0, 2.0, 3.0) and placed.names is None
+    cov = pd.DataFrame(np.diag([9.0, 1.0, 4.0]), index=list("cab"), columns=list("cab"))
+    assert np.allclose(np.diag(nz.Normal(cov=cov).arranged(list("abc")).cov), [1, 4, 9])
+    mixed = nz.Normal(sd=sd, low={"a": 0, "b": -1, "c": -2}, immutable=("b",)).arranged(list("abc"))
+    assert tuple(mixed.low) == (0, -1, -2) and mixed.immutable == (1,)
+    parts = nz.Independent({"c": nz.normal(0, 3), "a": nz.normal(0, 1), "b": nz.still()}).arranged(
+        list("abc")
+    )
+    assert parts.parts == (nz.normal(0, 1), nz.still(), nz.normal(0, 3))
+    rho = pd.DataFrame([[1, 0.5], [0.5, 1]], index=["b", "a"], columns=["b", "a"])
+    tied = nz.Copula({"a": nz.normal(0, 1), "b": nz.normal(0, 2)}, rho).arranged(["b", "a"])
+    assert tied.parts == (nz.normal(0, 2), nz.normal(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nz.Normal(sd={"a": 1}).arranged(["a", "b"]), "feature 'b' is not in the noise"),
+        (
+            lambda: nz.Normal(sd={"a": 1, "x": 2}).arranged(["a"]),
+            "feature 'x' is not in the records",
+        ),
+        (lambda: nz.Normal(sd={"a": 1}).arranged(None), "records have no columns"),
+        (lambda: nz.Normal(sd={"a": 1, "b": 1}, low=[0, 0]), "low has no names where others have"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(make, said):
+    with pytest.raises(AssayError, match=said):
+        make()

@@ -81,7 +81,8 @@ def test_figures_are_the_records_figures() -> None:
     text = read(report.html()).text
     e = report.metric("robust")
     assert f"{e.low:.3f} – {e.high:.3f}" in text
-    assert f"{100 * e.value:.0f} of 100 (between {100 * e.low:.0f} and {100 * e.high:.0f})" in text
+    share = f"{100 * e.value:.0f} %, between {100 * e.low:.0f} and {100 * e.high:.0f}"
+    assert f"{round(e.value * e.n)} of {e.n} ({share})" in text
     assert len(report.html()) < 1_000_000
 
 

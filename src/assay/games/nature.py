@@ -26,14 +26,16 @@ import torch
 from numpy.typing import NDArray
 
 from assay.attacks.base import Attack
-from assay.data import Dataset, feature_names, in_order, rows_of
+from assay.data import Dataset, feature_names, rows_of
 from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds, refused_quota
 from assay.games.game import USUAL, Carried, Play
 from assay.goals.classes import LeastLikely, Untargeted
 from assay.goals.goal import Expandable, Goal
 from assay.kernels.arrays import Bools, Floats
+from assay.model.agreement import agree
 from assay.model.classifier import Classifier, wrap
+from assay.model.frames import fitted, in_order
 from assay.model.probe import probe
 from assay.noise.joint import Noise
 from assay.noise.silenced import silenced
@@ -95,7 +97,7 @@ class Nature:
         model = wrap(_source(self.model))
         return {
             "game": "Nature",
-            "model": model.kind,
+            "model": model.title,
             "model_hash": model.hash,
             "noise": repr(self.noise),
             "under": getattr(self.noise, "in_words", type(self.noise).__name__),
@@ -119,6 +121,14 @@ class Nature:
     def refuses(self, goal: Expandable, run: Carried) -> str | None:
         return refused_quota(self) if goal.together else None
 
+    def _named(self, data: Any) -> Nature:
+        """With the noise's features in the order of the data's columns."""
+        if getattr(self.noise, "names", None) is None:
+            return self
+        columns = getattr(data, "columns", None)
+        named = None if columns is None else [str(c) for c in columns]
+        return replace(self, noise=self.noise.arranged(named))  # type: ignore[attr-defined]
+
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Nature, dict[str, Any]]:
@@ -131,12 +141,14 @@ class Nature:
         check_kinds(space, goal, attack)
         if isinstance(goal, LeastLikely):
             raise Unsupported("least_likely under noise: name the class, e.g. ay.Targeted(2)")
-        x = self._rows(data)
-        self.noise.marginals(x.shape[1])
-        self.noise.correlation(x.shape[1])
-        ready = self._ready()
+        ready = self._named(data)._ready()
+        x = rows_of(data) if ready._ensemble is None else self._rows(data)
+        ready.noise.marginals(x.shape[1])
+        ready.noise.correlation(x.shape[1])
         if ready._ensemble is None:
-            ready = replace(ready, model=probe(ready.model, torch.from_numpy(x[:32])))
+            model = probe(fitted(ready.model, data), torch.from_numpy(x[:32]))
+            ready = replace(ready, model=model)
+        facts = {"agreed": ready._agree(data), "score": getattr(self.model, "score", None)}
         classes = ready._classes(x)
         if int(data.y.max()) >= classes:
             raise AssayError(
@@ -149,12 +161,31 @@ class Nature:
         clean = torch.zeros(len(data), classes)
         if not bool(goal.targets(data.y, clean, torch.arange(len(data)), data.classes).any()):
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
-        return ready, {
+        return ready, facts | {
             "classes": classes,
             "tolerance": self.tolerance,
             "tolerance_given": self.tolerance != TOLERANCE,
             "moved": getattr(self.noise, "moved", 0.0),
         }
+
+    def _agree(self, data: Dataset) -> int:
+        """Compare the answers of what is played, trees read or model, with the model's own."""
+        if self._ensemble is None:
+            return agree(self.model, data)
+        source = _source(self.model)
+        if isinstance(source, Ensemble):
+            return 0
+        names = tuple(str(c) for c in self._ensemble.classes)
+        if data.classes and data.classes != names and set(data.classes) == set(names):
+            raise AssayError(
+                f"the data count their classes {', '.join(data.classes)}, the trees "
+                f"{', '.join(names)}: give Dataset(..., classes={names})"
+            )
+
+        def votes(x: torch.Tensor) -> torch.Tensor:
+            return torch.from_numpy(np.eye(len(names))[self.predict(x.numpy())])
+
+        return agree(replace(wrap(source), call=votes, outputs="logits", names=names), data)
 
     def play(
         self,
@@ -250,12 +281,12 @@ class Nature:
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""
         x = self._rows(data)
-        ready = self._ready()
+        ready = self._named(data)._ready()
         classes = ready._classes(x)
         if ready._ensemble is not None and self.method in ("auto", "estimate"):
             low, high, _ = exact.distribution(
                 ready._ensemble,
-                self.noise,
+                ready.noise,
                 x,
                 tolerance=self.tolerance,
                 budget=self.budget,
@@ -274,10 +305,9 @@ class Nature:
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
         """Bounds of the mean probability of the true class, over these records."""
         x = self._rows(data)
-        classes = self._ready()._classes(x)
-        found = self._ready().probability(
-            x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed
-        )
+        ready = self._named(data)._ready()
+        classes = ready._classes(x)
+        found = ready.probability(x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed)
         return float(found.low.mean()), float(found.high.mean())
 
     def importance(self, data: Any, seed: int = 0) -> Any:
@@ -288,13 +318,13 @@ class Nature:
         """
         import pandas as pd
 
-        ready, x = self._ready(), self._rows(data)
+        ready, x = self._named(data)._ready(), self._rows(data)
         stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
         before = ready.probability(x, stays, seed=seed)
         low, high = {}, {}
         for f, name in enumerate(feature_names(data, x.shape[1])):
-            quiet = silenced(self.noise, f, x.shape[1])
-            if quiet is self.noise:  # the feature has no noise: nothing to gain
+            quiet = silenced(ready.noise, f, x.shape[1])
+            if quiet is ready.noise:  # the feature has no noise: nothing to gain
                 low[name] = high[name] = np.zeros(len(x))
                 continue
             after = replace(ready, noise=quiet).probability(x, stays, seed=seed)

@@ -24,7 +24,9 @@ from assay.errors import AssayError
 from assay.games.arguments import check_kinds
 from assay.games.game import USUAL, Carried, Game, Play
 from assay.goals.goal import Expandable, Goal
+from assay.model.agreement import agree
 from assay.model.classifier import wrap
+from assay.model.frames import fitted
 from assay.model.probe import inspect, probe
 from assay.problem.problem import Problem, check_needs
 from assay.problem.referee import Referee
@@ -43,7 +45,7 @@ class Static:
 
     def describe(self) -> dict[str, Any]:
         model = wrap(self.model)
-        return {"game": "Static", "model": model.kind, "model_hash": model.hash}
+        return {"game": "Static", "model": model.title, "model_hash": model.hash}
 
     def default_attack(self, space: Space | None) -> Attack | None:
         return None if space is None else standard(space, wrap(self.model).differentiable)
@@ -73,7 +75,7 @@ class Static:
                 "leave attack= out for the standard one"
             )
         head = data.x[:32]
-        model = probe(wrap(self.model), head)
+        model = probe(fitted(wrap(self.model), data), head)
         facts = inspect(model, head, data.y)
         classes = facts["classes"]
         if data.classes is not None and len(data.classes) != classes:
@@ -81,6 +83,7 @@ class Static:
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
         space.check(data.x)
+        facts |= {"agreed": agree(model, data), "score": model.score}
         check_needs(attack, model, space)
         everything = torch.arange(len(data))
         blank = torch.zeros(len(data), classes, dtype=data.x.dtype, device=data.y.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -111,5 +111,5 @@ class Quota(Expandable):
         ids = [str(data.ids[i]) for i in rows.tolist()]
         for k in range(len(mine) * len(wanted)):
             ids[k] += f"{AS}{name[int(aims[k])]}"
-        expanded = replace(data, x=data.x[rows], y=data.y[rows], ids=np.array(ids))
+        expanded = data.rows(rows, np.array(ids))
         return expanded, Targeted(tuple(aims.tolist()))

@@ -1,8 +1,9 @@
 """wrap(): every kind of classifier behind one face: inputs in the problem's units -> logits (n, C).
 
 Torch modules are differentiable; everything else (scikit-learn, XGBoost, LightGBM, CatBoost, ONNX,
-numpy callables) is a black box. Black boxes that give probabilities are turned into logits by the
-logarithm, so that losses mean the same thing everywhere and the arg-max is the model's own.
+numpy callables; `adapters.py`) is a black box. Black boxes that give probabilities are turned into
+logits by the logarithm, so that losses mean the same thing everywhere and the arg-max is the
+model's own. How a model wants its rows is found when data are there (`frames.py`).
 
 What a reader would get wrong: a module is put into eval mode and its weights stop collecting
 gradients only *inside* `with model.ready():`; afterwards both are as they were.
@@ -12,12 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError, Unsupported
+from assay.columns import Columns
+from assay.errors import AssayError
 
 _TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
@@ -46,6 +46,17 @@ class Classifier:
     reject: int | None = None  # the class that means "I do not answer", where there is one
     reads: str = "numbers"  # what a row is: "numbers", or "words" (ids, see spaces/words.py)
     together: bool = False  # a row's answer depends on the rows it is asked with
+    takes: str = "tensor"  # what `source` is called with: one of `adapters.INPUTS`, or "own"
+    name: str = ""  # what its owner calls it
+    columns: Columns | None = None  # of the inputs it is asked with
+    order: tuple[int, ...] | None = None  # its own class behind each column of the logits
+    own: Callable[[Any], Any] | None = field(default=None, repr=False)  # rows as users have them
+    score: float | None = None  # the accuracy its owner measured
+
+    @property
+    def title(self) -> str:
+        """What reports call it."""
+        return self.name or self.kind
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, C) logits on the device of `x`, in the model's own precision.
@@ -59,7 +70,7 @@ class Classifier:
             out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
         else:
             out = self.call(x)
-        out = out if isinstance(out, Tensor) else torch.as_tensor(np.asarray(out))
+        out = _scores(out)
         if out.ndim == 1 or (out.ndim == 2 and out.shape[1] == 1):
             out = _two_columns(out.reshape(-1), self.outputs)
         if out.ndim != 2 or len(out) != len(x):
@@ -67,6 +78,8 @@ class Classifier:
                 f"the model gave an output of shape {tuple(out.shape)} for {len(x)} inputs; "
                 f"expected ({len(x)}, classes)"
             )
+        if self.order is not None:
+            out = out[:, list(self.order)]
         if not out.is_floating_point():
             out = out.double()
         if self.outputs == "probabilities":
@@ -158,6 +171,31 @@ class _Picture(pickle.Pickler):
         return NotImplemented
 
 
+def _scores(out: Any) -> Tensor:
+    """What a model gives, as one tensor: arrays, tuples, mappings, objects with `.logits`."""
+    if hasattr(out, "logits"):
+        out = out.logits
+    if isinstance(out, Mapping):
+        known = [k for k in ("logits", "probabilities", "scores", "output") if k in out]
+        if not known and len(out) != 1:
+            raise AssayError(
+                f"the model gives a mapping with {', '.join(map(repr, out))}: which are the "
+                "scores? Wrap a function that returns them"
+            )
+        out = out[known[0] if known else next(iter(out))]
+    if isinstance(out, tuple):
+        out = out[0]
+    if isinstance(out, Tensor):
+        return out
+    try:
+        return torch.as_tensor(np.asarray(out))
+    except TypeError as error:
+        raise AssayError(
+            f"the model gives a {type(out).__name__} that cannot be read as scores ({error}); "
+            "wrap a function that returns an array (rows, classes)"
+        ) from None
+
+
 def _two_columns(out: Tensor, outputs: str) -> Tensor:
     """One score for the positive class as two classes."""
     if outputs == "probabilities":
@@ -165,169 +203,37 @@ def _two_columns(out: Tensor, outputs: str) -> Tensor:
     return torch.stack([-out / 2, out / 2], dim=1)
 
 
-def wrap(model: Any, outputs: str | None = None) -> Classifier:
+def wrap(
+    model: Any,
+    outputs: str | None = None,
+    *,
+    inputs: str | None = None,
+    name: str = "",
+    predict: Callable[[Any], Any] | None = None,
+    score: float | None = None,
+) -> Classifier:
     """A classifier of any kind as a `Classifier`.
 
     `outputs` says what the model returns, "logits" or "probabilities"; by default torch modules and
     callables are taken to give logits (`checks` flags it when they do not), others are known.
+    `inputs` says what a module or callable takes: "tensor" (default), "integers", "array", "frame"
+    (a DataFrame in the types of your table) or "mapping" (its columns as arrays). `predict` is the
+    model's own entry point, which takes your table as it is: before any attack its answers are
+    compared with those of the wrapped model. `score` is the accuracy you measured yourself.
 
-    >>> wrap(torch.nn.Linear(4, 3)).differentiable
-    True
+    >>> wrap(torch.nn.Linear(4, 3), name="linear").title
+    'linear'
     """
+    from assay.model import adapters
+
     if outputs not in (None, "logits", "probabilities"):
         raise AssayError(f"outputs={outputs!r}: expected 'logits' or 'probabilities'")
-    if isinstance(model, Classifier):
-        return model if outputs is None else replace(model, outputs=outputs)
-    if isinstance(model, type):
-        raise AssayError(f"{model.__name__} is a class; give a model made by it")
-    if isinstance(model, torch.nn.Module):
-        return Classifier(
-            _torch_call(model),
-            f"torch {type(model).__name__}",
-            True,
-            outputs or "logits",
-            module=model,
-            source=model,
-            slack=1e-5,
-        )
-    if isinstance(model, str | Path):
-        return _onnx(Path(model), outputs)
-    root = type(model).__module__.split(".")[0]
-    if root == "xgboost" and type(model).__name__ == "Booster":
-        return _booster_xgboost(model)
-    if root == "lightgbm" and type(model).__name__ == "Booster":
-        return _booster_lightgbm(model)
-    if root == "catboost" and hasattr(model, "predict") and not hasattr(model, "predict_proba"):
-        raise Unsupported("a CatBoost model without classes: wrap a CatBoostClassifier")
-    if all(hasattr(model, name) for name in ("start", "base", "adapt")):
-        raise AssayError(
-            f"{type(model).__name__} is a defender, not a model: play it as a game, "
-            f"ay.Transductive({type(model).__name__}(...), batch=128)"
-        )
-    if hasattr(model, "predict"):
-        return _estimator(model)
-    if callable(model):
-        return Classifier(
-            model,
-            f"callable {getattr(model, '__name__', type(model).__name__)}",
-            True,
-            outputs or "logits",
-            source=model,
-            slack=1e-5,
-        )
-    raise AssayError(
-        f"cannot wrap a {type(model).__name__}: expected a torch module, a fitted scikit-learn / "
-        "XGBoost / LightGBM / CatBoost classifier, a path to an ONNX file, or a callable"
-    )
-
-
-def _torch_call(module: torch.nn.Module) -> Callable[[Tensor], Tensor]:
-    first = next(module.parameters(), None)
-
-    def call(x: Tensor) -> Tensor:
-        out = module(x if first is None else x.to(first.device, first.dtype))
-        logits: Tensor = out[0] if isinstance(out, tuple) else out
-        return logits
-
-    return call
-
-
-def as_arrays(function: Callable[[np.ndarray], Any], flat: bool = True) -> Callable[[Tensor], Any]:
-    """A function of arrays, as one of tensors."""
-
-    def call(x: Tensor) -> Any:
-        rows = x.detach().cpu()
-        return function((rows.reshape(len(rows), -1) if flat else rows).numpy())
-
-    return call
-
-
-def _estimator(model: Any) -> Classifier:
-    """scikit-learn and whatever follows its manner: probabilities, else scores, else labels."""
-    return next(offers(model))
-
-
-def offers(model: Any) -> Iterator[Classifier]:
-    """What an estimator can be asked for, the most telling first; last, its labels as votes."""
-    kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
-    labels = _labels(model, kind)
-    names = tuple(str(c) for c in labels)
-    columns = getattr(model, "feature_names_in_", None)
-
-    def framed(x: np.ndarray) -> Any:
-        if columns is None:
-            return x
-        import pandas as pd
-
-        return pd.DataFrame(x, columns=list(columns))
-
-    def ask(name: str, x: np.ndarray) -> Any:
-        return getattr(model, name)(framed(x))
-
-    def votes(x: np.ndarray) -> np.ndarray:
-        predicted = np.asarray(model.predict(framed(x))).reshape(-1, 1)
-        return np.asarray(predicted == labels[None], dtype=float)
-
-    for name, outputs in (("predict_proba", "probabilities"), ("decision_function", "logits")):
-        if hasattr(model, name):
-            call = as_arrays(partial(ask, name))
-            yield Classifier(call, kind, False, outputs, names, source=model)
-    yield Classifier(as_arrays(votes), kind, False, "probabilities", names, source=model)
-
-
-def _labels(model: Any, kind: str) -> np.ndarray:
-    try:
-        labels = model.classes_
-    except AttributeError:
-        raise AssayError(
-            f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first"
-        ) from None
-    return np.asarray(labels)
-
-
-def _booster_xgboost(model: Any) -> Classifier:
-    """By its margins: what it predicts is a label or a raw score with some objectives."""
-    objective = json.loads(model.save_config())["learner"]["objective"]["name"]
-    _classifies("XGBoost", objective, ("binary:", "multi:", "reg:logistic"))
-
-    def margins(x: np.ndarray) -> Any:
-        return model.inplace_predict(x, predict_type="margin")
-
-    return Classifier(as_arrays(margins), "XGBoost Booster", False, "logits", source=model)
-
-
-def _booster_lightgbm(model: Any) -> Classifier:
-    """By its raw scores, for the same reason."""
-    head = model.model_to_string(num_iteration=1).splitlines()
-    said = [line.removeprefix("objective=") for line in head if line.startswith("objective=")]
-    _classifies("LightGBM", said[0] if said else "", ("binary", "multiclass", "cross_entropy"))
-    scores = partial(model.predict, raw_score=True)
-    return Classifier(as_arrays(scores), "LightGBM Booster", False, "logits", source=model)
-
-
-def _classifies(library: str, objective: str, known: tuple[str, ...]) -> None:
-    if not objective.startswith(known):
-        raise Unsupported(
-            f"a {library} Booster with objective '{objective or 'custom'}': not known to classify; "
-            "if its scores are logits, give a function that returns them"
-        )
-
-
-def _onnx(path: Path, outputs: str | None) -> Classifier:
-    if not path.exists():
-        raise AssayError(f"no model file at '{path}'")
-    if path.suffix != ".onnx":
-        raise AssayError(f"'{path}': only .onnx files can be wrapped by path; load others yourself")
-    try:
-        import onnxruntime
-    except ImportError:
-        raise Unsupported(f"'{path}' needs onnxruntime: pip install 'assay[onnx]'") from None
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    entry = session.get_inputs()[0]
-    dtype = np.float64 if "double" in entry.type else np.float32
-
-    def call(x: Tensor) -> Any:
-        out = session.run(None, {entry.name: x.detach().cpu().numpy().astype(dtype)})
-        return next(o for o in reversed(out) if isinstance(o, np.ndarray) and o.ndim == 2)
-
-    return Classifier(call, "ONNX", False, outputs or "logits", source=path, slack=1e-5)
+    if inputs not in (None, *adapters.INPUTS):
+        raise AssayError(f"inputs={inputs!r}: expected one of {', '.join(adapters.INPUTS)}")
+    if score is not None and not 0 <= score <= 1:
+        raise AssayError(f"score={score}: expected an accuracy between 0 and 1")
+    made = model if isinstance(model, Classifier) else adapters.adapt(model, outputs, inputs)
+    if inputs is not None and made.takes != inputs:
+        raise AssayError(f"inputs={inputs!r}: {made.kind} is asked in the form it was fitted on")
+    given: dict[str, Any] = {"outputs": outputs, "name": name, "own": predict, "score": score}
+    return replace(made, **{k: v for k, v in given.items() if v not in (None, "")})

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.model.classifier import Classifier, as_arrays, offers
+from assay.model.adapters import as_arrays, offers
+from assay.model.classifier import Classifier
 
 
 def probe(model: Classifier, x: Tensor) -> Classifier:
@@ -31,11 +32,11 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
         return model
     if model.names is not None and hasattr(model.source, "predict"):
         return _faithful(model, x)
-    if model.module is not None and not model.bound:
+    if model.module is not None and not model.bound and model.takes == "tensor":
         leaf = x.detach().clone().requires_grad_()
         with model.ready(), torch.enable_grad():
             return replace(model, differentiable=_leads_back(_tried(model, leaf), leaf))
-    if model.kind.split()[0] != "callable":
+    if model.kind.split()[0] != "callable" or model.takes != "tensor":
         return model
     leaf = x.detach().clone().requires_grad_()
     try:
@@ -56,7 +57,11 @@ def _leads_back(out: Any, leaf: Tensor) -> bool:
 
 def _faithful(model: Classifier, x: Tensor) -> Classifier:
     """The first offer of an estimator whose arg-max is what the estimator predicts."""
-    *_, votes = every = tuple(offers(model.source))
+    *_, votes = every = tuple(
+        replace(offer, order=model.order, names=model.names, name=model.name, own=model.own,
+                score=model.score)
+        for offer in offers(model.source, model.columns)
+    )  # fmt: skip
     predicted = _tried(votes, x).argmax(1)
     x = torch.cat([x, *_turns(votes, x, predicted)])
     predicted = votes.logits(x).argmax(1)

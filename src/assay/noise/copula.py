@@ -13,7 +13,7 @@ import numpy as np
 
 from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Floats
-from assay.noise.joint import Joint, Part, counted, listed, widths
+from assay.noise.joint import Joint, Part, aligned, counted, keys, listed, widths
 from assay.noise.marginal import Confusion
 
 
@@ -29,9 +29,15 @@ class Copula(Joint):
 
     parts: Sequence[Part]
     rank_correlation: Any
+    names: tuple[str, ...] | None = None
     moved: float = field(default=0.0, init=False)  # largest change to make R positive semi-definite
 
     def __post_init__(self) -> None:
+        names = self.names or keys(self.parts) or keys(self.rank_correlation)
+        if self.names is None and names is not None:
+            for name in ("parts", "rank_correlation"):
+                object.__setattr__(self, name, aligned(name, getattr(self, name), names))
+            object.__setattr__(self, "names", names)
         object.__setattr__(self, "parts", listed(self.parts))
         rho = np.asarray(self.rank_correlation, dtype=float)
         d = len(self.parts)
@@ -68,6 +74,10 @@ class Copula(Joint):
     @property
     def in_words(self) -> str:
         return f"correlated noise ({counted(self.parts)})"
+
+    def taken(self, at: list[int]) -> "Copula":
+        rho = np.asarray(self.rank_correlation)[np.ix_(at, at)]
+        return Copula(tuple(self.parts[i] for i in at), rho)
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         return widths(self.parts, features)

@@ -3,14 +3,14 @@
 The paper writes "0.1 on the main diagonal": that is a covariance, a standard deviation of 0.316.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
-from assay.noise.joint import Joint, Part, numbers, widths
+from assay.noise.joint import Joint, Part, aligned, keys, numbers, widths
 from assay.noise.marginal import Marginal, still
 
 
@@ -30,6 +30,7 @@ class Normal(Joint):
     outside: str = "truncate"
     integer: tuple[int, ...] = ()  # features whose readings are whole numbers
     immutable: tuple[int, ...] = ()  # features without noise
+    names: tuple[str, ...] | None = None  # of the features, where parameters came by name
 
     def __post_init__(self) -> None:
         if (self.sd is None) == (self.cov is None):
@@ -37,8 +38,14 @@ class Normal(Joint):
                 "Normal needs exactly one of sd= (standard deviations) and cov= (a "
                 "covariance matrix)"
             )
+        given = {name: getattr(self, name) for name in ("sd", "cov", "low", "high")}
+        names = self.names or next((n for n in map(keys, given.values()) if n is not None), None)
+        if self.names is None and names is not None:
+            for name, value in given.items():
+                object.__setattr__(self, name, aligned(name, value, names))
+            object.__setattr__(self, "names", names)
         for name in ("integer", "immutable"):
-            object.__setattr__(self, name, _places(name, getattr(self, name)))
+            object.__setattr__(self, name, _places(name, getattr(self, name), names))
         if self.sd is not None:
             sd = numbers("sd", self.sd)
             if sd.ndim > 1 or not np.isfinite(sd).all() or (sd < 0).any():
@@ -77,6 +84,18 @@ class Normal(Joint):
         low, high = (f"{end:.3g}" for end in (self._sd().min(), self._sd().max()))
         sd = low if low == high else f"{low} to {high}"
         return f"{'normal' if self.cov is None else 'correlated normal'} noise of sd {sd}"
+
+    def taken(self, at: list[int]) -> "Normal":
+        def each(values: Any) -> Any:
+            return values if values is None or np.ndim(values) == 0 else np.asarray(values)[at]
+
+        cov = None if self.cov is None else np.asarray(self.cov)[np.ix_(at, at)]
+        put = {place: i for i, place in enumerate(at)}
+        return replace(
+            self, sd=each(self.sd), cov=cov, low=each(self.low), high=each(self.high), names=None,
+            integer=tuple(put[f] for f in self.integer),
+            immutable=tuple(put[f] for f in self.immutable),
+        )  # fmt: skip
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         sd = self._sd()
@@ -124,9 +143,11 @@ class Normal(Joint):
         )
 
 
-def _places(name: str, given: Any) -> tuple[int, ...]:
-    """Features by their place; names would match none and be forgotten without a word."""
+def _places(name: str, given: Any, names: tuple[str, ...] | None) -> tuple[int, ...]:
+    """Features by their place, or by their name where the noise has names."""
     listed = tuple(given) if np.ndim(given) == 1 and not isinstance(given, str) else (given,)
+    if names is not None:
+        listed = tuple(names.index(f) if f in names else f for f in listed)
     if any(isinstance(f, bool) or not isinstance(f, int | np.integer) or f < 0 for f in listed):
         raise AssayError(
             f"{name}={given!r}: expected places of features, counted from 0, e.g. {name}=(0, 7)"

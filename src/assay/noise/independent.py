@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.kernels.arrays import Floats
-from assay.noise.joint import Joint, Part, counted, listed, widths
+from assay.noise.joint import Joint, Part, aligned, counted, keys, listed, widths
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,15 @@ class Independent(Joint):
     True
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[Part]  # or a mapping from features
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", listed(self.parts))
+        object.__setattr__(self, "names", self.names or keys(self.parts))
+        object.__setattr__(self, "parts", listed(aligned("parts", self.parts, self.names)))
+
+    def taken(self, at: list[int]) -> "Independent":
+        return Independent(tuple(self.parts[i] for i in at))
 
     @property
     def in_words(self) -> str:

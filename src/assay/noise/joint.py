@@ -9,14 +9,14 @@ error), and the mass of a correlated box is an *estimate* of Genz's method; only
 are exact."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from assay.errors import AssayError
+from assay.errors import AssayError, nearest
 from assay.kernels.arrays import Floats
 from assay.noise.marginal import Confusion, Marginal, between
 from assay.noise.normal_boxes import normal_boxes
@@ -40,6 +40,23 @@ class Noise(Protocol):
 
 class Joint:
     """Base of the noises: they say marginals and correlation, this does the rest."""
+
+    names: tuple[str, ...] | None = None  # the features its parameters were given by, in order
+
+    def arranged(self, columns: Sequence[str] | None) -> Self:
+        """The same noise with its features in the order of these columns, matched by name."""
+        if self.names is None:
+            return self
+        if columns is None:
+            raise AssayError(
+                f"the noise names its features ({', '.join(self.names[:4])} ...), and the records "
+                "have no columns: give them as a table, or the noise as a list in their order"
+            )
+        return self.taken(places(self.names, columns))
+
+    def taken(self, at: list[int]) -> Self:
+        """The same noise for features at these places of its own."""
+        raise TypeError("abstract")
 
     @property
     def in_words(self) -> str:
@@ -123,6 +140,42 @@ def factor(correlation: Floats) -> Floats:
     """A matrix L with L L' = correlation, also when it is singular."""
     values, vectors = np.linalg.eigh(correlation)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def keys(given: Any) -> tuple[str, ...] | None:
+    """The features that a mapping, a Series or a table names; None for what has only places."""
+    if isinstance(given, Mapping):
+        return tuple(str(name) for name in given)
+    index = getattr(given, "index", None)
+    if index is None or callable(index) or all(isinstance(i, int | np.integer) for i in index):
+        return None
+    return tuple(str(name) for name in index)
+
+
+def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Where each column stands among the names; both must be the same features."""
+    for given, other, whose in ((columns, names, "the noise"), (names, columns, "the records")):
+        missing = [name for name in given if name not in other]
+        if missing:
+            raise AssayError(
+                f"feature '{missing[0]}' is not in {whose}{nearest(missing[0], other)}"
+            )
+    return [list(names).index(name) for name in columns]
+
+
+def aligned(name: str, given: Any, names: tuple[str, ...] | None) -> Any:
+    """What was given per feature as plain values, in the order of `names` where it has names."""
+    own = keys(given)
+    if own is None:
+        if names is not None and np.ndim(given) > 0 and not isinstance(given, str):
+            raise AssayError(f"{name} has no names where others have: give all of them by feature")
+        return given
+    assert names is not None
+    at = places(own, names)
+    values: Any = list(given.values()) if isinstance(given, Mapping) else given.to_numpy()
+    if getattr(given, "ndim", 1) == 2:
+        return values[np.ix_(at, [[str(c) for c in given.columns].index(n) for n in names])]
+    return [values[i] for i in at]
 
 
 def numbers(name: str, given: Any) -> Floats:

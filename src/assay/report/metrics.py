@@ -41,6 +41,10 @@ METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
         "clean accuracy",
         lambda t: _rate(t, t["clean"] == t["y"]),
     ),
+    "clean_played": (
+        "clean accuracy of the rows played",
+        lambda t: _rate(_played(t), _played(t)["clean"] == _played(t)["y"]),
+    ),
     "proven": (
         "robust accuracy, at least (proven)",
         lambda t: _rate(_played(t), _played(t)["verdict"] == "proven"),

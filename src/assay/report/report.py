@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
-_SHOWN = ("clean", "proven", "robust", "open", "success", "valid", "forwards", "backwards")
+_SHOWN = (
+    "clean", "clean_played", "proven", "robust", "open", "success", "valid", "forwards", "backwards"
+)  # fmt: skip
 
 
 def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -113,7 +115,22 @@ class Report:
         shared = mine.index.intersection(theirs.index)
         if not len(shared):
             raise AssayError("the two reports have no example in common: nothing can be compared")
-        return Comparison(mine.loc[shared], theirs.loc[shared])
+        mine, theirs = mine.loc[shared], theirs.loc[shared]
+        known = bool((mine["input"] != 0).all() and (theirs["input"] != 0).all())
+        hashes = [r.spec.get("data_hash") for r in (self, other)]
+        same = np.full(len(shared), hashes[0] == hashes[1])
+        if known:
+            same = (mine["input"] == theirs["input"]).to_numpy()
+        if not same.all():
+            names = " and ".join(str(r.spec.get("data", "data")) for r in (self, other))
+            rows = f"{int((~same).sum())} of {len(same)} rows with the same id are other inputs"
+            if not known:
+                rows = "the data differ, and these runs do not say row by row"
+            raise AssayError(
+                f"the two reports are on different data ({names}): {rows}; compare runs on the "
+                "same rows, or give rows that differ ids of their own"
+            )
+        return Comparison(mine, theirs)
 
     def __str__(self) -> str:
         from assay.report.text import render
@@ -135,6 +152,8 @@ class Report:
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if not self.two_sided:
             shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
+        if shown["clean_played"][1].n == shown["clean"][1].n or self.spec.get("game") != "Static":
+            del shown["clean_played"]  # the same rows: said once
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
         if self.spec.get("attack") == "":  # nobody attacks

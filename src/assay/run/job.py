@@ -77,4 +77,7 @@ class Job:
         options = Play(self.batch, self.budget, only, observe)
         assert self.game is not None
         moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, options)
-        return Chunk(Records.concat(moves), facts)
+        records = Records.concat(moves)
+        known = self.data.digests
+        records.columns["input"][:] = [known.get(i, 0) for i in records.columns["id"].tolist()]
+        return Chunk(records, facts)

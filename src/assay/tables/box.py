@@ -28,7 +28,7 @@ def box(region: TableRegion, eps: float | None = None) -> tuple[Tensor, Tensor]:
     """(n, d) lowest and highest value of each feature; `eps` in the place of the region's own."""
     space, x0 = region.space, region.x0
     schema, encoding, p = space.schema, space.encoding, float(space.p)
-    eps = space.eps if eps is None else eps
+    eps = space.radius if eps is None else eps
     low, high = schema.bounds(x0)
     slack = BOUND_SLACK * torch.maximum(low.abs(), high.abs()).nan_to_num(posinf=0.0).clamp_min(1.0)
     low, high = low - slack, high + slack

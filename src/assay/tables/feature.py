@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from assay.columns import Column, coded
 from assay.errors import AssayError, nearest
 
 KINDS = ("real", "integer", "category", "boolean")
@@ -16,7 +17,12 @@ KINDS = ("real", "integer", "category", "boolean")
 
 @dataclass(frozen=True)
 class Feature:
-    """One column. `scale` is the range that counts as 1 in distances; default: its bounds."""
+    """One column. `scale` is the range that counts as 1 in distances; default: its bounds.
+
+    `missing`: a record may lack it. What that means to an attacker is said apart: `fill` and `hide`
+    are the distances of filling in a missing cell and of leaving a known one blank (None: neither
+    may be done, a missing cell stays missing), `fill_cost` and `hide_cost` the same as money.
+    """
 
     name: str
     kind: str = "real"
@@ -28,6 +34,11 @@ class Feature:
     unit: str = ""
     cost: float = 1.0
     scale: tuple[float, float] | None = None
+    missing: bool = False
+    fill: float | None = None
+    hide: float | None = None
+    fill_cost: float | None = None
+    hide_cost: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
@@ -58,8 +69,20 @@ class Feature:
             raise wrong(f"values {self.values} hold one value twice")
         if self.group and self.kind != "boolean":
             raise wrong(f"a member of the one-hot group '{self.group}' must be of kind 'boolean'")
-        if not (self.cost >= 0 and math.isfinite(self.cost)):
-            raise wrong(f"cost={self.cost}: expected a number >= 0")
+        for name in ("cost", "fill", "hide", "fill_cost", "hide_cost"):
+            amount = getattr(self, name)
+            if amount is not None and not (amount >= 0 and math.isfinite(amount)):
+                raise wrong(f"{name}={amount}: expected a number >= 0")
+        if self.gaps and not self.missing:
+            raise wrong("fill and hide are about missing cells: say missing=True as well")
+        if self.missing and self.group:
+            raise wrong(f"a member of the one-hot group '{self.group}' cannot be missing")
+
+    @property
+    def gaps(self) -> bool:
+        """May an attacker fill it in, or leave it blank?"""
+        given = (self.fill, self.hide, self.fill_cost, self.hide_cost)
+        return any(amount is not None for amount in given)
 
     @property
     def codes(self) -> tuple[float, ...]:
@@ -112,27 +135,48 @@ def plain(f: Feature) -> Mapping[str, Any]:
     return {k: v for k, v in asdict(f).items() if k != "name" and v != defaults[k]}
 
 
-def column(f: Feature, values: np.ndarray) -> np.ndarray:
-    """One column as float64; labels become codes."""
-    if any(isinstance(v, str) for v in f.values):
-        codes = {str(v): c for v, c in zip(f.values, f.codes, strict=True)}
-        if all(isinstance(v, str) for v in values):
-            unseen = [v for v in values if v not in codes]
-            if unseen:
-                raise AssayError(
-                    f"feature '{f.name}': category '{unseen[0]}' is not in values"
-                    f"{nearest(unseen[0], codes)} ({len(unseen)} of {len(values)} rows)"
-                )
-            return np.array([codes[v] for v in values])
-    try:
-        numbers = values.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise AssayError(f"feature '{f.name}': {error}; expected numbers") from None
-    gaps = int((~np.isfinite(numbers)).sum())
-    if gaps:
-        row = int((~np.isfinite(numbers)).argmax())
+def column(f: Feature, series: Any) -> np.ndarray:
+    """One column of a frame as float64: labels become codes, dates days, missing cells NaN."""
+    own = Column.of(f.name, series)
+    if own.kind == "label":
+        values, codes = own.values, own.codes
+        if any(isinstance(v, str) for v in f.values) or f.values:
+            values, codes = f.values, f.codes
+        elif all(_number(v) for v in own.values):
+            codes = tuple(float(v) for v in own.values)
+        else:
+            text = next(v for v in own.values if not _number(v))
+            raise AssayError(f"feature '{f.name}': {text!r}; expected numbers")
+        numbers = _labelled(f, coded(own, values, codes), series)
+    else:
+        numbers = own.encode(series)
+    wrong = np.isinf(numbers) if f.missing else ~np.isfinite(numbers)
+    if wrong.any():
         raise AssayError(
-            f"feature '{f.name}': {gaps} of {len(numbers)} values are missing or infinite "
-            f"(first: row {row}); fill or drop them first"
+            f"feature '{f.name}': {int(wrong.sum())} of {len(numbers)} values are missing or "
+            f"infinite (first: row {int(wrong.argmax())}); fill or drop them, or say missing=True"
         )
     return numbers
+
+
+def _labelled(f: Feature, own: Column, series: Any) -> np.ndarray:
+    text = series.map(str, na_action="ignore") if len(series) else series
+    plain = replace_values(own)
+    known = set(plain.values)
+    seen = [v for v in dict.fromkeys(text.dropna().tolist()) if v not in known]
+    if seen:
+        count = int(text.isin(seen).sum())
+        raise AssayError(
+            f"feature '{f.name}': category '{seen[0]}' is not in values"
+            f"{nearest(seen[0], known)} ({count} of {len(series)} rows)"
+        )
+    return plain.encode(text)
+
+
+def replace_values(own: Column) -> Column:
+    """The column with the text of its values in their place."""
+    return replace(own, values=tuple(str(v) for v in own.values))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.columns import Column, Columns, as_frame, coded
 from assay.errors import AssayError, nearest
 from assay.relations import parse
 from assay.relations.expression import Relation, relation
@@ -97,6 +98,19 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        mine, theirs = ((s.features, s.name, [*map(str, s.relations)]) for s in (self, other))
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash((self.features, self.name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made of; what was compiled is compiled again."""
+        return {"features": self.features, "relations": self.relations, "name": self.name}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -212,31 +226,42 @@ class Schema:
             if x.ndim != 2 or x.shape[1] != len(self):
                 raise AssayError(f"table of shape {tuple(x.shape)}; expected (rows, {len(self)})")
             return x
-        missing = [n for n in self.names if n not in table.columns]
+        frame = as_frame(table)
+        if frame is None:
+            raise AssayError(f"a {type(table).__name__} is no table; expected a frame or an array")
+        missing = [n for n in self.names if n not in frame.columns]
         if missing:
             raise AssayError(
                 f"column '{missing[0]}' is missing ({len(missing)} of {len(self)} in all)"
-                f"{nearest(missing[0], [str(c) for c in table.columns])}"
+                f"{nearest(missing[0], [str(c) for c in frame.columns])}"
             )
-        columns = [column(f, table[f.name].to_numpy()) for f in self.features]
+        columns = [column(f, frame[f.name]) for f in self.features]
         return torch.from_numpy(np.stack(columns, axis=1))
 
-    def frame(self, x: Tensor) -> pd.DataFrame:
-        """The records as a DataFrame: whole numbers as integers, categories as their labels."""
-        import pandas as pd
+    def frame(self, x: Any) -> pd.DataFrame:
+        """Records (a tensor or an array) as a DataFrame: whole numbers as integers, categories as
+        their labels."""
+        rows = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+        return self.columns.frame(rows.astype(np.float64, copy=False))
 
-        columns: dict[str, Any] = {}
-        for i, f in enumerate(self.features):
-            value = x[:, i].detach().cpu().numpy()
-            if f.values:
-                at = np.abs(value[:, None] - np.array(f.codes)[None]).argmin(1)
-                columns[f.name] = [f.values[j] for j in at]
-            else:
-                columns[f.name] = value.astype(np.int64) if self.whole[i] else value
-        return pd.DataFrame(columns)
+    @cached_property
+    def columns(self) -> Columns:
+        """How records of this schema stand in tensors."""
+        return Columns(tuple(_column(f) for f in self.features))
 
-    def space(self, eps: float = 0.5, p: float = 2.0, **options: Any) -> TableSpace:
-        """What an attacker may do to records of this schema, within `eps` of the original."""
+    def columns_of(self, frame: pd.DataFrame) -> Columns:
+        """The same for the records of a frame, which lead back to the frame's own types."""
+        own = []
+        for f, mine in zip(self.features, self.columns.each, strict=True):
+            theirs = Column.of(f.name, frame[f.name])
+            if theirs.kind == "label" and mine.kind == "label":
+                theirs = coded(theirs, mine.values, mine.codes)
+            own.append(mine if theirs.kind == "label" and mine.kind != "label" else theirs)
+        return Columns(tuple(own))
+
+    def space(self, eps: float | None = None, p: float = 2.0, **options: Any) -> TableSpace:
+        """What an attacker may do to records of this schema, within `eps` (0.5) of the original,
+        within a `cost`, or both."""
         from assay.tables.space import TableSpace
 
         return TableSpace(self, eps, p, **options)
@@ -273,6 +298,15 @@ class Schema:
         from assay.tables import files as schemafile
 
         return schemafile.to_toml(self)
+
+
+def _column(f: Feature) -> Column:
+    if any(isinstance(v, str) for v in f.values):
+        return Column(f.name, "label", None, f.values, f.codes)
+    whole = f.kind in ("integer", "boolean") or (
+        f.kind == "category" and all(c.is_integer() for c in f.codes)
+    )
+    return Column(f.name, "integer" if whole else "real")
 
 
 def _has_no_label(r: Relation) -> bool:

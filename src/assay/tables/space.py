@@ -15,7 +15,7 @@ that seem robust then are not); only what leaves the ball by it is decoded again
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -44,37 +44,64 @@ class TableSpace:
     """Within `eps` of the original in the `p` norm (0, 1, 2, inf) of scaled coordinates.
 
     `margin`: attacks search in a ball smaller by this share (the paper: 0.05). `tolerance` is the
-    relative slack of relations. `cost` instead of eps: an L1 budget in the currency of the
-    features' `cost`s. `repair=False` leaves broken relations to the penalty alone.
+    relative slack of relations. `cost`: an L1 budget in the currency of the features' `cost`s,
+    instead of eps or, where both are given, besides it. `repair=False` leaves broken relations to
+    the penalty alone.
     """
 
     schema: Schema
-    eps: float = 0.5
+    eps: float | None = None  # 0.5, unless a cost is given
     p: float = 2.0
     margin: float = 0.0
     tolerance: float = 1e-6
     cost: float | None = None
     repair: bool = True
+    priced: bool | None = None  # distances are money; by default where only a cost is given
     norm: ClassVar[None] = None  # a ball of scaled coordinates, cut by relations: no Lp ball
 
     def __post_init__(self) -> None:
-        if self.cost is not None:
-            object.__setattr__(self, "eps", float(self.cost))
+        if self.priced is None:
+            object.__setattr__(self, "priced", self.eps is None and self.cost is not None)
+        if self.cost is not None and not (self.cost > 0 and math.isfinite(self.cost)):
+            raise AssayError(f"cost={self.cost!r}: expected a positive number")
+        if self.priced:
+            object.__setattr__(self, "eps", float(self.cost or 0.0))
             object.__setattr__(self, "p", 1.0)
+        if self.eps is None:
+            object.__setattr__(self, "eps", 0.5)
         if self.p not in (0, 1, 2, math.inf):
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
         number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
-        if not (number and self.eps > 0 and math.isfinite(self.eps)):
+        if not (number and self.radius > 0 and math.isfinite(self.radius)):
             raise AssayError(f"eps={self.eps!r}: expected a positive number")
         if not 0 <= self.margin < 1:
             raise AssayError(f"margin={self.margin}: expected a share in [0, 1)")
         if not self.tolerance >= 0:
             raise AssayError(f"tolerance={self.tolerance}: expected a number >= 0")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TableSpace):
+            return NotImplemented
+        return self.__getstate__() == other.__getstate__()
+
+    def __hash__(self) -> int:
+        return hash((self.schema, self.eps, self.p, self.cost))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it was made of; what was compiled is compiled again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     def __repr__(self) -> str:
-        size = f"cost={self.cost:g}" if self.cost is not None else f"eps={self.eps:g}, p={self.p:g}"
+        size = "" if self.priced else f"eps={self.eps:g}, p={self.p:g}"
+        size += "" if self.cost is None else f"{', ' if size else ''}cost={self.cost:g}"
         more = f", margin={self.margin:g}" if self.margin else ""
         return f"TableSpace({self.schema.name or len(self.schema)}, {size}{more})"
+
+    @property
+    def radius(self) -> float:
+        """eps, or the cost where only that is given."""
+        assert self.eps is not None
+        return self.eps
 
     @property
     def in_words(self) -> str:
@@ -82,7 +109,7 @@ class TableSpace:
         free, rules = int(self.schema.mutable.sum()), len(self.schema.relations)
         size = f"distance {self.eps:g} in the {self.p:g} norm of the scaled features"
         if self.cost is not None:
-            size = f"a cost of {self.cost:g}"
+            size = f"{'' if self.priced else size + ' and '}a cost of {self.cost:g}"
         return (
             f"The attacker may change {free} of {len(self.schema)} features within {size}; types, "
             f"bounds and {rules} relation{'s' * (rules != 1)} between features must hold."
@@ -91,7 +118,12 @@ class TableSpace:
     @cached_property
     def encoding(self) -> Encoding:
         """Search coordinates."""
-        return Encoding(self.schema, self.cost is not None)
+        return Encoding(self.schema, bool(self.priced))
+
+    @cached_property
+    def prices(self) -> Encoding | None:
+        """Coordinates in money, where a cost is to be kept besides a distance."""
+        return None if self.cost is None or self.priced else Encoding(self.schema, True)
 
     @property
     def plan(self) -> Repair:
@@ -141,7 +173,7 @@ class TableSpace:
         low = torch.where(frozen, x, torch.where(whole, low.ceil(), low)).minimum(x)
         high = torch.where(frozen, x, torch.where(whole, high.floor(), high)).maximum(x)
         z, m = self.encoding.encode(x), len(self.encoding.numeric)
-        search = self.eps * (1 - self.margin) if self.p else self.eps
+        search = self.radius * (1 - self.margin) if self.p else self.radius
         sides = []
         for bound, way in ((low, -1.0), (high, 1.0)):
             number = (
@@ -218,20 +250,20 @@ class TableRegion:
             return x, fine
         holds = fine.clone()
         shrink = torch.ones(len(x), dtype=x.dtype)
-        far = self.distance(x)
-        limit = self.space.eps * (1 + _SLACK)
+        far = self.share(x)
+        limit = 1 + _SLACK
         again = ((far > limit) | (~fine & self.space.repair)).nonzero()[:, 0]
         for _ in range(_TRIES):
             if not len(again):
                 break
-            nearer = (_INSIDE * self.space.eps / far[again]).clamp(max=1.0)
+            nearer = (_INSIDE / far[again]).clamp(max=1.0)
             shrink[again] *= torch.where(fine[again] | (not self.space.repair), nearer, _NEARER)
             part = self.take(again)
             z_near = part.origin + (z[again] - part.origin) * shrink[again, None]
             found, good = part._rounded(
                 z_near, part.x0, part.origin, part.low, part.high, careful=True
             )
-            reach = part.distance(found)
+            reach = part.share(found)
             fine[again], far[again] = good, reach
             done = (good | (not self.space.repair)) & (reach <= limit)
             x[again[done]], holds[again[done]] = found[done], good[done]
@@ -298,7 +330,7 @@ class TableRegion:
         schema = self.space.schema
         good = (typed(schema, x) & bounded(schema, x, self.x0)).all(1) & one_hot(schema, x).all(1)
         good &= (schema.mutable | (x == self.x0)).all(1)
-        good &= self.distance(x) <= self.space.eps * (1 + _SLACK)
+        good &= self.share(x) <= 1 + _SLACK
         return good & schema.program.valid(x, self.x0, self.space.tolerance)
 
     def distance(self, x: Tensor) -> Tensor:
@@ -313,6 +345,14 @@ class TableRegion:
         far: Tensor = (self.encode(x) - self.origin).norm(self.p, dim=1)
         return far
 
+    def share(self, x: Tensor) -> Tensor:
+        """(n,) the part of its budget that a record takes: of the distance, or of the cost."""
+        share = self.distance(x) / self.space.radius
+        if self.space.prices is None:
+            return share
+        encode = self.space.prices.encode
+        return share.maximum((encode(x) - encode(self.x0)).norm(1, dim=1) / self.space.cost)
+
     def violation(self, x: Tensor) -> Tensor:
         """(n,) how far records are from their relations, neither decoded nor repaired."""
         return self.space.schema.program.penalty(x, self.x0, self.space.tolerance)
@@ -322,7 +362,7 @@ class TableRegion:
         encoding = self.space.encoding
         far = torch.full_like(self.x0[0], torch.inf)
         far[encoding.numeric] = (
-            2 * self.space.eps * encoding.width
+            2 * self.space.radius * encoding.width
         )  # no bound: the ball is the bound
         return of_table(self.space.schema.features, self.x0, self.low, self.high, far)
 

@@ -11,7 +11,7 @@ from assay.errors import AssayError
 from assay.report.page import svg
 from assay.report.page.section import Section, joined, render, table
 from assay.report.page.sections import figures
-from assay.report.page.verdict import of_hundred
+from assay.report.page.verdict import counted
 from assay.report.stats import Estimate
 from assay.report.sweep import Sweep, short
 
@@ -25,8 +25,8 @@ def page(sweep: Sweep) -> str:
         raise AssayError("no run of this sweep is finished: there is nothing to show")
     worst, best = (f(values, key=lambda n: values[n].value) for f in (min, max))
     verdict = (
-        f"Over {len(values)} runs robust accuracy lies between {of_hundred(values[worst])} "
-        f"[{worst}] and {of_hundred(values[best])} [{best}]."
+        f"Over {len(values)} runs robust accuracy lies between {counted(values[worst])} "
+        f"[{worst}] and {counted(values[best])} [{best}]."
     )
     spec = next(iter(sweep.reports.values())).spec
     threat = f"Varied: {', '.join(next(iter(sweep.settings.values())))}. "

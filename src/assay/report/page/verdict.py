@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from assay.report.report import Report
 
 
-def of_hundred(e: Estimate) -> str:
-    """A rate as people say it, with its interval.
+def counted(e: Estimate, what: str = "") -> str:
+    """A rate as a count of the rows it is over, with its interval.
 
-    >>> of_hundred(Estimate(0.32, 0.211, 0.449, 60))
-    '32 of 100 (between 21 and 45)'
+    >>> counted(Estimate(0.9333, 0.787, 0.982, 30), "rows")
+    '28 of 30 rows (93 %, between 79 and 98)'
     """
     low, value, high = (f"{100 * v:.0f}" for v in (e.low, e.value, e.high))
-    spread = f" (between {low} and {high})" if low != high else ""
-    return f"{value} of 100{spread}"
+    spread = f", between {low} and {high}" if low != high else ""
+    return f"{e.value * e.n:,.0f} of {e.n:,}{' ' if what else ''}{what} ({value} %{spread})"
 
 
 def verdict(report: Report) -> str:
@@ -30,7 +30,7 @@ def verdict(report: Report) -> str:
 
 
 def _answer(report: Report) -> str:
-    spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean")
+    spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean_played")
     who = str(spec.get("model", "The model"))
     game = str(spec.get("game", ""))
     if not robust.n:
@@ -40,35 +40,35 @@ def _answer(report: Report) -> str:
         does = "keeps its answer" if plain.startswith("Untargeted") else "does no such harm"
         return (
             f"Under the stated noise {who} {does} with probability {robust.value:.3f} on average; "
-            f"{of_hundred(sure)} records are safe (probability 0.99 or more)."
+            f"{counted(sure, 'records')} are safe (probability 0.99 or more)."
         )
     if "quota" in spec:
         return (
-            f"{who} withstands {of_hundred(robust)} bands of attackers that want "
+            f"{who} withstands {counted(robust, 'bands of attackers')} that want "
             f"{spec['quota']['k']} false identities."
         )
     if game.startswith("Transductive") and spec.get("attack") == "":
         return (
-            f"{who} answers {of_hundred(clean)} inputs correctly after adapting; nobody attacked."
+            f"{who} answers {counted(clean, 'inputs')} correctly after adapting; nobody attacked."
         )
     if game.startswith("Transductive"):
         return (
-            f"{who} answers {of_hundred(clean)} inputs correctly after adapting to a clean batch, "
-            f"and {of_hundred(robust)} when the attacker may change the batch first."
+            f"{who} answers {counted(clean, 'inputs')} correctly after adapting to a clean batch, "
+            f"and {counted(robust)} when the attacker may change the batch first."
         )
     if str(spec.get("goal", "")).startswith("Untargeted") and report.two_sided:
         return (
-            f"{who} classifies {100 * clean.value:.0f} of 100 inputs correctly; when an attacker "
-            f"may change them, at least {of_hundred(report.metric('proven'))} are proven to stay "
-            f"correct, and at most {of_hundred(robust)} do."
+            f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly; when "
+            f"an attacker may change them, at least {counted(report.metric('proven'))} are proven to stay "
+            f"correct, and at most {counted(robust)} do."
         )
     if str(spec.get("goal", "")).startswith("Untargeted"):
         return (
-            f"{who} classifies {100 * clean.value:.0f} of 100 inputs correctly, and "
-            f"{of_hundred(robust)} when an attacker may change them."
+            f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly, and "
+            f"{counted(robust)} when an attacker may change them."
         )
     won = Estimate(1 - robust.value, 1 - robust.high, 1 - robust.low, robust.n)
-    return f"An attacker gets what it wants from {who} in {of_hundred(won)} cases."
+    return f"An attacker gets what it wants from {who} in {counted(won, 'cases')}."
 
 
 def threat(report: Report) -> str:

@@ -1,0 +1,131 @@
+"""The agreement check: is the model that is attacked the model its owner uses?
+
+Between a user's table and the numbers an attack moves lie an encoding, an order of columns, types,
+an order of classes. So before any attack the clean answers are compared with the model's own entry
+point (`predict`, or what `wrap(predict=)` names) on the user's own rows, up to 1,000 of them. One
+answer that differs by more than rounding stops the run, with the row as both sides saw it.
+
+What a reader would get wrong: a near-tie may fall either way in another precision and is no
+disagreement; and a model without an entry point of its own (a bare network) is not checked at all.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+from assay.model.frames import names_of
+
+if TYPE_CHECKING:
+    from assay.data import Dataset
+    from assay.model.classifier import Classifier
+
+ROWS = 1_000
+_PART = 100  # rows at a time
+_PATIENCE = 10.0  # seconds after which a slow model is not asked for more rows
+_TIE = 1e-5  # of the largest logit: closer than this the arg-max is a matter of rounding
+
+
+def agree(model: Classifier, data: Dataset) -> int:
+    """How many rows were compared; raises where the two differ."""
+    own = model.own or getattr(model.source, "predict", None)
+    if own is None or (isinstance(model.source, torch.nn.Module) and model.own is None):
+        return 0
+    began, done = time.process_time(), 0
+    while done < min(ROWS, len(data)):
+        rows = slice(done, min(done + _PART, ROWS, len(data)))
+        done = rows.stop
+        _compare(model, own, data, rows)
+        if time.process_time() - began > _PATIENCE:
+            break
+    return done
+
+
+def _compare(model: Classifier, own: Any, data: Dataset, rows: slice) -> None:
+    with model.ready(), torch.no_grad():
+        logits = model.logits(data.x[rows]).cpu()
+    asked = _own_rows(model, own, data, rows)
+    try:
+        answers = np.asarray(own(asked))
+    except Exception as error:
+        raise AssayError(
+            f"the model's own predict cannot take the rows as you gave them: "
+            f"{type(error).__name__}: {error}; give the data as it was fitted on, or say what "
+            "it is to be compared with: ay.wrap(model, predict=...)"
+        ) from error
+    theirs = _indices(answers, model, data, logits)
+    ours = logits.argmax(1).numpy()
+    top = logits.topk(2, dim=1).values
+    tie = (top[:, 0] - top[:, 1]) <= _TIE * logits.abs().amax(1).clamp_min(1e-12)
+    wrong = (ours != theirs) & ~tie.numpy()
+    if not wrong.any():
+        return
+    i = int(wrong.argmax())
+    names = model.names or data.classes
+
+    def called(c: int) -> str:
+        return str(names[c]) if names and 0 <= c < len(names) else str(c)
+
+    raise AssayError(
+        f"{int(wrong.sum())} of {len(ours)} clean answers differ from the model's own predict. "
+        f"Row {rows.start + i} (id {data.ids[rows.start + i]}): predict says "
+        f"'{called(int(theirs[i]))}', asked in assay's form it says '{called(int(ours[i]))}'."
+        f"{_shown(model, data, rows.start + i)}"
+    )
+
+
+def _own_rows(model: Classifier, own: Any, data: Dataset, rows: slice) -> Any:
+    """The rows as their owner has them: of the table that came in, or as an array."""
+    if data.table is None or data.columns is None:
+        return data.x[rows].detach().cpu().numpy()
+    asked = getattr(own, "__self__", None)
+    names = names_of(asked) if asked is not None else None
+    features = [c for c in data.table.columns if str(c) in set(data.columns.names)]
+    by_name = {str(c): c for c in data.table.columns}
+    if names is not None and all(n in by_name for n in names):
+        return data.table.iloc[rows][[by_name[n] for n in names]].copy()
+    part = data.table.iloc[rows][features].copy()
+    return part.to_numpy() if asked is not None and names is None else part
+
+
+def _indices(answers: np.ndarray, model: Classifier, data: Dataset, logits: Tensor) -> np.ndarray:
+    """Labels, class indices or scores as class indices."""
+    if answers.ndim == 2 and answers.shape[1] == logits.shape[1]:
+        return np.asarray(answers.argmax(1))
+    answers = answers.reshape(-1)
+    if len(answers) != len(logits):
+        raise AssayError(
+            f"the model's own predict gave {len(answers)} answers to {len(logits)} rows"
+        )
+    names = model.names or data.classes
+    place = {name: i for i, name in enumerate(names or ())}
+    if names and all(str(a) in place for a in answers.tolist()):
+        return np.array([place[str(a)] for a in answers.tolist()])
+    if answers.dtype.kind in "iub" or (
+        answers.dtype.kind == "f" and bool((answers == np.round(answers)).all())
+    ):
+        return answers.astype(np.int64)
+    if answers.dtype.kind == "f" and logits.shape[1] == 2:  # a Booster's probability of class 1
+        return np.asarray(answers > 0.5, dtype=np.int64)
+    raise AssayError(f"the model's own predict gave {answers[0]!r}, which is none of its classes")
+
+
+def _shown(model: Classifier, data: Dataset, row: int) -> str:
+    """The row, column by column: as it stands in the table, and as the model was asked."""
+    if data.columns is None:
+        return ""
+    asked = data.columns.frame(data.x[row : row + 1].numpy()).iloc[0]
+    lines = ["", f"  {'column':<24} {'your table':<24} as the model was asked"]
+    for name in names_of(model.source) or data.columns.names:
+        if name not in data.columns.names:
+            continue
+        own = "" if data.table is None else repr(data.table[name].iloc[row])
+        coded = float(data.x[row, data.columns.place([name])[0]])
+        seen = repr(asked[name]) if model.takes in ("own", "frame", "mapping") else f"{coded:g}"
+        lines.append(f"  {name:<24} {own:<24} {seen}")
+    return "\n".join(lines)

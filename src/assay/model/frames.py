@@ -1,0 +1,162 @@
+"""Models fitted on data frames: asked by name, in the types they were fitted on.
+
+`form` turns an array of rows with known columns into what the model takes: its own columns in its
+own order, text as text, categories as categories. Numbers alone go as one block, which costs no
+more than an array. `fitted` makes a wrapped model anew for a data set's columns and puts its
+classes into the data's order.
+
+What a reader would get wrong: a model fitted on an array knows no names. It is asked in the order
+of the data's columns, and only the comparison with its own `predict` can tell whether that fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.columns import Columns
+from assay.errors import AssayError, nearest
+
+if TYPE_CHECKING:
+    from assay.data import Dataset
+    from assay.model.classifier import Classifier
+
+Rows = Callable[[np.ndarray], Any]
+_NATIVE = ("xgboost", "lightgbm", "catboost")
+_COMPOSED = ("pipeline", "compose", "model_selection", "calibration")  # modules of scikit-learn
+
+
+def names_of(model: Any) -> tuple[str, ...] | None:
+    """The columns a model was fitted with, None if it was fitted on an array."""
+    try:
+        found = getattr(model, "feature_names_in_", None)
+    except Exception:  # xgboost: not fitted, or fitted on an array
+        found = None
+    if found is None and hasattr(model, "feature_names_"):  # CatBoost
+        found = model.feature_names_
+    if found is None and type(model).__name__ == "Booster":
+        found = model.feature_name() if hasattr(model, "feature_name") else model.feature_names
+    if found is None:
+        return None
+    names = tuple(str(n) for n in found)
+    made_up = all(re.fullmatch(rf"(Column_|f)?{i}", n) for i, n in enumerate(names))
+    return None if made_up else names
+
+
+def form(model: Any, columns: Columns | None) -> Rows:
+    """Rows (n, d) of these columns as the model takes them."""
+    wanted, root = names_of(model), type(model).__module__.split(".")[0]
+    if columns is None:
+        return _positional(model, wanted, root)
+    if wanted is None:
+        _count(model, len(columns), columns)
+        return lambda x: x
+    at = columns.place(_matched(model, wanted, columns))
+    own = columns.select([columns.names[i] for i in at])
+    straight = at == list(range(len(columns)))
+    composed = type(model).__module__.split(".")[1:2] in [[m] for m in _COMPOSED]
+    if own.numeric and root == "xgboost":
+        return (lambda x: x) if straight else (lambda x: np.ascontiguousarray(x[:, at]))
+    if own.numeric and not composed:
+        own = Columns.named(wanted)  # numbers are numbers: one block of float64
+    else:
+        own = Columns(tuple(replace(c, name=n) for c, n in zip(own.each, wanted, strict=True)))
+    return lambda x: own.frame(x if straight else x[:, at])
+
+
+def _positional(model: Any, wanted: tuple[str, ...] | None, root: str) -> Rows:
+    if wanted is None or root in ("xgboost", "catboost"):
+        return lambda x: x
+
+    def framed(x: np.ndarray) -> Any:
+        _count(model, x.shape[1], None)
+        return Columns.named(wanted).frame(x)
+
+    return framed
+
+
+def _count(model: Any, given: int, columns: Columns | None) -> None:
+    wanted = getattr(model, "n_features_in_", None)
+    if wanted is not None and wanted != given:
+        named = "" if columns is None else f" ({', '.join(columns.names[:6])} ...)"
+        raise AssayError(
+            f"{type(model).__name__} was fitted on {wanted} columns, the data have {given}{named}"
+        )
+
+
+def _matched(model: Any, wanted: tuple[str, ...], columns: Columns) -> list[str]:
+    """The data's own names of the columns a model wants; LightGBM writes blanks as _."""
+    known = {name: name for name in columns.names}
+    if type(model).__module__.startswith("lightgbm"):
+        known = {re.sub(r"\s", "_", name): name for name in columns.names} | known
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise AssayError(
+            f"{type(model).__name__} was fitted with a column '{missing[0]}', which the data do "
+            f"not have{nearest(missing[0], columns.names)} ({len(missing)} of {len(wanted)} are "
+            "missing); name the columns as they were named when it was fitted"
+        )
+    return [known[name] for name in wanted]
+
+
+def fitted(model: Classifier, data: Dataset) -> Classifier:
+    """The model asked with these data's columns, its classes in these data's order."""
+    from assay.model import adapters
+
+    if data.columns is not None and model.takes in ("own", "frame", "mapping"):
+        inputs = None if model.takes == "own" else model.takes
+        again = adapters.adapt(model.source, None, inputs, data.columns)
+        model = replace(model, call=again.call, columns=data.columns)
+    return _ordered(model, data)
+
+
+def _ordered(model: Classifier, data: Dataset) -> Classifier:
+    """Classes by name: the data's order is the one that `y` is counted in."""
+    mine, theirs = model.names, data.classes
+    if mine is None or theirs is None or mine == theirs or model.order is not None:
+        return model
+    if sorted(mine) == sorted(theirs):
+        return replace(model, order=tuple(mine.index(c) for c in theirs), names=theirs)
+    both = set(mine) & set(theirs)
+    if both:
+        odd = next(c for c in (*theirs, *mine) if c not in both)
+        raise AssayError(
+            f"the model's classes are {', '.join(mine)}, the data's {', '.join(theirs)}: "
+            f"'{odd}' is in only one of them"
+        )
+    return model
+
+
+def counted(model: Any, data: Dataset) -> Dataset:
+    """The data with labels as class indices, where the model's classes are numbers other than
+    0..C-1 and `y` holds just these."""
+    known = getattr(getattr(model, "source", None) or model, "classes_", None)
+    if known is None or data.classes is not None:
+        return data
+    labels = np.asarray(known)
+    if labels.dtype.kind not in "iu" or np.array_equal(labels, np.arange(len(labels))):
+        return data
+    y = data.y.cpu().numpy()
+    if not np.isin(y, labels).all():
+        return data
+    names = tuple(str(c) for c in labels)
+    return replace(data, y=[str(c) for c in y.tolist()], classes=names)
+
+
+def in_order(model: Any, data: Any) -> None:
+    """Refuse a table whose columns are the model's, but in another order."""
+    given = getattr(data, "columns", None)
+    wanted = names_of(getattr(model, "source", None) or model)
+    if given is None or wanted is None:
+        return
+    have = [str(c) for c in given]
+    if have != list(wanted) and sorted(have) == sorted(wanted):
+        i = next(i for i, (a, b) in enumerate(zip(have, wanted, strict=True)) if a != b)
+        raise AssayError(
+            f"column {i} is {have[i]!r}, but the model was fitted with {wanted[i]!r} there; give "
+            "the columns in its order: frame[list(model.feature_names_in_)]"
+        )

@@ -1,0 +1,210 @@
+"""Models fitted on frames are asked by name and in the types they were fitted on."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+import assay as ay
+from assay import Feature, Schema
+from assay.errors import AssayError
+from assay.model.classifier import wrap
+from assay.model.frames import fitted
+from assay.model.probe import probe
+
+N = 300
+RNG = np.random.default_rng(0)
+
+
+def loans() -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "purpose": RNG.choice(["car", "house", "boat", "school"], N),
+            "amount": RNG.integers(100, 1000, N),
+            "home": RNG.choice(["own", "rent"], N),
+            "income": RNG.normal(3000, 800, N).round(2),
+        }
+    )
+    risky = frame["purpose"].isin(["boat", "car"]) ^ (frame["amount"] > 600)
+    return frame.assign(paid=np.where(risky & (frame["home"] == "rent"), "no", "yes"))
+
+
+FRAME = loans()
+TEXT, NUMBERS = ["purpose", "home"], ["amount", "income"]
+SCHEMA = Schema(  # neither in the table's order nor its values in alphabetical order
+    [
+        Feature("income", "real", 0, 10_000),
+        Feature("home", "category", values=("rent", "own")),
+        Feature("amount", "integer", 0, 2000),
+        Feature("purpose", "category", values=("school", "house", "car", "boat")),
+    ]
+)
+
+
+def recipe(last):
+    """The standard recipe: what is unknown is ignored, so that codes would go through silently."""
+    text = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+    )
+    parts = [("text", text, TEXT), ("numbers", SimpleImputer(), NUMBERS)]
+    return make_pipeline(ColumnTransformer(parts), last)
+
+
+def answers(model, data):
+    made = probe(fitted(wrap(model), data), data.x[:32])
+    return [data.classes[i] for i in made.logits(data.x).argmax(1).tolist()]
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["no schema", "schema"])
+def test_a_pipeline_with_text_columns_is_asked_with_text(schema):
+    pipe = recipe(LogisticRegression(max_iter=500)).fit(FRAME[TEXT + NUMBERS], FRAME["paid"])
+    data = ay.Dataset(FRAME, target="paid", schema=schema)
+    assert answers(pipe, data) == pipe.predict(FRAME).tolist()
+
+
+def test_a_pipeline_in_a_whole_evaluation_has_its_own_clean_accuracy():
+    pipe = recipe(RandomForestClassifier(20, random_state=0)).fit(FRAME[TEXT + NUMBERS],
+                                                                  FRAME["paid"])  # fmt: skip
+    data = ay.Dataset(FRAME[:60], target="paid", schema=SCHEMA)
+    report = ay.evaluate(pipe, data, space=SCHEMA.space(eps=1.0, p=1),
+                         attack=ay.Graft(evaluations=100))  # fmt: skip
+    own = float((pipe.predict(FRAME[:60]) == FRAME["paid"][:60]).mean())
+    assert report.metric("clean").value == own
+    handed = SCHEMA.frame(report.adversarial)
+    said = pipe.predict(handed)
+    won = report.table["success"].to_numpy() & (report.table["winner"] != "clean").to_numpy()
+    assert won.any() and (said[won] != FRAME["paid"][:60].to_numpy()[won]).all()
+
+
+def test_columns_are_matched_by_name_not_by_place():
+    forest = RandomForestClassifier(20, random_state=0).fit(FRAME[NUMBERS], FRAME["paid"])
+    schema = SCHEMA.select(["income", "amount"])  # the other way round
+    data = ay.Dataset(FRAME, target="paid", schema=schema)
+    assert answers(forest, data) == forest.predict(FRAME[NUMBERS]).tolist()
+    bare = ay.Dataset(FRAME[["income", "amount"]].to_numpy(), FRAME["paid"], schema=schema)
+    assert answers(forest, bare) == forest.predict(FRAME[NUMBERS]).tolist()
+
+
+def test_a_column_the_model_needs_and_the_data_lack_is_named():
+    forest = RandomForestClassifier(5, random_state=0).fit(FRAME[NUMBERS], FRAME["paid"])
+    data = ay.Dataset(FRAME[["income", "paid"]].assign(amounts=1.0), target="paid")
+    with pytest.raises(AssayError, match="fitted with a column 'amount'.*did you mean 'amounts'"):
+        fitted(wrap(forest), data)
+    array = RandomForestClassifier(5, random_state=0).fit(FRAME[NUMBERS].to_numpy(), FRAME["paid"])
+    one = ay.Dataset(FRAME[["income", "paid"]], target="paid")
+    with pytest.raises(AssayError, match="fitted on 2 columns, the data have 1"):
+        fitted(wrap(array), one)
+
+
+def test_classes_in_the_datas_order():
+    forest = RandomForestClassifier(5, random_state=0).fit(FRAME[NUMBERS], FRAME["paid"])
+    data = ay.Dataset(FRAME[[*NUMBERS, "paid"]], target="paid", classes=("yes", "no"))
+    assert forest.classes_.tolist() == ["no", "yes"]
+    assert answers(forest, data) == forest.predict(FRAME[NUMBERS]).tolist()
+    other = ay.Dataset(FRAME[[*NUMBERS, "paid"]], target="paid", classes=("yes", "no", "late"))
+    with pytest.raises(AssayError, match="'late' is in only one of them"):
+        fitted(wrap(forest), other)
+
+
+def test_labels_that_are_numbers_but_not_counted_from_zero():
+    y = np.where(FRAME["paid"] == "yes", 2, 1)
+    forest = RandomForestClassifier(20, random_state=0).fit(FRAME[NUMBERS], y)
+    data = ay.Dataset(FRAME[NUMBERS], y)
+    report = ay.evaluate(forest, data, space=ay.Linf(1.0, -1000, 10_000),
+                         attack=ay.Square(20))  # fmt: skip
+    assert report.metric("clean").value == float((forest.predict(FRAME[NUMBERS]) == y).mean())
+
+
+def category(frame):
+    return frame.assign(**{c: frame[c].astype("category") for c in TEXT})
+
+
+def missing(frame):
+    out = frame.copy()
+    out.loc[::7, "income"] = np.nan
+    out.loc[::11, "purpose"] = None
+    return out
+
+
+def xgboost_native():
+    import xgboost
+
+    return xgboost.XGBClassifier(n_estimators=15, enable_categorical=True, max_cat_to_onehot=1)
+
+
+def lightgbm_native():
+    import lightgbm
+
+    return lightgbm.LGBMClassifier(n_estimators=15, verbose=-1, min_child_samples=5)
+
+
+def catboost_native():
+    import catboost
+
+    return catboost.CatBoostClassifier(
+        iterations=15, verbose=0, cat_features=TEXT, allow_writing_files=False
+    )
+
+
+def ordinal():
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    rest = ColumnTransformer([("text", encoder, TEXT)], remainder="passthrough")
+    return make_pipeline(rest, HistGradientBoostingClassifier(max_iter=15))
+
+
+MODELS = {
+    "xgboost": (xgboost_native, category),
+    "lightgbm": (lightgbm_native, category),
+    "catboost": (catboost_native, lambda f: f.fillna({"purpose": "none"})),
+    "hist": (lambda: HistGradientBoostingClassifier(max_iter=15, categorical_features="from_dtype"),
+             category),
+    "ordinal": (ordinal, lambda f: f),
+    "imputing": (lambda: recipe(LogisticRegression(max_iter=500)), lambda f: f),
+    "threshold": (lambda: FixedThresholdClassifier(recipe(LogisticRegression(max_iter=500)),
+                                                   threshold=0.8), lambda f: f),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("order", [[*TEXT, *NUMBERS], ["income", "purpose", "amount", "home"]])
+def test_every_library_is_asked_with_the_frame_it_knows(kind, order):
+    make, dressed = MODELS[kind]
+    frame = dressed(missing(FRAME))
+    y = (frame["paid"] == "yes").astype(int)
+    model = make().fit(frame[TEXT + NUMBERS], y)
+    data = ay.Dataset(frame[order], y)
+    made = probe(fitted(wrap(model), data), data.x[:32])
+    own = np.asarray(model.predict(frame[TEXT + NUMBERS])).ravel()
+    assert made.logits(data.x).argmax(1).tolist() == own.tolist()
+    shuffled = data.x[np.random.default_rng(1).permutation(N)]
+    rows = data.columns.frame(shuffled.numpy())[TEXT + NUMBERS]
+    assert (
+        made.logits(shuffled).argmax(1).tolist() == np.asarray(model.predict(rows)).ravel().tolist()
+    )
+    assert not made.logits(data.x[:3]).isnan().any()
+
+
+def test_a_scaler_and_its_model_on_numbers():
+    pipe = make_pipeline(StandardScaler(), LogisticRegression()).fit(FRAME[NUMBERS], FRAME["paid"])
+    data = ay.Dataset(FRAME[["income", "amount", "paid"]], target="paid")
+    assert answers(pipe, data) == pipe.predict(FRAME[NUMBERS]).tolist()
+
+
+def test_functions_that_take_frames_or_mappings():
+    pipe = recipe(LogisticRegression(max_iter=500)).fit(FRAME[TEXT + NUMBERS], FRAME["paid"])
+    data = ay.Dataset(FRAME, target="paid", schema=SCHEMA)
+
+    def by_mapping(columns):
+        return pipe.predict_proba(pd.DataFrame(columns))
+
+    for takes, call in (("frame", pipe.predict_proba), ("mapping", by_mapping)):
+        model = wrap(call, "probabilities", inputs=takes, name="mine", predict=pipe.predict)
+        assert answers(model, data) == pipe.predict(FRAME).tolist() and model.title == "mine"
+    with pytest.raises(AssayError, match="give the data as a table"):
+        wrap(pipe.predict_proba, inputs="frame").logits(data.x)
