@@ -59,8 +59,8 @@ def _answer(report: Report) -> str:
     if str(spec.get("goal", "")).startswith("Untargeted") and report.two_sided:
         return (
             f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly; when "
-            f"an attacker may change them, at least {counted(report.metric('proven'))} are proven to stay "
-            f"correct, and at most {counted(robust)} do."
+            f"an attacker may change them, at least {counted(report.metric('proven'))} are proven "
+            f"to stay correct, and at most {counted(robust)} do."
         )
     if str(spec.get("goal", "")).startswith("Untargeted"):
         return (
