@@ -33,8 +33,10 @@ _TIE = 1e-5  # of the largest logit: closer than this the arg-max is a matter of
 
 def agree(model: Classifier, data: Dataset) -> int:
     """How many rows were compared; raises where the two differ."""
-    own = model.own or getattr(model.source, "predict", None)
-    if own is None or (isinstance(model.source, torch.nn.Module) and model.own is None):
+    own = model.own
+    if own is None and model.module is None and model.reads == "numbers":
+        own = getattr(model.source, "predict", None)
+    if own is None:
         return 0
     began, done = time.process_time(), 0
     while done < min(ROWS, len(data)):
