@@ -62,8 +62,8 @@ def test_a_projection_keeps_features_not_coordinates():
 def test_a_search_that_still_improves_says_so():
     """A score that climbs by one feature after the other, of which few fit into the budget."""
     x = torch.zeros(20, 60, dtype=torch.float64)
-    model = Score(lambda x: 10 * x.sum(1) - 29.99)
-    kept = {"space": ay.L1(3.0), "goal": ay.Untargeted(), "progress": False}
+    model = Score(lambda x: 10 * x.sum(1) - 77.0)
+    kept = {"space": ay.L2(1.0), "goal": ay.Untargeted(), "progress": False}
     short = ay.evaluate(model, ay.Dataset(x, [0] * 20), attack=ay.Graft(evaluations=300), **kept)
     flags = {f.id for f in short.flags}
     t = short.table
