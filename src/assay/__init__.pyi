@@ -43,6 +43,8 @@ from assay.attacks.pgd import PGD as PGD
 from assay.attacks.square import Square as Square
 from assay.attacks.standard import AutoAttack as AutoAttack
 from assay.attacks.standard import standard as standard
+from assay.attacks.substitute import Beam as Beam
+from assay.attacks.substitute import Greedy as Greedy
 from assay.data import Dataset as Dataset
 from assay.errors import AssayError as AssayError
 from assay.errors import Unsupported as Unsupported
@@ -61,11 +63,16 @@ from assay.noise.copula import Copula as Copula
 from assay.noise.gaussian import Normal as Normal
 from assay.noise.independent import Independent as Independent
 from assay.problem.budget import Budget as Budget
+from assay.proofs.enumerate import Enumerate as Enumerate
 from assay.relations.language import F as F
 from assay.relations.language import implies as implies
 from assay.report.report import Report as Report
 from assay.run.run import Run as Run
 from assay.spaces import masks as masks
+from assay.spaces.candidates import Masked as Masked
+from assay.spaces.candidates import Neighbours as Neighbours
+from assay.spaces.candidates import Synonyms as Synonyms
+from assay.spaces.candidates import Typos as Typos
 from assay.spaces.lp import L0 as L0
 from assay.spaces.lp import L1 as L1
 from assay.spaces.lp import L2 as L2
@@ -73,6 +80,7 @@ from assay.spaces.lp import Linf as Linf
 from assay.spaces.patch import Patch as Patch
 from assay.spaces.quantised import Quantised as Quantised
 from assay.spaces.rectangle import Rectangle as Rectangle
+from assay.spaces.text import Text as Text
 from assay.tables.feature import Feature as Feature
 from assay.tables.schema import Schema as Schema
 from assay.tables.space import TableSpace as TableSpace

@@ -66,7 +66,7 @@ class Classifier:
         gets a copy: it may change its input in place (`StandardScaler(copy=False)`), and `x` may be
         the user's own data.
         """
-        x = x.clone()
+        x = x if self.reads == "words" else x.clone()  # a choice forgets its options in a copy
         if self.bound:
             out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
         else:

@@ -145,3 +145,28 @@ class ChoiceRegion:
 
     def take(self, rows: Tensor) -> ChoiceRegion:
         return replace(self, x0=self.x0[rows], options=self.options[rows], most=self.most[rows])
+
+    def sizes(self) -> Tensor:
+        """(n,): how many sequences there are, by the number of positions that change."""
+        others = self.there[..., 1:].sum(2).double()  # (n, L)
+        most = int(self.most.max()) if len(self.most) else 0
+        ways = torch.zeros(len(others), most + 1, dtype=torch.float64)
+        ways[:, 0] = 1.0
+        for count in others.T:  # sequences that change exactly j of the positions so far
+            ways[:, 1:] = ways[:, 1:] + ways[:, :-1] * count[:, None]
+        allowed = torch.arange(most + 1) <= self.most[:, None]
+        return (ways * allowed).sum(1)
+
+    def points(self, row: int) -> Tensor:
+        """(m, L): every sequence of one row, the original first."""
+        options, most = self.options[row], int(self.most[row])
+        made, used = self.x0[row : row + 1], torch.zeros(1, dtype=torch.int64)
+        for place in self.there[row, :, 1:].any(1).nonzero()[:, 0].tolist():
+            free = used < most
+            found = options[place, 1:]
+            found = found[~found.isnan()]
+            new = made[free].repeat_interleave(len(found), dim=0)
+            new[:, place] = found.repeat(int(free.sum()))
+            made = torch.cat([made, new])
+            used = torch.cat([used, (used[free] + 1).repeat_interleave(len(found))])
+        return made
