@@ -25,8 +25,10 @@ import torch
 import assay as ay
 from assay.demo.models import url_net
 from assay.records import FIELDS, TIMES, Records
-from assay.run.executors import Executor, Here, Processes, Ray
+from assay.run.executors import Executor, Here
 from assay.run.job import Chunk, Job
+from assay.run.on_ray import Ray
+from assay.run.processes import Processes
 from assay.run.store import Store
 from assay.streams import Stream, keys
 

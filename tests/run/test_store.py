@@ -14,9 +14,10 @@ import torch
 
 import assay as ay
 from assay.records import FIELDS, TIMES, Records
-from assay.run.executors import Here, Processes
+from assay.run.executors import Here
 from assay.run.job import Chunk
 from assay.run.merge import merge, report_of
+from assay.run.processes import Processes
 from assay.run.store import Store
 
 TESTS = Path(__file__).parent

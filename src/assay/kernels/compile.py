@@ -5,23 +5,56 @@ matters. Their arguments carry no annotations: numba infers them at the first ca
 to a minute for the largest; `on_compile` lets a progress bar say so.
 """
 
+import logging
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import event
 
+LOG = logging.getLogger("assay.kernels")
+
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of arrays at its first call."""
-    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+    return _cached(function, nogil=True, error_model="numpy")
 
 
 def fast_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same for sums whose order does not matter: they may be reordered to be vectorised."""
-    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, fastmath=True)(function)
+    return _cached(function, nogil=True, fastmath=True)
+
+
+def _cached(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """With the cache beside the package, else below the temporary folder, else with none.
+
+    In a container the package and the home are often read-only, and numba then gives up.
+    """
+    compiled: Callable[..., Any]
+    try:
+        compiled = numba.njit(cache=True, **options)(function)
+        return compiled
+    except RuntimeError:  # "no locator available"
+        pass
+    if not getattr(numba.config, "CACHE_DIR", ""):
+        user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+        folder = Path(tempfile.gettempdir()) / f"assay-numba-{user}"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid():  # or nobody else's
+                setattr(numba.config, "CACHE_DIR", str(folder))  # noqa: B010  (it has no types)
+                LOG.info("compiled code is kept in %s: nowhere else can be written", folder)
+                compiled = numba.njit(cache=True, **options)(function)
+                return compiled
+        except (OSError, RuntimeError):
+            setattr(numba.config, "CACHE_DIR", "")  # noqa: B010
+        LOG.warning("compiled code cannot be kept anywhere: each process compiles its own; "
+                    "NUMBA_CACHE_DIR names a folder that can be written")  # fmt: skip
+    compiled = numba.njit(**options)(function)
     return compiled
 
 

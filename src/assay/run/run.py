@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
-from assay.run.executors import Executor, Here, Processes, Ray
+from assay.run.executors import Executor, Here
 from assay.run.fingerprint import fingerprint
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG, logged
+from assay.run.on_ray import Ray
+from assay.run.processes import Processes
 from assay.run.store import Store
 
 

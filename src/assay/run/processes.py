@@ -1,0 +1,117 @@
+"""Processes: chunks played by worker processes of this machine.
+
+What a reader would get wrong: the job is sent to the workers through their pipes, not through a
+file. A driver that is killed would leave the file, with the model and the data, in the temporary
+folder for ever.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+from assay.errors import AssayError
+from assay.run.executors import RETRIES, pickled, unpickled
+from assay.run.job import Chunk, Job
+from assay.run.log import LOG
+from assay.run.watch import Watch
+
+START = "spawn"  # how a worker begins: a fork of a process with threads may never wake up
+_job: Job | None = None  # in a worker process: the job it was started for
+_failure = ""  # or why it has none
+
+
+@dataclass(frozen=True)
+class Processes:
+    """In `workers` processes of this machine, the cores shared out among them."""
+
+    workers: int = 2
+
+    def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
+        content, left, deaths, watch = pickled(job), list(chunks), 0, Watch()
+        threads = max(1, (os.cpu_count() or 1) // self.workers)
+        while left:
+            pool = ProcessPoolExecutor(
+                self.workers, multiprocessing.get_context(START), _start, (content, threads)
+            )
+            try:
+                for k, part in _drain(pool, left, self.workers, watch):
+                    left.remove(k)
+                    deaths = 0
+                    yield k, part
+            except BrokenProcessPool:
+                deaths += 1
+                watch.since.clear()
+                LOG.warning("a worker process died; its chunk of %d is given out again", len(left))
+                if deaths > RETRIES:
+                    raise AssayError(
+                        f"worker processes died {deaths} times in a row (out of memory?) with "
+                        f"{len(left)} chunks to go: use fewer workers or a smaller batch, and "
+                        "resume"
+                    ) from None
+            finally:
+                _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """End the workers, the hanging ones too: Python would wait for them when it ends itself."""
+    workers = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.kill()
+
+
+def _drain(
+    pool: ProcessPoolExecutor, chunks: Sequence[int], workers: int, watch: Watch
+) -> Iterator[tuple[int, Chunk]]:
+    """Hand out chunks with few under way; what is late is handed out once more."""
+    waiting, finished = list(chunks), set[int]()
+    under_way: dict[Future[Chunk], int] = {}
+    while len(finished) < len(chunks):
+        while waiting and len(under_way) < 2 * workers:
+            k = waiting.pop(0)
+            under_way[pool.submit(_play, k)] = k
+            watch.begin(k)
+        ended, _ = wait(under_way, timeout=1, return_when=FIRST_COMPLETED)
+        for future in ended:
+            k, part = under_way.pop(future), future.result()
+            if k not in finished:
+                finished.add(k)
+                watch.end(k)
+                yield k, part
+        for k in watch.late():
+            if workers > 1:
+                under_way[pool.submit(_play, k)] = k
+                LOG.warning("chunk %d is given to another worker", k)
+
+
+def _start(content: bytes, threads: int) -> None:
+    """Begin life as a worker: few threads, the job, and an end when the parent ends."""
+    global _job, _failure
+    import torch
+
+    torch.set_num_threads(threads)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
+    try:
+        _job = unpickled(content)
+    except Exception as error:  # said by _play: the parent hears it
+        _failure = f"a worker process cannot load the model or the data ({error}); put its code "
+        _failure += "where workers can import it, or run with one worker"
+
+
+def _die_with(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
+
+
+def _play(k: int) -> Chunk:
+    if _job is None:
+        raise AssayError(_failure)
+    return _job.play(k)
