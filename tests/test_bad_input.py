@@ -8,7 +8,7 @@ import torch
 
 import assay as ay
 from assay.errors import AssayError
-from assay.problem.problem import Needs
+from assay.problem.needs import Needs
 
 X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(40) % 3

@@ -10,7 +10,8 @@ import torch
 
 import assay as ay
 from assay.problem.budget import Budget
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 
 def small_net(inputs: int = 12, classes: int = 4, seed: int = 0) -> torch.nn.Module:

@@ -12,7 +12,8 @@ from assay.games.transductive import Defender
 from assay.goals.goal import Goal
 from assay.model.classifier import Classifier
 from assay.noise.joint import Noise
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.report.stats import Estimate
 from assay.spaces.region import Region, Space
 from assay.streams import Stream

@@ -7,7 +7,7 @@ import torch
 
 import assay as ay
 from assay.games.game import Play
-from assay.problem.problem import Needs
+from assay.problem.needs import Needs
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import torch
 
 import assay as ay
 from assay.attacks.standard import AutoAttack
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.testing import check_attack, check_goal, check_space
 
 ATTACKS = [

@@ -8,7 +8,7 @@ import torch
 from tests.toys.transductive import Bound, Dice, Drift, Fixed, Median, Picky, linear, plane
 
 import assay as ay
-from assay.problem.problem import Needs
+from assay.problem.needs import Needs
 from assay.report.page.ladder import cost
 from assay.report.stats import bootstrap
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import compact, start
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.region import per_row
 
 

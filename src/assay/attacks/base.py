@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion
 from assay.tables.space import TableRegion
 

@@ -23,7 +23,8 @@ from torch import Tensor
 from assay.attacks.base import compact
 from assay.attacks.evolution.population import Population, blocks, genetic
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.genes import Genes
 
 

@@ -12,7 +12,8 @@ from assay.attacks.base import Attack
 from assay.attacks.capgd import CAPGD
 from assay.attacks.combine import Then
 from assay.attacks.moeva import MOEVA
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 _FIRST, _THEN = CAPGD(), MOEVA()
 

@@ -28,7 +28,8 @@ from assay.attacks.base import Attack, label, run
 from assay.attacks.orders import ByMD, Order
 from assay.errors import Unsupported
 from assay.goals.bands import Pairs, Rule
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 
 @dataclass(frozen=True)

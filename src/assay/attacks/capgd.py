@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from assay.attacks.apgd import APGD
 from assay.attacks.base import unrepaired
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from torch import Tensor
 from assay.attacks.base import Attack, label, run
 from assay.attacks.orders import Order
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 
 def _merged(attacks: tuple[Attack, ...]) -> Needs:

@@ -18,7 +18,8 @@ from typing import Any
 from assay.attacks.base import label, run
 from assay.attacks.combine import single_targets
 from assay.attacks.pgd import PGD
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 _PGD = PGD(100, step=1 / 8)  # steps of 1/255 for eps = 8/255
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from assay.attacks.base import start, unrepaired
 from assay.attacks.pgd import along, climb
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 
 @dataclass(frozen=True)

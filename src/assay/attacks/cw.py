@@ -20,7 +20,8 @@ from torch import Tensor
 
 from assay.attacks.base import ball, compact
 from assay.losses import margin
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion
 
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's

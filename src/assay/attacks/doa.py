@@ -16,7 +16,8 @@ from torch import Tensor
 
 from assay.attacks.pgd import climb, places_of
 from assay.errors import Unsupported
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.rectangle import RectangleRegion
 from assay.spaces.region import Region
 

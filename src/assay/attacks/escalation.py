@@ -22,7 +22,8 @@ from assay.attacks.apgd import APGD
 from assay.attacks.base import label, run
 from assay.attacks.combine import single_targets
 from assay.attacks.orders import ByMD
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 
 @dataclass(frozen=True)

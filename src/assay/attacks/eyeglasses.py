@@ -21,7 +21,8 @@ from torch import Tensor
 
 from assay.attacks.base import compact
 from assay.attacks.pgd import climb, places_of
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.region import Region
 
 # Grey, orange, brown, olive, yellow: RGB of 255, the published frames.

@@ -27,7 +27,8 @@ from torch import Tensor
 from assay.attacks.base import ball, compact
 from assay.attacks.combine import single_targets
 from assay.goals.goal import reached
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion, level, room_to
 from assay.spaces.region import per_row
 

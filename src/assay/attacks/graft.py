@@ -27,7 +27,8 @@ from assay import losses
 from assay.attacks.base import compact
 from assay.attacks.evolution.population import blocks
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.region import Region
 
 _NEARER = 0.01  # in log odds: coming nearer by less in a fifth of the budget is standing still

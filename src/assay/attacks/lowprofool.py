@@ -24,7 +24,8 @@ from torch.nn.functional import logsigmoid
 from assay.attacks.pgd import climb
 from assay.errors import AssayError
 from assay.losses import odds
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.region import Region
 from assay.tables.space import TableRegion
 

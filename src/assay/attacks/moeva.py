@@ -25,7 +25,8 @@ from assay.attacks.evolution.survival import Survival, replace
 from assay.attacks.evolution.variation import vary
 from assay.errors import AssayError
 from assay.kernels.arrays import Array
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.genes import Genes
 
 _AXES = 3  # extreme directions that R-NSGA-III adds to its reference points

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 
 __all__ = ["ByChance", "ByMD", "ByPrior", "Order", "Product"]
 

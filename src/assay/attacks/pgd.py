@@ -14,7 +14,8 @@ from torch import Tensor
 
 from assay.attacks.base import compact, start
 from assay.losses import Loss
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.region import Region
 
 # (region, rows, points, gradients) -> points; the rows are for moves that remember something.

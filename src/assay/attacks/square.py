@@ -29,7 +29,8 @@ from torch import Tensor
 
 from assay.attacks.base import ball, compact
 from assay.losses import margin
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion
 from assay.streams import Stream
 

@@ -22,7 +22,8 @@ from assay.attacks.fab import FAB
 from assay.attacks.graft import Graft
 from assay.attacks.square import Square
 from assay.errors import Unsupported
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.tables.space import TableSpace
 
 

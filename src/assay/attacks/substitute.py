@@ -23,7 +23,8 @@ from torch import Tensor
 
 from assay import losses
 from assay.errors import AssayError, Unsupported
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.choices import ChoiceRegion
 
 ORDERS = ("gain", "importance")

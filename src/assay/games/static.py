@@ -28,7 +28,8 @@ from assay.model.agreement import agree
 from assay.model.classifier import wrap
 from assay.model.frames import fitted
 from assay.model.probe import inspect, probe
-from assay.problem.problem import Problem, check_needs
+from assay.problem.needs import check_needs
+from assay.problem.problem import Problem
 from assay.problem.referee import Referee
 from assay.records import Records
 from assay.spaces.region import Space

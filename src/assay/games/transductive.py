@@ -38,7 +38,7 @@ from assay.games.transductive_round import Round, class_names
 from assay.goals.goal import Expandable, Goal
 from assay.model.classifier import Classifier, wrap
 from assay.model.probe import inspect
-from assay.problem.problem import check_needs
+from assay.problem.needs import check_needs
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.streams import derive

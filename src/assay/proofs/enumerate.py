@@ -19,7 +19,8 @@ from torch import Tensor
 
 from assay.errors import AssayError, Unsupported
 from assay.goals.goal import gap
-from assay.problem.problem import Needs, Problem
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
 from assay.spaces.region import Region
 
 BLOCK = 8192  # points asked at a time

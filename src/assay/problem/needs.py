@@ -1,0 +1,68 @@
+"""Needs: what an attack cannot do without, and the sentence where a model or a space lacks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from assay import trees
+from assay.errors import Unsupported
+from assay.model.classifier import Classifier
+from assay.spaces.region import Space
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an attack cannot do without; checked before any work."""
+
+    gradient: bool = False
+    norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space
+    alone: bool = False  # one model at a time: no `Victims` of several
+    trees: bool = False  # an ensemble of trees that `trees.read` reads
+    layers: bool = False  # a torch module whose layers can be walked
+    box: bool = False  # bounds of each feature that hold for every valid point: `Region.box`
+    fixed: bool = False  # a model that does not move: proofs
+
+    def __or__(self, other: Needs) -> Needs:
+        norms = self.norms if other.norms is None else other.norms
+        if self.norms is not None and other.norms is not None:
+            norms = tuple(p for p in self.norms if p in other.norms)
+        either = {
+            f.name: getattr(self, f.name) or getattr(other, f.name)
+            for f in fields(self)
+            if f.name != "norms"
+        }
+        return Needs(norms=norms, **either)
+
+
+def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = False) -> None:
+    """Raise Unsupported where the attack cannot work on this model or in this space.
+
+    `moves`: the model adapts after the attacker.
+    """
+    needs: Needs = attack.needs
+    if needs.gradient and not model.differentiable:
+        raise Unsupported(
+            f"{attack!r} needs gradients, but {model.kind} has none; "
+            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
+        )
+    if needs.fixed and moves:
+        raise Unsupported(
+            f"{attack!r} proves something about a model that stays, and this one moves after the "
+            "attacker; give an attack that rehearses it, e.g. GMSA"
+        )
+    if needs.box and not getattr(space, "boxed", True):
+        raise Unsupported(f"{attack!r} starts from bounds of each feature; {space!r} has none")
+    if needs.layers and model.module is None:
+        raise Unsupported(
+            f"{attack!r} walks through the layers of a torch module, and {model.kind} is none; "
+            "use Exact for trees, Enumerate where few points are valid, or an attack alone"
+        )
+    if needs.trees:
+        trees.read(model.source)  # says itself what it cannot read
+    instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
+    if needs.norms is not None and space.norm not in needs.norms:
+        names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"
+        raise Unsupported(
+            f"{attack!r} works in Lp balls in a box ({names}), not in {space!r}; {instead}"
+        )
