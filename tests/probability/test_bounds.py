@@ -13,14 +13,29 @@ from tests.oracles.boxes import all_boxes, near_boxes
 
 from assay import noise as nz
 from assay.errors import AssayError
+from assay.kernels.native import Kernel
 from assay.probability.certified.bounds import Draws, bounds
-from assay.probability.certified.convolution import tails
 from assay.probability.methods import distribution, inside, probability
 from assay.probability.sampling import generator, monte_carlo
 from assay.trees import read
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 from assay.trees.rounding import Rounding
+
+tails = Kernel(
+    "tails",
+    entries="size",
+    groups="size",
+    table="float64[entries]",
+    chance="float64[entries]",
+    cells="int64[groups]",
+    base="float64",
+    step="float64",
+    bins="int64",
+    up="int64",
+    open="size",
+    out="out float64[open]",
+)
 
 
 def small(seed: int, kind: str) -> tuple[Ensemble, np.ndarray]:
@@ -174,23 +189,11 @@ def test_halves_close_what_splitting_does_not(
 def test_sums_just_beside_a_step_are_rounded_outwards(up: int) -> None:
     # one open cell, and 600 of which every second is a step but for a hair, and the last is three
     beside = 1 + 1e-10 if up else 1 - 1e-10
-    table = np.array([0.0] + [0.0, beside] * 299 + [0.0, 3.0])
-    chance = np.array([1.0] + [1 / 600] * 600)
+    table = np.array([0.0, beside] * 299 + [0.0, 3.0] + [0.0])
+    chance = np.array([1 / 600] * 600 + [1.0])
     out = np.empty(1)
     base = -(1 + 5e-11) if up else -(1 - 5e-11)
-    tails(
-        table,
-        chance,
-        np.arange(2),
-        np.array([0, 1]),
-        np.array([1, 600]),
-        0,
-        base,
-        1.0,
-        2048,
-        up,
-        out,
-    )
+    tails(table, chance, np.array([600, 1]), base, 1.0, 2048, up, out)
     assert out[0] >= 0.5 - 1e-12 if up else out[0] <= 1 / 600 + 1e-12
 
 

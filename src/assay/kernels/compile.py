@@ -1,4 +1,4 @@
-"""`kernel`: how every inner loop is compiled: cached on disk, without the interpreter's lock.
+"""`kernel`: how the loops that are still numba's are compiled: cached, without Python's lock.
 
 Division follows numpy (no exception at 0), which keeps compilation short; kernels guard where it
 matters. Their arguments carry no annotations: numba infers them at the first call. That takes up

@@ -12,8 +12,6 @@ classes: with one output the label is 1 where the sum exceeds `cut`, with severa
 largest. Where two scores are closer than rounding can tell, only the library knows: `decide` asks
 it."""
 
-# mypy: disable-error-code="no-untyped-def, no-any-return"
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,10 +20,33 @@ from numpy.typing import ArrayLike, NDArray
 
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats, Ints
-from assay.kernels.compile import kernel
+from assay.kernels.native import Kernel, Layout
 
 LARGEST = float(np.finfo(np.float32).max)
 OVERFLOW = 2.0**128 - 2.0**103  # the first float64 that rounds to float32 infinity
+LAYOUT = Layout(
+    nodes="size",
+    trees="size",
+    outputs="size",
+    feature="int32[nodes]",
+    threshold="float64[nodes]",
+    left="int32[nodes]",
+    right="int32[nodes]",
+    missing_left="bool[nodes]",
+    value="float64[nodes, outputs]",
+    roots="int32[trees]",
+    base="float64[outputs]",
+    single="int64",
+)
+_scores = Kernel(
+    "scores",
+    ensemble=LAYOUT,
+    n="size",
+    features="size",
+    threads="int64",
+    x="float64[n, features]",
+    out="out float64[n, outputs]",
+)
 
 
 def effective(threshold: ArrayLike, operator: str, precision: str) -> Floats:
@@ -98,7 +119,10 @@ class Ensemble:
 
     def scores(self, x: ArrayLike) -> Floats:
         """Summed leaf values plus base, (n, outputs)."""
-        return _scores(self.rows(x), *self._arrays(), self.base, self.single)
+        rows = self.rows(x)
+        out = np.empty((len(rows), self.outputs))
+        _scores(self, 1, rows, out)
+        return out
 
     def predict(self, x: ArrayLike) -> Ints:
         """Class indices (positions in `classes`), (n,)."""
@@ -152,35 +176,3 @@ class Ensemble:
         partial = np.abs(self.base) + np.cumsum(steps, axis=0)
         error = np.sort(unit * np.where(steps > 0, partial, 0.0).sum(axis=0))  # per output
         return float(error[-2:].sum() + 4 * unit * (1 + np.abs(self.base).max(initial=0.0)))
-
-    def _arrays(self) -> tuple[NDArray[np.generic], ...]:
-        return (
-            self.feature,
-            self.threshold,
-            self.left,
-            self.right,
-            self.missing_left,
-            self.value,
-            self.roots,
-        )
-
-
-@kernel
-def _scores(x, feature, threshold, left, right, missing_left, value, roots, base, single):
-    n, outputs = x.shape[0], value.shape[1]
-    out = np.empty((n, outputs))
-    for i in range(n):
-        for k in range(outputs):
-            out[i, k] = base[k]
-        for t in range(roots.shape[0]):
-            node = roots[t]
-            while feature[node] >= 0:
-                v = x[i, feature[node]]
-                go_left = missing_left[node] if np.isnan(v) else v <= threshold[node]
-                node = left[node] if go_left else right[node]
-            for k in range(outputs):
-                if single:
-                    out[i, k] = np.float32(np.float32(out[i, k]) + np.float32(value[node, k]))
-                else:
-                    out[i, k] += value[node, k]
-    return out

@@ -1,30 +1,68 @@
 """Certified bounds on P(label = class) for ensembles under independent noise, record by record, in
 parallel.
 
-`bounds` cuts the ensemble down to what each record's noise reaches (local.py), bounds it
-(search.py), lets the model itself decide single cells that lie within rounding of a tie, and adds
-the clipped tails to the upper bound. Every interval contains the truth; a wide one says that the
-budget ended first."""
+The kernel cuts the ensemble down to what each record's noise reaches (localise.cpp) and bounds it
+(branch_and_bound.cpp, box.cpp); here the library itself decides single cells that lie within
+rounding of a tie, and the clipped tails go to the upper bound. Every interval contains the truth; a
+wide one says that the budget ended first."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.kernels.arrays import Floats, Ints
-from assay.probability.certified.branch_and_bound import Found, search
+from assay.kernels.arrays import Bools, Floats, Ints
+from assay.kernels.bundle import unpack
+from assay.kernels.native import Kernel, Layout
 from assay.probability.leaves import ROUNDING
-from assay.probability.localise import CELL, OPEN, YES, Local, localise
 from assay.probability.sampling import clopper_pearson
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
-from assay.trees.rounding import Rounding
+from assay.trees.gridded import LAYOUT, Gridded
 
 PACE = 700_000_000  # units of work one core of an ordinary machine does in a second
 SHARE = 0.1  # of the budget that bounds get where draws follow, which narrow more in the same time
+ASKED = Layout(
+    tail="float64",
+    tolerance="float64",
+    work="int64",
+    widest="int64",
+    bins="int64",
+    listed="int64",
+    crossed="int64",
+    draws="int64",
+)
+ANSWER = Layout(
+    n="size",
+    low="out float64[n]",
+    high="out float64[n]",
+    sure_low="out float64[n]",
+    sure_high="out float64[n]",
+    open="out float64[n]",
+    kept="out float64[n]",
+    status="out int64[n]",
+    work="out int64[n]",
+    hits="out int64[n]",
+)
+_certified_bounds = Kernel(
+    "certified_bounds",
+    ensemble=LAYOUT,
+    asked=ASKED,
+    answer=ANSWER,
+    cells="size",
+    features="size",
+    threads="int64",
+    masses="float64[n, cells]",
+    nan="bool[n, features]",
+    label="int64[n]",
+    word="uint64[n]",
+    stop="int64[1]",
+    handle="out int64[1]",
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +73,42 @@ class Draws:
     most: int
     confidence: float
     generators: Sequence[np.random.Generator]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """`struct Asked` of bounds.cpp."""
+
+    tail: float
+    tolerance: float
+    work: int
+    widest: int
+    bins: int
+    listed: int
+    crossed: int
+    draws: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """`struct Answer` of bounds.cpp: bounds given the mass that is kept, before ties."""
+
+    n: int
+    low: Floats = field(init=False)
+    high: Floats = field(init=False)
+    sure_low: Floats = field(init=False)  # of the settled and resolved boxes alone
+    sure_high: Floats = field(init=False)
+    open: Floats = field(init=False)  # mass that was drawn from
+    kept: Floats = field(init=False)
+    status: Ints = field(init=False)
+    work: Ints = field(init=False)
+    hits: Ints = field(init=False)  # draws that surely keep the label
+
+    def __post_init__(self) -> None:
+        for name, kind in ANSWER.fields.items():
+            if kind != "size":
+                dtype = np.int64 if "int64" in kind else np.float64
+                object.__setattr__(self, name, np.zeros(self.n, dtype))
 
 
 def bounds(
@@ -63,87 +137,77 @@ def bounds(
     With `draws`, wide bounds are narrowed by a confidence interval for the open boxes: no
     certificate then.
     """
-    rounding = Rounding.of(ensemble)
-    noisy = max(
-        int(
-            ((masses[:, grid.start[:-1]] < 1) & (np.diff(grid.start) > 1))
-            .sum(axis=1)
-            .max(initial=1)
-        ),
-        1,
+    n, nan = len(x), np.isnan(x)
+    noisy = (masses[:, grid.start[:-1]] < 1) & (np.diff(grid.start) > 1)
+    # a fifth of the tolerance, over both tails of each feature
+    tail = tolerance / 10 / max(int(noisy.sum(axis=1).max(initial=1)), 1)
+    work = int((1.0 if draws is None else SHARE) * budget * PACE)
+    most = 0 if draws is None else draws.most
+    asked = _Asked(tail, tolerance, work, widest, bins, listed, crossed, most)
+    words = np.zeros(n, np.uint64)
+    if draws is not None:
+        words[:] = [g.integers(2**64, dtype=np.uint64) for g in draws.generators]
+    answer = _Answer(n)
+    threads = workers or os.cpu_count() or 1
+    ties, drawn, mass, cells = _search(ensemble, asked, answer, masses, nan, label, words, threads)
+    asks = ties + drawn  # a record's ties come before its doubtful draws
+    of = np.repeat(np.arange(n), asks)
+    stays = _ask(ensemble, grid, nan[of], label[of], cells)
+    tied = np.arange(len(of)) - np.repeat(np.cumsum(asks) - asks, asks) < ties[of]
+    yes = np.bincount(of[tied], mass * stays[tied], n)
+    low, high = answer.low + yes, answer.high - (np.bincount(of[tied], mass, n) - yes)
+    some = np.flatnonzero(answer.open > 0)
+    if draws is not None and len(some):
+        hits = answer.hits + np.bincount(of[~tied], stays[~tied], n).astype(np.int64)
+        a, b = clopper_pearson(hits[some], np.full(len(some), most), draws.confidence)
+        low[some] = np.maximum(low[some], (answer.sure_low + yes)[some] + answer.open[some] * a)
+        high[some] = np.minimum(high[some], (answer.sure_high + yes)[some] + answer.open[some] * b)
+    low, high = low * answer.kept, high * answer.kept + (1 - answer.kept)
+    return np.clip(low - ROUNDING, 0, 1), np.clip(high + ROUNDING, 0, 1), answer.work
+
+
+def _search(
+    ensemble: Ensemble,
+    asked: _Asked,
+    answer: _Answer,
+    masses: Floats,
+    nan: Bools,
+    label: Ints,
+    words: NDArray[np.uint64],
+    threads: int,
+) -> list[Any]:
+    """Fill `answer`; (ties, doubtful draws) per record, masses of the ties, cells of both.
+
+    The kernel runs in a thread of its own, so that Python hears an interrupt.
+    """
+    stop, handle = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    label = np.ascontiguousarray(label, np.int64)
+    arguments = (
+        Gridded.of(ensemble),
+        asked,
+        answer,
+        threads,
+        masses,
+        nan,
+        label,
+        words,
+        stop,
+        handle,
     )
-    tail = tolerance / 10 / noisy  # a fifth of the tolerance, over both tails of each feature
-    share = 1.0 if draws is None else SHARE
-    representative = grid.representatives()
-    nan = np.isnan(x)
-
-    def one(i: int) -> tuple[float, float, int]:
-        local = localise(ensemble, grid, masses[i], nan[i], int(label[i]), tail, rounding)
-        kept, work = local.kept, len(local.nf)
-        point = representative[grid.start[:-1] + local.first]
-        point[nan[i]] = np.nan
-
-        def stays(cells: NDArray[np.integer]) -> NDArray[np.bool_]:
-            """Does the library itself give the label in these local cells (n, local features)?"""
-            rows = np.repeat(point[None], len(cells), axis=0)
-            rows[:, local.original] = representative[local.seen[local.start[:-1] + cells]]
-            return np.asarray(ensemble.decide(rows) == label[i])
-
-        if local.status == OPEN:
-            found = search(
-                local, 0.8 * tolerance, int(share * budget * PACE), (widest, bins, listed, crossed)
-            )
-            low, high, work = found.low, found.high, found.work
-            yes = 0.0
-            if len(found.tied):
-                yes = float(found.tied[stays(found.ties)].sum())
-                low, high = low + yes, high - (float(found.tied.sum()) - yes)
-            if draws is not None and high - low > tolerance and len(found.mass):
-                a, b = _sampled(local, found, stays, draws, draws.generators[i])
-                low, high = (
-                    max(low, found.settled[0] + yes + a),
-                    min(high, found.settled[1] + yes + b),
-                )
-        elif local.status == CELL:
-            low = high = float(ensemble.decide(point[None])[0] == label[i])
-        else:
-            low = high = float(local.status == YES)
-        return low * kept, high * kept + (1 - kept), work
-
-    threads = workers or min(os.cpu_count() or 1, len(x))
-    if threads == 1 or len(x) < 2:
-        results = [one(i) for i in range(len(x))]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            results = list(pool.map(one, range(len(x))))
-    table = np.asarray(results, dtype=np.float64).reshape(-1, 3)
-    return (
-        np.clip(table[:, 0] - ROUNDING, 0, 1),
-        np.clip(table[:, 1] + ROUNDING, 0, 1),
-        table[:, 2].astype(np.int64),
-    )
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(_certified_bounds, *arguments)
+        try:
+            job.result()
+        except BaseException:
+            stop[0] = 1
+            raise
+    return unpack(handle, np.int64, np.int64, np.float64, np.int64)
 
 
-def _sampled(
-    local: Local,
-    found: Found,
-    stays: Callable[[NDArray[np.integer]], NDArray[np.bool_]],
-    draws: Draws,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """A Clopper-Pearson interval of the open boxes' share, boxes drawn by mass."""
-    counts = rng.multinomial(draws.most, found.mass / found.mass.sum())
-    cells = np.empty((draws.most, len(local.start) - 1), dtype=np.int64)
-    at = 0
-    for lo, hi, n in zip(found.first, found.last, counts, strict=True):
-        if n:
-            u = rng.random((n, cells.shape[1]))
-            for f, s in enumerate(local.start[:-1]):
-                share = np.cumsum(local.mass[s + lo[f] : s + hi[f] + 1])
-                cells[at : at + n, f] = lo[f] + np.minimum(
-                    np.searchsorted(share, u[:, f] * share[-1]), hi[f] - lo[f]
-                )
-            at += n
-    hits = np.array([int(stays(cells).sum())])
-    low, high = clopper_pearson(hits, np.array([draws.most]), draws.confidence)
-    return float(found.mass.sum() * low[0]), float(found.mass.sum() * high[0])
+def _ask(ensemble: Ensemble, grid: Grid, nan: Bools, label: Ints, cells: Ints) -> Bools:
+    """Does the library itself give the label in these cells (one per feature, flat)?"""
+    if not len(label):
+        return np.zeros(0, dtype=bool)
+    rows = grid.representatives()[cells.reshape(len(label), -1)]
+    rows[nan] = np.nan
+    return np.asarray(ensemble.decide(rows) == label)

@@ -22,8 +22,8 @@ from scipy import special, stats
 
 from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise
-from assay.probability.estimated.pivot import importance
-from assay.probability.estimated.score_tables import guide, look, tables_of
+from assay.probability.estimated.pivot import variances
+from assay.probability.estimated.score_tables import Forest, Guide, Tables, class_masses
 from assay.probability.estimated.sobol import scrambled, stretch
 from assay.probability.estimated.view import Settled, View, view
 from assay.trees.ensemble import Ensemble
@@ -56,7 +56,7 @@ def estimate(
     used = np.flatnonzero(np.diff(grid.start) > 1)
     if not len(used):
         used = np.arange(1)
-    matter, overall = importance(ensemble, grid, levels, nan)
+    moved, overall = variances(ensemble, levels, nan)
     used = used[np.argsort(-overall[used])]
     correlation = noise.correlation(x.shape[1])
     likely = ensemble.predict(x)
@@ -65,7 +65,7 @@ def estimate(
     for row, seen_by in enumerate(views):
         if isinstance(seen_by, View):
             here[row] = seen_by.names >= 0
-    weight = np.where(here, matter[:, used], -1.0)
+    weight = np.where(here, moved[:, used], -1.0)
     along = weight.argmax(axis=1)  # places in `used`
     half = np.full((len(x), ensemble.n_classes), np.inf)
     total = np.zeros((len(x), SCRAMBLES, ensemble.n_classes))
@@ -137,7 +137,8 @@ def _by_tables(seen_by: View, along: int, weight: Floats, tied: bool, n: int) ->
     """The estimate of one record from a model of n classes, and a point's cost."""
     names, start = seen_by.names, seen_by.start
     last = int(names[along])
-    tables = tables_of(seen_by.trees, seen_by.score, seen_by.roots, start, last)
+    forest = Forest(*seen_by.trees, seen_by.score, seen_by.base, seen_by.slack, start, last)
+    tables = Tables.of(forest, seen_by.roots)
     edges = seen_by.edges if tied else special.ndtr(seen_by.edges)
     others = np.delete(np.arange(len(names)), along)
     if not tied:
@@ -146,16 +147,15 @@ def _by_tables(seen_by: View, along: int, weight: Floats, tied: bool, n: int) ->
     for i, f in enumerate(names[others]):
         if f >= 0:
             dimension[f] = i
-    model = *seen_by.trees, seen_by.score, seen_by.base, seen_by.slack, edges, start
-    index = *guide(edges, start), dimension, last
+    guide = Guide.of(edges, start, dimension)
 
     def mean(draws: Draws) -> Floats:
         found = np.zeros((len(draws), n))
         for i, draw in enumerate(draws):
-            found[i, seen_by.classes] = look(*tables, *model, *index, *draw, tied)
+            found[i, seen_by.classes] = class_masses(forest, tables, guide, draw, tied)
         return found
 
-    features, places, walked = tables[6], tables[9], tables[11]
     scores, steps = seen_by.score.shape[1], int(start[last + 1] - start[last])
-    cost = 100 + 9 * len(start) + len(features) + len(places) + (30 + 5 * scores) * len(walked)
+    lookups, walks = len(tables.feature) + len(tables.place), len(tables.walked)
+    cost = 100 + 9 * len(start) + lookups + (30 + 5 * scores) * walks
     return mean, float(cost + 2 * (scores - 1) * steps)

@@ -3,342 +3,241 @@
 A record's noise reaches a few leaves of each tree, so a tree is a table over its own few intervals
 of each feature; trees that ask about the same features and move the same scores share one. A
 reading then costs a few lookups instead of a walk, for a block of readings at a time. Along the
-open feature a table holds differences, which are added where its intervals begin: the scores along
-that feature are their sums, and the mass of each class is exact. A single score means class 1 above
-zero; of several the largest wins, the first of equal ones.
+open feature a table holds differences: the scores along that feature are their sums, and the mass
+of each class is exact. (kernels/native/score_tables.cpp)
 
-A tree whose table would be too large is walked.
-"""
+What a reader would get wrong: a tree whose table would be too large is walked, and a single score
+means class 1 above zero; of several the largest wins, the first of equal ones."""
 
-# mypy: disable-error-code="no-untyped-def, no-any-return"
+from __future__ import annotations
 
-import math
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.kernels.arrays import Floats, Ints
-from assay.kernels.compile import kernel
+from assay.kernels.bundle import unpack
+from assay.kernels.native import Kernel, Layout
 
-LARGEST = 2048  # cells of a table
-BLOCK = 256  # readings at a time
-GUIDE = 128  # steps of the index that finds a reading's cell
-
-
-def tables_of(
-    trees: tuple[Any, ...], score: Floats, roots: Ints, start: Ints, last: int
-) -> tuple[Any, ...]:
-    """Tables of all trees, as `look` takes them; score: (nodes, scores), zero but at leaves."""
-    moved = np.logical_or.reduceat(score != 0, roots)
-    kinds, kind = np.unique(moved, axis=0, return_inverse=True)
-    parts = [(np.flatnonzero(k), roots[kind.ravel() == i]) for i, k in enumerate(kinds) if k.any()]
-    found = []
-    for columns, mine in parts or [(np.arange(1), roots[:0])]:
-        own = np.ascontiguousarray(score[:, columns])
-        found.append((columns, tabulate(*trees, own, mine, start, last)))
-    wide: list[int] = []
-    which: list[int] = []
-    column_start = [0]
-    for columns, (starts, *_) in found:
-        for size in np.diff(starts):
-            wide.append(size // len(columns))
-            which.extend(columns)
-            column_start.append(len(which))
-
-    def joined(place: int) -> Ints:  # starts into an array that stands behind them
-        ends = np.concatenate([[0], np.cumsum([arrays[place][-1] for _, arrays in found])])
-        return np.concatenate(
-            [arrays[place][:-1] + end for (_, arrays), end in zip(found, ends, strict=False)]
-            + [ends[-1:]]
-        )
-
-    def behind(place: int) -> Any:
-        return np.concatenate([arrays[place] for _, arrays in found])
-
-    ends = np.concatenate([[0], np.cumsum([len(arrays[5]) for _, arrays in found])])
-    offset = [arrays[4] + end for (_, arrays), end in zip(found, ends, strict=False)]
-    return (
-        joined(0), np.array(wide, np.int64), np.array(column_start), np.array(which, np.int64),
-        behind(1), joined(2), behind(3), np.concatenate(offset), behind(5), behind(6), joined(7),
-        behind(8),
-    )  # fmt: skip
-
-
-@kernel
-def tabulate(nf, nc, nl, nr, gain, roots, start, last):
-    """(table starts, values, feature starts, features, their maps, maps, places of the open
-    feature's parts, starts of these, trees to walk). A table holds one score after the other."""
-    features, total, trees = start.shape[0] - 1, start[-1], roots.shape[0]
-    scores = gain.shape[1]
-    home, cuts, tables = _shared(nf, nc, nl, nr, roots, start)
-    starts, feature_start = np.zeros(tables + 1, np.int64), np.zeros(tables + 1, np.int64)
-    part_start = np.zeros(tables + 1, np.int64)
-    feature, offset = np.empty(tables * features, np.int64), np.empty(tables * features, np.int64)
-    step = np.empty(tables * total, np.int32)
-    place = np.empty(tables * (start[last + 1] - start[last]), np.int64)
-    values = np.zeros(tables * LARGEST * scores)
-    parts, at, cell = np.empty(features, np.int64), np.empty(features, np.int64), 0
-    first = np.empty(total, np.int64)  # first cell of each interval, per feature
-    cells, member = np.empty(features, np.int64), np.empty(trees, np.int64)
-    listed, mapped, placed = 0, 0, 0
-    for k in range(tables):
-        members = 0
-        for t in range(trees):
-            if home[t] == k:
-                member[members] = roots[t]
-                members += 1
-        size = 1
-        for turn in range(features):  # the open feature varies fastest
-            f = last if turn == 0 else turn - 1 if turn - 1 < last else turn
-            n = 0
-            stride = size
-            for c in range(start[f + 1] - start[f]):
-                if c == 0 or cuts[k, start[f] + c - 1]:
-                    first[start[f] + n] = c
-                    n += 1
-            parts[f] = n
-            size *= n
-            if f == last:
-                for c in range(n):
-                    place[placed + c] = first[start[f] + c]
-                placed += n
-            elif n > 1:
-                feature[listed], offset[listed] = f, mapped
-                n = 0
-                for c in range(start[f + 1] - start[f]):
-                    if c > 0 and cuts[k, start[f] + c - 1]:
-                        n += 1
-                    step[mapped + c] = n * stride
-                mapped += start[f + 1] - start[f]
-                listed += 1
-        starts[k + 1] = starts[k] + size * scores
-        feature_start[k + 1], part_start[k + 1] = listed, placed
-        for f in range(features):
-            at[f] = 0
-        for cell in range(size):
-            for f in range(features):
-                cells[f] = first[start[f] + at[f]]
-            for t in range(members):
-                node = member[t]
-                while nf[node] >= 0:
-                    node = nl[node] if cells[nf[node]] <= nc[node] else nr[node]
-                for c in range(scores):
-                    values[starts[k] + c * size + cell] += gain[node, c]
-            for turn in range(features):
-                f = last if turn == 0 else turn - 1 if turn - 1 < last else turn
-                at[f] += 1
-                if at[f] < parts[f]:
-                    break
-                at[f] = 0
-        for cell in range(size * scores - 1, -1, -1):
-            if cell % parts[last] > 0:
-                values[starts[k] + cell] -= values[starts[k] + cell - 1]
-    return (
-        starts, values[: starts[tables]].copy(), feature_start, feature[:listed].copy(),
-        offset[:listed].copy(), step[:mapped].copy(), place[:placed].copy(), part_start,
-        roots[home < 0],
-    )  # fmt: skip
+Int32s = NDArray[np.int32]
+STEPS = 128  # of the index that finds a reading's cell
+FOREST = Layout(
+    nodes="size",
+    scores="size",
+    features="int64",
+    ends="size",
+    nf="int32[nodes]",
+    nc="int32[nodes]",
+    nl="int32[nodes]",
+    nr="int32[nodes]",
+    score="float64[nodes, scores]",
+    base="float64[scores]",
+    slack="float64",
+    start="int64[ends]",
+    last="int64",
+)
+TABLES = Layout(
+    tables="size",
+    table_ends="size",
+    columns="size",
+    entries="size",
+    parts="size",
+    maps="size",
+    places="size",
+    walks="size",
+    start="int64[table_ends]",
+    wide="int64[tables]",
+    column_start="int64[table_ends]",
+    column="int64[columns]",
+    value="float64[entries]",
+    feature_start="int64[table_ends]",
+    feature="int64[parts]",
+    offset="int64[parts]",
+    step="int32[maps]",
+    place="int64[places]",
+    part_start="int64[table_ends]",
+    walked="int64[walks]",
+)
+GUIDE = Layout(
+    cells="size",
+    known="size",
+    steps="size",
+    edges="float64[cells]",
+    begin="int64[known, steps]",
+    low="float64[known]",
+    rate="float64[known]",
+    dimension="int64[known]",
+)
+_score_tables = Kernel(
+    "score_tables", forest=FOREST, n="size", roots="int64[n]", handle="out int64[1]"
+)
+_guide = Kernel(
+    "guide",
+    cells="size",
+    known="size",
+    ends="size",
+    edges="float64[cells]",
+    start="int64[ends]",
+    begin="out int64[known, 128]",
+    low="out float64[known]",
+    rate="out float64[known]",
+)
+_class_masses = Kernel(
+    "class_masses",
+    forest=FOREST,
+    tables=TABLES,
+    guide=GUIDE,
+    dimensions="size",
+    n="size",
+    shifts="size",
+    points="float64[dimensions, n]",
+    shift="float64[shifts]",
+    sd="float64",
+    tied="int64",
+    classes="size",
+    out="out float64[classes]",
+)
 
 
-@kernel
-def _shared(nf, nc, nl, nr, roots, start):
-    """Which table each tree goes to (-1: none), and the cuts of each table."""
-    trees, total, features = roots.shape[0], start[-1], start.shape[0] - 1
-    home = np.full(trees, -1, np.int64)
-    cuts = np.zeros((trees, total), np.bool_)
-    mine, sizes, stack = np.empty(total, np.bool_), np.empty(trees), np.empty(nf.shape[0], np.int64)
-    tables = 0
-    for t in range(trees):
-        mine[:] = False
-        stack[0], top = roots[t], 1
-        while top > 0:
-            top -= 1
-            node = stack[top]
-            if nf[node] >= 0:
-                mine[start[nf[node]] + nc[node]] = True
-                stack[top], stack[top + 1] = nl[node], nr[node]
-                top += 2
-        alone = _size(mine, mine, start, features)
-        if alone > LARGEST:
-            continue
-        best, least = -1, LARGEST + 1.0
-        for k in range(tables):
-            # a table shared must not be much larger than the two it stands for
-            size = _size(mine, cuts[k], start, features)
-            if size < least and size <= 4.0 * (alone + sizes[k]):
-                best, least = k, size
-        if best < 0:
-            best, least = tables, alone
-            tables += 1
-        home[t], sizes[best] = best, least
-        for c in range(total):
-            cuts[best, c] = cuts[best, c] or mine[c]
-    return home, cuts, tables
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """The trees that one record's noise reaches; `score` (nodes, scores) is zero but at leaves."""
+
+    nf: Int32s
+    nc: Int32s
+    nl: Int32s
+    nr: Int32s
+    score: Floats
+    base: Floats
+    slack: float  # scores that are closer are equal
+    start: Ints  # first cell of each feature
+    last: int  # the open feature
+
+    @property
+    def features(self) -> int:
+        return len(self.start) - 1
 
 
-@kernel
-def _size(a, b, start, features):
-    size = 1.0
-    for f in range(features):
-        n = 1
-        for c in range(start[f], start[f + 1]):
-            n += a[c] or b[c]
-        size *= n
-    return size
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables of all trees, one behind the other."""
+
+    start: Ints
+    wide: Ints  # entries of a table's one score
+    column_start: Ints
+    column: Ints  # the scores it moves
+    value: Floats
+    feature_start: Ints
+    feature: Ints
+    offset: Ints  # where a feature's map from cells to steps in the table begins
+    step: Int32s
+    place: Ints  # first cells of the open feature's parts
+    part_start: Ints
+    walked: Ints  # roots of trees without a table
+
+    @classmethod
+    def of(cls, forest: Forest, roots: Ints) -> Tables:
+        """Trees that move the same scores together."""
+        roots = roots.astype(np.int64)
+        moved = np.logical_or.reduceat(forest.score != 0, roots)
+        kinds, kind = np.unique(moved, axis=0, return_inverse=True)
+        split = [
+            (np.flatnonzero(k), roots[kind.ravel() == i]) for i, k in enumerate(kinds) if k.any()
+        ]
+        parts = []
+        for columns, mine in split or [(np.arange(1), roots[:0])]:
+            own = np.ascontiguousarray(forest.score[:, columns])
+            parts.append(
+                tabulate(replace(forest, score=own, base=forest.base[columns]), mine, columns)
+            )
+        return _behind(parts)
 
 
-@kernel
-def guide(edges, start):
-    """Where the search for a cell begins: (first steps, lowest edges, steps per unit)."""
-    features = start.shape[0] - 1
-    begin = np.zeros((features, GUIDE), np.int64)
-    low, rate = np.zeros(features), np.zeros(features)
-    for f in range(features):
-        n = start[f + 1] - start[f] - 1  # the last edge is infinite
-        if n < 1:
-            continue
-        low[f] = edges[start[f]]
-        wide = edges[start[f] + n - 1] - low[f]
-        rate[f] = (GUIDE - 1) / wide if wide > 0.0 else 0.0
-        c = 0
-        for g in range(1, GUIDE):
-            # one step back: the division may round
-            while c < n and (edges[start[f] + c] - low[f]) * rate[f] < g - 1:
-                c += 1
-            begin[f, g] = c
-    return begin, low, rate
+def tabulate(forest: Forest, roots: Ints, columns: Ints) -> Tables:
+    """Tables of these trees, which all move the scores `columns`."""
+    handle = np.zeros(1, np.int64)
+    _score_tables(forest, np.ascontiguousarray(roots), handle)
+    start, value, feature_start, feature, offset, step, place, part_start, walked = unpack(
+        handle, np.int64, np.float64, *[np.int64] * 3, np.int32, *[np.int64] * 3
+    )
+    tables = len(start) - 1
+    return Tables(
+        start=start,
+        wide=np.diff(start) // len(columns),
+        column_start=len(columns) * np.arange(tables + 1),
+        column=np.tile(columns, tables),
+        value=value,
+        feature_start=feature_start,
+        feature=feature,
+        offset=offset,
+        step=step,
+        place=place,
+        part_start=part_start,
+        walked=walked,
+    )
 
 
-@kernel
-def look(
-    starts, wide, column_start, column, values, feature_start, feature, offset, step, place,
-    part_start, walked, nf, nc, nl, nr, gain, base, slack, edges, start, begin, low, rate,
-    dimension, last, points, shift, sd, tied,
-):  # fmt: skip
-    """Mean mass of each class, over readings `points` (dimensions, n).
+def _behind(parts: list[Tables]) -> Tables:
+    """Several parts as one; starts move by what stands before them."""
 
-    dimension: where each feature's numbers are, -1 for the open one. Its steps end at its `edges`;
-    its law is N(shift, sd) where it is `tied` to the others, else the edges are masses.
+    def starts(name: str) -> Ints:
+        ends = np.cumsum([0] + [int(getattr(p, name)[-1]) for p in parts])
+        moved = [getattr(p, name)[:-1] + end for p, end in zip(parts, ends[:-1], strict=True)]
+        return np.concatenate([*moved, ends[-1:]])
+
+    def all_of(name: str) -> Ints:
+        return np.concatenate([getattr(p, name) for p in parts])
+
+    maps = np.cumsum([0] + [len(p.step) for p in parts])
+    return Tables(
+        start=starts("start"),
+        wide=all_of("wide"),
+        column_start=starts("column_start"),
+        column=all_of("column"),
+        value=np.concatenate([p.value for p in parts]),
+        feature_start=starts("feature_start"),
+        feature=all_of("feature"),
+        offset=np.concatenate([p.offset + m for p, m in zip(parts, maps[:-1], strict=True)]),
+        step=np.concatenate([p.step for p in parts]),
+        place=all_of("place"),
+        part_start=starts("part_start"),
+        walked=all_of("walked"),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """Where the search for a reading's cell begins; `dimension`: where each feature's numbers are,
+    -1 for the open one."""
+
+    edges: Floats  # upper edges of the cells
+    begin: Ints
+    low: Floats
+    rate: Floats
+    dimension: Ints
+
+    @classmethod
+    def of(cls, edges: Floats, start: Ints, dimension: Ints) -> Guide:
+        n = len(start) - 1
+        begin, low, rate = np.empty((n, STEPS), np.int64), np.empty(n), np.empty(n)
+        _guide(edges, start, begin, low, rate)
+        return cls(edges, begin, low, rate, dimension)
+
+
+def class_masses(
+    forest: Forest,
+    tables: Tables,
+    guide: Guide,
+    draw: tuple[Floats, Floats, float],
+    tied: bool,
+) -> Floats:
+    """Mean mass of each class, over a draw: readings (dimensions, n), shift, sd.
+
+    The open feature's law is N(shift, sd) where it is `tied` to the others, else its edges are
+    masses.
     """
-    n, features, steps = points.shape[1], start.shape[0] - 1, start[last + 1] - start[last]
-    scores = base.shape[0]
-    cells, index = np.zeros((features, BLOCK), np.int32), np.zeros(BLOCK, np.int32)
-    score = np.zeros((scores, steps + 1, BLOCK))
-    ends = edges[start[last] : start[last + 1]]
-    stack = np.empty((nf.shape[0] + 1, 3), np.int64)
-    mass = np.zeros(max(scores, 2))
-    for at in range(0, n, BLOCK):
-        block = min(BLOCK, n - at)
-        for f in range(features):
-            if dimension[f] >= 0:
-                s, row = start[f], points[dimension[f]]
-                for i in range(block):
-                    v = row[at + i]
-                    g = min(max((v - low[f]) * rate[f], 0.0), GUIDE - 1.0)
-                    c = begin[f, int(g)]
-                    while edges[s + c] < v:
-                        c += 1
-                    cells[f, i] = c
-        score[:] = 0.0
-        for k in range(starts.shape[0] - 1):
-            index[:] = starts[k]
-            for j in range(feature_start[k], feature_start[k + 1]):
-                o, mine = offset[j], cells[feature[j]]
-                for i in range(block):
-                    index[i] += step[o + mine[i]]
-            for c in range(column_start[k], column_start[k + 1]):
-                own = score[column[c]]
-                for p in range(part_start[k], part_start[k + 1]):
-                    q, row = p - part_start[k], own[place[p]]
-                    for i in range(block):
-                        row[i] += values[index[i] + q]
-                index += wide[k]
-        for root in walked:
-            _walk(nf, nc, nl, nr, gain, root, cells, block, last, steps, stack, score)
-        if scores == 1:
-            mass[1] += _one(score[0], base[0], block, steps, ends, shift[at:], sd, tied)
-        else:
-            _many(score, base, slack, block, steps, ends, shift[at:], sd, tied, mass)
-    if scores == 1:
-        mass[0] = n - mass[1]
-    return mass / n
-
-
-@kernel
-def _one(score, base, block, steps, ends, shift, sd, tied):
-    """Mass of a positive score, summed over the readings of a block."""
-    mass = 0.0
-    for i in range(block):
-        now, before, positive = base, 0.0, False
-        for s in range(steps):
-            now += score[s, i]
-            if (now > 0.0) != positive:
-                if s > 0:
-                    edge = _end(ends[s - 1], shift, i, sd, tied)
-                    if positive:
-                        mass += edge - before
-                    before = edge
-                positive = not positive
-        if positive:
-            mass += 1.0 - before
-    return mass
-
-
-@kernel
-def _many(score, base, slack, block, steps, ends, shift, sd, tied, mass):
-    """Add the mass of each class, of a score per class, to mass."""
-    now = np.empty(base.shape[0])
-    for i in range(block):
-        before, label = 0.0, -1
-        now[:] = base
-        for s in range(steps):
-            moved = s == 0
-            for k in range(base.shape[0]):
-                moved = moved or score[k, s, i] != 0.0
-                now[k] += score[k, s, i]
-            if not moved:
-                continue
-            best = 0
-            for k in range(1, base.shape[0]):
-                if now[k] > now[best] + slack:
-                    best = k
-            if best != label:
-                if label >= 0:
-                    edge = _end(ends[s - 1], shift, i, sd, tied)
-                    mass[label] += edge - before
-                    before = edge
-                label = best
-        mass[label] += 1.0 - before
-
-
-@kernel
-def _end(edge, shift, i, sd, tied):
-    """Mass of the open feature below an edge."""
-    return 0.5 * math.erfc(-(edge - shift[i]) / sd * 0.7071067811865476) if tied else edge
-
-
-@kernel
-def _walk(nf, nc, nl, nr, gain, root, cells, block, last, steps, stack, score):
-    """One tree's part in the scores of a block."""
-    for i in range(block):
-        top = 1
-        stack[0, 0], stack[0, 1], stack[0, 2] = root, 0, steps - 1
-        while top > 0:
-            top -= 1
-            node, lo, hi = stack[top, 0], stack[top, 1], stack[top, 2]
-            while nf[node] >= 0:
-                f = nf[node]
-                if f != last:
-                    node = nl[node] if cells[f, i] <= nc[node] else nr[node]
-                elif hi <= nc[node]:
-                    node = nl[node]
-                elif lo > nc[node]:
-                    node = nr[node]
-                else:
-                    stack[top, 0], stack[top, 1], stack[top, 2] = nr[node], nc[node] + 1, hi
-                    top += 1
-                    hi = nc[node]
-                    node = nl[node]
-            for k in range(gain.shape[1]):
-                score[k, lo, i] += gain[node, k]
-                score[k, hi + 1, i] -= gain[node, k]
+    points, shift, sd = draw
+    out = np.empty(max(forest.score.shape[1], 2))
+    _class_masses(forest, tables, guide, points, shift, sd, tied, out)
+    return out

@@ -5,19 +5,28 @@ over the bits and a random shift (Matousek 1998), as scipy does it, but a point 
 or per dimension here. Points of one scrambling are uniform one by one and spread evenly together.
 """
 
-# mypy: disable-error-code="no-untyped-def"
-
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from assay.kernels.compile import kernel
+from assay.kernels.arrays import Floats
+from assay.kernels.native import Kernel
 
 BITS = 30
 LONGEST = 22  # at most 2 ** LONGEST points of a sequence
 Bits = NDArray[np.int64]
+_sobol = Kernel(
+    "sobol",
+    d="size",
+    bits="size",
+    n="size",
+    direction="int64[d, bits]",
+    shift="int64[d]",
+    seen="int64",
+    out="out float64[d, n]",
+)
 
 
 @lru_cache(maxsize=16)
@@ -44,24 +53,8 @@ def scrambled(d: int, rng: np.random.Generator) -> tuple[Bits, Bits]:
     return (mixed.astype(np.int64) << place).sum(axis=2), rng.integers(0, 2**BITS, d)
 
 
-@kernel
-def stretch(direction, shift, seen, n):
+def stretch(direction: Bits, shift: Bits, seen: int, n: int) -> Floats:
     """Points seen .. seen + n of a sequence, (d, n) numbers inside (0, 1)."""
-    d = shift.shape[0]
-    out = np.empty((d, n))
-    scale = 1.0 / (1 << 30)
-    for j in range(d):
-        code, x, k = seen ^ (seen >> 1), shift[j], 0
-        while code > 0:
-            if code & 1:
-                x ^= direction[j, k]
-            code >>= 1
-            k += 1
-        for i in range(n):
-            out[j, i] = (x + 0.5) * scale
-            rest, k = seen + i + 1, 0
-            while rest & 1 == 0:
-                rest >>= 1
-                k += 1
-            x ^= direction[j, k]
+    out = np.empty((len(shift), n))
+    _sobol(direction, shift, seen, out)
     return out

@@ -1,22 +1,21 @@
 """The trees as one record's samples see them: only what its noise can reach.
 
 Most thresholds lie outside a record's noise, and most classes cannot win there. The trees are cut
-down as in local.py (`LOST` mass per tail, said), which makes each sample cheaper and settles
+down as in localise.py (`LOST` mass per tail, said), which makes each sample cheaper and settles
 records that no reading can move.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from assay.kernels.arrays import Floats, Ints
-from assay.probability.localise import CELL, NO, YES, Local, localise
+from assay.probability.localise import CELL, NO, YES, Int32s, Local, localise
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
-from assay.trees.rounding import Rounding
+from assay.trees.gridded import Gridded
 
 LOST = 1e-9  # mass of each tail of each feature that samples do not visit
 
@@ -34,7 +33,7 @@ class View:
     """What can still move; a single score means class 1 above zero."""
 
     lost: float  # mass that no sample visits
-    trees: tuple[Any, ...]  # feature, cut, left, right per node
+    trees: tuple[Int32s, Int32s, Int32s, Int32s]  # feature, cut, left, right per node
     score: Floats  # (nodes, scores), zero but at leaves
     roots: Ints
     base: Floats
@@ -52,10 +51,9 @@ def view(
     below = special.ndtr(levels)
     masses = np.diff(below, prepend=0.0)
     masses[grid.start[:-1]] = below[grid.start[:-1]]
-    rounding = Rounding.of(ensemble)
     two = ensemble.n_classes == 2
     for label in (1, 0) if two else [likely, *range(ensemble.n_classes)]:
-        local = localise(ensemble, grid, masses, nan, label, LOST, rounding)
+        local = localise(Gridded.of(ensemble), masses, nan, label, LOST)
         if local.status != NO:  # this class may win, and only those that may beat it matter
             break
     lost = 1 - local.kept
