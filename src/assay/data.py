@@ -24,6 +24,7 @@ from torch import Tensor
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
 from assay.kernels.arrays import Floats
+from assay.spaces.words import encode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,7 @@ class Dataset:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
-        x = _tensor(self.x)
+        x = encode(self.x) if _sentences(self.x) else _tensor(self.x)
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
             x = x.to(torch.float64)  # sums of counts and ratios do not survive float32
             if self.columns is None and names is None:
@@ -320,6 +321,13 @@ class Dataset:
             i: int.from_bytes(d, "little", signed=True) or 1
             for i, d in zip(self.ids.tolist(), made, strict=True)
         }
+
+
+def _sentences(x: Any) -> bool:
+    """Strings, one per example."""
+    if isinstance(x, np.ndarray):
+        return x.ndim == 1 and len(x) > 0 and all(isinstance(v, str) for v in x)
+    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(v, str) for v in x)
 
 
 def _tensor(values: Any) -> Tensor:

@@ -205,8 +205,32 @@ def test_what_makes_no_sense_is_refused(make, said):
 
 def test_greedy_wants_sequences():
     net, x = torch.nn.Linear(3, 2), torch.rand(4, 3)
+    net.bias.data[:] = torch.tensor([9.0, 0.0])
     with pytest.raises(ay.Unsupported, match=r"ay\.Text"):
         ay.evaluate(
             net, ay.Dataset(x, [0] * 4), space=ay.Linf(0.1), attack=Greedy(), progress=False,
             goal=ay.Targeted(1),
         )  # fmt: skip
+
+
+def test_sentences_make_a_data_set_and_a_pipeline_reads_them():
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    labels = ["nice" if "good" in text else "bad" for text in TEXTS]
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(TEXTS, labels)
+    report = ay.evaluate(
+        model, ay.Dataset(TEXTS, labels), space=space(), attack=Beam(2), progress=False
+    )
+    own = model.predict(words.sentences(torch.as_tensor(report.adversarial)))
+    flipped = own != np.array(labels)
+    right = report.table["clean"].to_numpy() == report.table["y"].to_numpy()
+    assert right.all() and report.table["success"].any()
+    assert (flipped == report.table["success"].to_numpy()).all()
+
+
+def test_a_function_of_strings_is_wrapped_by_saying_so():
+    model = ay.wrap(score, inputs="text", name="toy")
+    report = ay.evaluate(model, data(), space=space(), attack=Greedy(), progress=False)
+    assert report.metric("clean").value == 1.0

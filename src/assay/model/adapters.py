@@ -22,10 +22,11 @@ from torch import Tensor
 
 from assay.columns import Columns
 from assay.errors import AssayError, Unsupported
+from assay.model import text
 from assay.model.classifier import Classifier
 from assay.model.frames import Rows, form
 
-INPUTS = ("tensor", "integers", "array", "frame", "mapping")
+INPUTS = ("tensor", "integers", "array", "frame", "mapping", "text")
 
 
 def adapt(
@@ -37,6 +38,8 @@ def adapt(
     """A model of any kind, asked with rows that have these columns."""
     if isinstance(model, type):
         raise AssayError(f"{model.__name__} is a class; give a model made by it")
+    if inputs == "text" or text.reads_text(model):
+        return text.adapt(model, outputs)
     if isinstance(model, torch.nn.Module):
         kind = f"torch {type(model).__name__}"
         return _function(_moved(model), kind, outputs, inputs, columns, model)

@@ -212,13 +212,15 @@ def wrap(
     name: str = "",
     predict: Callable[[Any], Any] | None = None,
     score: float | None = None,
+    tokenizer: Any = None,
 ) -> Classifier:
     """A classifier of any kind as a `Classifier`.
 
     `outputs` says what the model returns, "logits" or "probabilities"; by default torch modules and
     callables are taken to give logits (`checks` flags it when they do not), others are known.
     `inputs` says what a module or callable takes: "tensor" (default), "integers", "array", "frame"
-    (a DataFrame in the types of your table) or "mapping" (its columns as arrays). `predict` is the
+    (a DataFrame in the types of your table), "mapping" (its columns as arrays) or "text" (a list of
+    strings); a Hugging Face model comes with its `tokenizer`. `predict` is the
     model's own entry point, which takes your table as it is: before any attack its answers are
     compared with those of the wrapped model. `score` is the accuracy you measured yourself.
 
@@ -233,6 +235,10 @@ def wrap(
         raise AssayError(f"inputs={inputs!r}: expected one of {', '.join(adapters.INPUTS)}")
     if score is not None and not 0 <= score <= 1:
         raise AssayError(f"score={score}: expected an accuracy between 0 and 1")
+    if tokenizer is not None:
+        from assay.model.text import hugging_face
+
+        model = hugging_face(model, tokenizer)
     made = model if isinstance(model, Classifier) else adapters.adapt(model, outputs, inputs)
     if inputs is not None and made.takes != inputs:
         raise AssayError(f"inputs={inputs!r}: {made.kind} is asked in the form it was fitted on")

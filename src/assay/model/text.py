@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import Unsupported
+from assay.errors import AssayError, Unsupported
 from assay.model.classifier import Classifier
 from assay.spaces.choices import Chosen
 from assay.spaces.words import PAD, sentences, spell
@@ -49,7 +49,9 @@ def strings(
         answer = answer if isinstance(answer, Tensor) else torch.as_tensor(np.asarray(answer))
         return answer[torch.from_numpy(place)]
 
-    return Classifier(call, kind, False, outputs, names, source=source or model, reads="words")
+    return Classifier(
+        call, kind, False, outputs, names, source=source or model, reads="words", takes="text"
+    )
 
 
 class Places:
@@ -215,6 +217,33 @@ def _word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:
         real = stop > start
         found[i, real] = np.searchsorted(ends, stop[real] - 1, side="right")
     return found
+
+
+def adapt(model: Any, outputs: str | None = None) -> Classifier:
+    """A model that takes sentences: a module on words, an estimator, or a function of strings."""
+    if isinstance(model, torch.nn.Module):
+        return word_module(model, outputs)
+    if hasattr(model, "predict"):
+        return _pipeline(model)
+    if not callable(model):
+        raise AssayError(f"a {type(model).__name__} takes no sentences: give a function of strings")
+    kind = f"callable {getattr(model, '__name__', type(model).__name__)}"
+    return strings(model, kind, outputs or "logits")
+
+
+def _pipeline(model: Any) -> Classifier:
+    """A scikit-learn pipeline: probabilities, else scores, else labels as votes."""
+    labels = np.asarray(model.classes_)
+    names = tuple(str(c) for c in labels)
+    kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
+
+    def votes(texts: list[str]) -> Any:
+        return np.asarray(model.predict(texts))[:, None] == labels[None]
+
+    for name, outputs in (("decision_function", "logits"), ("predict_proba", "probabilities")):
+        if hasattr(model, name):
+            return strings(getattr(model, name), kind, outputs, names, model)
+    return strings(lambda texts: votes(texts).astype(float), kind, "probabilities", names, model)
 
 
 def reads_text(model: Any) -> bool:
