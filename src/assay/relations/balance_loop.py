@@ -1,7 +1,7 @@
 """The compiled loop of `Balance`: clauses as flat arrays, and records moved until they hold.
 
-What a reader would get wrong: `_excess` and `_spread` are pasted into the loop. Called, each would be
-handed sixteen arrays for a handful of additions (a fifth of the time, measured).
+What a reader would get wrong: `_excess` and `_spread` are pasted into the loop. Called, each would
+be handed sixteen arrays for a handful of additions (a fifth of the time, measured).
 """
 
 from __future__ import annotations
