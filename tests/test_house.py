@@ -1,10 +1,11 @@
 """The house: rooms stay small, one idea each; and every public name shows how it is used."""
 
+import inspect
 from pathlib import Path
 
-import assay
+import assay as ay
 
-PACKAGE = Path(assay.__file__).parent
+PACKAGE = Path(ay.__file__).parent
 MODULES = sorted(f for f in PACKAGE.rglob("*.py") if "__pycache__" not in f.parts)
 
 
@@ -22,3 +23,35 @@ def test_no_folder_holds_more_than_25_files():
 def test_every_file_opens_with_its_idea():
     bare = [f for f in MODULES if f.name != "__init__.py" and not f.read_text().startswith('"""')]
     assert bare == []
+
+
+VOCABULARIES = (
+    *("architectures", "datasets", "defenses", "losses", "masks", "noise", "orders"),
+    *("relations", "testing", "training"),
+)
+
+
+def public():
+    """Every public name, and what the vocabularies define themselves."""
+    for name in dir(ay):
+        thing = getattr(ay, name)
+        if name in VOCABULARIES:
+            for inner in getattr(thing, "__all__", None) or sorted(vars(thing)):
+                noun = getattr(thing, inner)
+                if getattr(thing, "__all__", None) or (
+                    getattr(noun, "__module__", "") == thing.__name__ and inner[0] != "_"
+                ):
+                    yield f"{name}.{inner}", noun
+        elif not inspect.ismodule(thing) and not name.startswith("__"):
+            yield name, thing
+
+
+def test_every_public_name_shows_how_it_is_used():
+    silent = []
+    for name, thing in public():
+        if inspect.ismodule(thing):
+            continue
+        shown = [line for line in (inspect.getdoc(thing) or "").splitlines() if ">>> " in line]
+        if not shown or any("+SKIP" in line for line in shown):
+            silent.append(name)
+    assert silent == []

@@ -101,7 +101,19 @@ def ladder(
     ignores the batch, see `ay.defenses.Control`. A defender that the probe finds random is played
     three times at least, so that a rung is a mean over its moves.
 
-    >>> ladder(game, data, space=space, attacks=[FPA(APGD(40)), GMSA(APGD(40))])  # doctest: +SKIP
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> steps = ay.ladder(
+    ...     game, data, space=ay.Linf(0.1), attacks=[ay.GMSA(ay.PGD(2), iterations=1)]
+    ... )
+    >>> list(steps.reports)
+    ['static', 'adapted, clean', 'transfer', 'GMSA-AVG', 'public randomness']
     """
     if not isinstance(game, Transductive):
         raise AssayError(

@@ -35,7 +35,18 @@ def sweep(
 
     `run` says how each is carried out; with resume=True, what is finished is taken as it is.
 
-    >>> sweep(grid.read("eps.toml"), "runs/eps")                        # doctest: +SKIP
+    >>> import assay as ay
+    >>> import tempfile
+    >>> from assay.config.sweep import parse
+    >>> plan = parse('''
+    ... data = {name = 'url', rows = 10}
+    ... model = {demo = 'url_net'}
+    ... space = {type = 'TableSpace', eps = 0.1}
+    ... attack = {type = 'CPGD'}
+    ... sweep = {'space.eps' = [0.1, 0.2]}
+    ... ''')
+    >>> len(ay.sweep(plan, tempfile.mkdtemp()).reports)
+    2
     """
     out, run = Path(out), run or Run()
     if run.shard is not None:

@@ -10,11 +10,27 @@ from difflib import get_close_matches
 
 
 class AssayError(Exception):
-    """Something the user gave is wrong; the message names it and the fix."""
+    """Something the user gave is wrong; the message names it and the fix.
+
+    >>> import assay as ay
+    >>> try:
+    ...     ay.Schema([ay.Feature('age', low=0, high=120)], ['agee <= 99'])
+    ... except ay.AssayError as error:
+    ...     print(error)
+    relation 'agee <= 99': no feature 'agee'; did you mean 'age'?
+    """
 
 
 class Unsupported(AssayError):
-    """Each part is fine by itself, but together they cannot work; the message names what would."""
+    """Each part is fine by itself, but together they cannot work; the message names what would.
+
+    >>> import assay as ay
+    >>> try:
+    ...     ay.standard(ay.Rectangle(2, 2))
+    ... except ay.Unsupported as error:
+    ...     print(error)
+    no standard attack for Rectangle(height=2, width=2, low=0.0, high=1.0); give one with attack=
+    """
 
 
 class Contradiction(AssayError):

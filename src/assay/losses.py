@@ -36,23 +36,63 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def odds(logits: Tensor, targets: Tensor) -> Tensor:
-    """log P(targets) - log P(rest): never vanishes, however sure the model is."""
+    """log P(targets) - log P(rest): never vanishes, however sure the model is.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.odds(logits, targets).item(), 4)
+    -1.1698
+    """
     inside = logits.masked_fill(~targets, -torch.inf).logsumexp(1)
     return inside - logits.masked_fill(targets, -torch.inf).logsumexp(1)
 
 
 def ce(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of the classes outside the targets: -log p_y when untargeted."""
+    """Cross entropy of the classes outside the targets: -log p_y when untargeted.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.ce(logits, targets).item(), 4)
+    0.2703
+    """
     return softplus(odds(logits, targets))
 
 
 def margin(logits: Tensor, targets: Tensor) -> Tensor:
-    """Carlini-Wagner margin: positive exactly where the goal is reached."""
+    """Carlini-Wagner margin: positive exactly where the goal is reached.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.margin(logits, targets).item(), 4)
+    -1.0
+    """
     return gap(logits, targets)
 
 
 def dlr(logits: Tensor, targets: Tensor) -> Tensor:
-    """Difference of logits ratio: the margin, free of the logits' scale. Needs >= 4 classes."""
+    """Difference of logits ratio: the margin, free of the logits' scale. Needs >= 4 classes.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.dlr(logits, targets).item(), 4)
+    -0.4
+    """
     top = logits.topk(min(4, logits.shape[1]), dim=1).values
     if top.shape[1] < 4:
         raise Unsupported(
@@ -65,7 +105,17 @@ def dlr(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def md(logits: Tensor, targets: Tensor) -> Tensor:
-    """Minimal difference to one target: 0 exactly where the target is on top."""
+    """Minimal difference to one target: 0 exactly where the target is on top.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.md(logits, targets).item(), 4)
+    -1.0
+    """
     if bool((targets.sum(1) > 1).any()):
         raise Unsupported("loss 'md' takes one target per row; use 'mdmax' or 'mdmul' for groups")
     t = (logits * targets).sum(1, keepdim=True)
@@ -73,13 +123,33 @@ def md(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def mdmax(logits: Tensor, targets: Tensor) -> Tensor:
-    """Minimal difference to the currently best target."""
+    """Minimal difference to the currently best target.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.mdmax(logits, targets).item(), 4)
+    -1.0
+    """
     best = logits.masked_fill(~targets, torch.finfo(logits.dtype).min).amax(1, keepdim=True)
     return -((logits - best).relu() * ~targets).sum(1)
 
 
 def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
-    """Product (as a sum of logs) of the minimal differences to every target."""
+    """Product (as a sum of logs) of the minimal differences to every target.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 3.0]]),
+    ...     torch.tensor([[True, True, False]]),
+    ... )
+    >>> round(losses.mdmul(logits, targets).item(), 4)
+    -0.6931
+    """
     short = (logits[:, None, :] - logits[:, :, None]).relu()  # (n, t, i): how far t is below i
     short = (short * ~targets[:, None, :]).sum(2)
     # The paper lets log(0) be -inf; the clamp keeps values and gradients finite there.
@@ -87,7 +157,17 @@ def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lse(logits: Tensor, targets: Tensor) -> Tensor:
-    """The margin with every target in play: a soft maximum inside, the best class outside."""
+    """The margin with every target in play: a soft maximum inside, the best class outside.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.lse(logits, targets).item(), 4)
+    -1.0
+    """
     inside = logits.masked_fill(~targets, -torch.inf).logsumexp(1)
     return inside - logits.masked_fill(targets, torch.finfo(logits.dtype).min).amax(1)
 

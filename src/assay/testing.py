@@ -38,7 +38,13 @@ PART = 24  # rows for what is run many times over
 
 
 class Toy(torch.nn.Module):
-    """One hidden layer of tanh, with weights that depend on the sizes alone."""
+    """One hidden layer of tanh, with weights that depend on the sizes alone.
+
+    >>> import torch
+    >>> from assay.testing import Toy
+    >>> Toy(8, 3, scale=4.0)(torch.zeros(2, 8, dtype=torch.float64)).shape
+    torch.Size([2, 3])
+    """
 
     def __init__(self, features: int, classes: int, scale: float, hidden: int = 16) -> None:
         super().__init__()
@@ -63,14 +69,26 @@ class Toy(torch.nn.Module):
 def toy(
     shape: tuple[int, ...] = (8,), classes: int = 3, rows: int = 16
 ) -> tuple[torch.nn.Module, Dataset]:
-    """A small network and rows in [0, 1] that it classifies correctly, the same every time."""
+    """A small network and rows in [0, 1] that it classifies correctly, the same every time.
+
+    >>> from assay import testing
+    >>> net, data = testing.toy()
+    >>> bool((net(data.x).argmax(1) == data.y).all())
+    True
+    """
     case = Case.of("toy", shape, classes, Lp(math.inf, 0.1))
     return case.model, case.data.take(torch.arange(ROWS - rows, ROWS))
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A problem to be tried on."""
+    """A problem to be tried on.
+
+    >>> from assay import Linf, testing
+    >>> case = testing.Case.of('mine', (4,), 2, Linf(0.1))
+    >>> len(case.data)
+    64
+    """
 
     name: str
     model: Toy
@@ -89,7 +107,12 @@ class Case:
 
 
 def cases(space: Lp | None, norms: tuple[float, ...] | None) -> Iterator[Case]:
-    """Tables of 2 and 3 classes and an image of 10, in the given space or in each norm's own."""
+    """Tables of 2 and 3 classes and an image of 10, in the given space or in each norm's own.
+
+    >>> from assay import Linf, testing
+    >>> [case.name for case in testing.cases(Linf(0.1), None)]
+    ['10-class image, Linf(0.1)', '2-class table, Linf(0.1)', '3-class table, Linf(0.1)']
+    """
     sizes = {math.inf: (0.3, 0.12), 2.0: (0.7, 0.7), 1.0: (1.2, 2.0), 0.0: (2.0, 6.0)}
     for k, p in enumerate([space.p] if space else norms or (math.inf, 2.0)):
         table, image = sizes[p]
@@ -107,6 +130,9 @@ def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: i
     an Lp space with a finite box of two numbers; `at_once` is how many queries of a row the attack
     makes in one go (a population), which is by how much it may exceed a budget; `luck` is how many
     random points per row it must not lose to (at most as many as it made queries itself).
+
+    >>> from assay import Linf, PGD, testing
+    >>> testing.check_attack(PGD(5), Linf(0.1))
     """
     _check_repr(attack)
     for case in cases(space, attack.needs.norms):
@@ -301,6 +327,15 @@ def check_defender(defender: Any, x: Tensor, seed: int = 0) -> None:
 
     Same state and seed, same answer; the state and the batch are not changed; global random numbers
     neither matter nor move; and the state after a round leads to the same next round. `x`: a batch.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> ay.testing.check_defender(ay.defenses.TENT(model), data.x)
     """
     what = type(defender).__name__
     before, given = copy.deepcopy(defender.start()), x.clone()

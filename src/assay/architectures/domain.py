@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 
 class Domain(nn.Module):
-    """predictor(encoder(x)); the discriminator tells two domains apart by the encoder's output."""
+    """predictor(encoder(x)); the discriminator tells two domains apart by the encoder's output.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net = ay.architectures.Domain(
+    ...     torch.nn.Linear(4, 2), torch.nn.Linear(2, 3), torch.nn.Linear(2, 2)
+    ... )
+    >>> net(torch.zeros(5, 4)).shape
+    torch.Size([5, 3])
+    """
 
     def __init__(self, encoder: nn.Module, predictor: nn.Module, discriminator: nn.Module) -> None:
         super().__init__()
@@ -89,7 +98,15 @@ def domain_lenet(
 
 
 def domain_mlp(mean: Tensor, deviation: Tensor, classes: int = 2, width: int = 64) -> Domain:
-    """For tables: inputs in raw units, standardised by the training data's mean and deviation."""
+    """For tables: inputs in raw units, standardised by the training data's mean and deviation.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> ay.architectures.domain_mlp(torch.zeros(4), torch.ones(4), width=8).eval()(
+    ...     torch.zeros(5, 4)
+    ... ).shape
+    torch.Size([5, 2])
+    """
     encoder = nn.Sequential(
         Shift(mean, deviation),
         nn.Linear(len(mean), width),

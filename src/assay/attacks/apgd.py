@@ -28,6 +28,13 @@ class APGD:
     `start` is "random", "clean" or "best" (what is kept so far); `eot`
     averages that many gradients where the model is random. `back=False` halves the step where it
     stands instead of going back to the best point.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.APGD(10)).metric(
+    ...     "robust"
+    ... ).value
+    0.3125
     """
 
     steps: int = 100

@@ -30,7 +30,13 @@ from assay.spaces.genes import Genes
 
 @dataclass(frozen=True)
 class BFS:
-    """`iterations` expansions per row. `memory` in bytes bounds the block of rows."""
+    """`iterations` expansions per row. `memory` in bytes bounds the block of rows.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.BFS(3)).metric("robust").value
+    1.0
+    """
 
     iterations: int = 100
     bins: int = 150

@@ -20,7 +20,18 @@ _FIRST, _THEN = CAPGD(), MOEVA()
 
 @dataclass(frozen=True)
 class CAA:
-    """`gradient` first, then `search` on the rows still open."""
+    """`gradient` first, then `search` on the rows still open.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> schema = ay.Schema(
+    ...     [ay.Feature(f"f{i}", low=0, high=1) for i in range(8)], ["f0 + f1 <= 2"]
+    ... )
+    >>> ay.evaluate(
+    ...     net, data, space=schema.space(eps=0.3), attack=ay.CAA(search=ay.Graft(3))
+    ... ).metric("robust").value
+    0.1875
+    """
 
     gradient: Attack = _FIRST
     search: Attack = _THEN

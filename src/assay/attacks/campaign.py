@@ -38,6 +38,15 @@ class Campaign:
 
     All pairs of the data are attacked (so that the robustness over all bands is exact); the report
     then counts the attempts of drawn bands in this order and in a random one.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> vault = ay.Quota(k=1, sources=[0, 1], targets=[2])
+    >>> report = ay.evaluate(
+    ...     net, data, space=ay.Linf(0.2), goal=vault, attack=ay.Campaign(ay.PGD(5))
+    ... )
+    >>> len(report.table)
+    16
     """
 
     attack: Attack

@@ -29,7 +29,18 @@ from assay.problem.problem import Problem
 
 @dataclass(frozen=True)
 class CAPGD:
-    """`steps` per start; `step` is the first step's length in units of eps."""
+    """`steps` per start; `step` is the first step's length in units of eps.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> schema = ay.Schema(
+    ...     [ay.Feature(f"f{i}", low=0, high=1) for i in range(8)], ["f0 + f1 <= 2"]
+    ... )
+    >>> ay.evaluate(net, data, space=schema.space(eps=0.3), attack=ay.CAPGD()).metric(
+    ...     "robust"
+    ... ).value
+    0.1875
+    """
 
     steps: int = 10
     loss: str | None = "ce"

@@ -26,7 +26,15 @@ def _merged(attacks: tuple[Attack, ...]) -> Needs:
 
 @dataclass(frozen=True, init=False)
 class Then:
-    """One attack after the other, each only on what the ones before it left open."""
+    """One attack after the other, each only on what the ones before it left open.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(
+    ...     net, data, space=ay.Linf(0.1), attack=ay.Then(ay.FGSM(), ay.Square(50))
+    ... ).metric("robust").value
+    0.25
+    """
 
     attacks: tuple[Attack, ...]
 
@@ -47,7 +55,15 @@ class Then:
 
 @dataclass(frozen=True, init=False)
 class Worst:
-    """Every attack on every row, and of each row's solutions the one nearest to the clean input."""
+    """Every attack on every row, and of each row's solutions the one nearest to the clean input.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(
+    ...     net, data, space=ay.Linf(0.1), attack=ay.Worst(ay.FGSM(), ay.PGD(5))
+    ... ).metric("robust").value
+    0.3125
+    """
 
     attacks: tuple[Attack, ...]
 
@@ -70,7 +86,15 @@ class Worst:
 
 @dataclass(frozen=True)
 class Restarts:
-    """The same attack `times` over, with fresh random numbers, on what is still open."""
+    """The same attack `times` over, with fresh random numbers, on what is still open.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Restarts(ay.PGD(5), 2)).metric(
+    ...     "robust"
+    ... ).value
+    0.3125
+    """
 
     attack: Attack
     times: int = 5
@@ -97,6 +121,13 @@ class Guess:
     target per row, drawn uniformly: its success rate estimates the average guess of Lin et al.
     Targets are tried in the given `order` (None: the likeliest on the clean input first); `most`
     limits how many. Landing in any class of the goal counts.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Guess(ay.PGD(5))).metric(
+    ...     "robust"
+    ... ).value
+    0.25
     """
 
     attack: Attack

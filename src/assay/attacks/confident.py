@@ -26,7 +26,15 @@ _PGD = PGD(100, step=1 / 8)  # steps of 1/255 for eps = 8/255
 
 @dataclass(frozen=True)
 class Confident:
-    """`restarts` untargeted runs of `attack` and one at each of the `targets` likeliest classes."""
+    """`restarts` untargeted runs of `attack` and one at each of the `targets` likeliest classes.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(
+    ...     net, data, space=ay.Linf(0.1), attack=ay.Confident(ay.PGD(5), restarts=1)
+    ... ).metric("robust").value
+    0.25
+    """
 
     attack: Any = _PGD
     restarts: int = 5

@@ -23,7 +23,15 @@ from assay.problem.problem import Problem
 
 @dataclass(frozen=True)
 class CPGD:
-    """`steps` steps on the published schedule of `decays` decades, or all `step * eps` long."""
+    """`steps` steps on the published schedule of `decays` decades, or all `step * eps` long.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.CPGD(5, step=0.4)).metric(
+    ...     "robust"
+    ... ).value
+    0.3125
+    """
 
     steps: int = 10
     loss: str | None = "ce"

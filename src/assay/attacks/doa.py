@@ -24,7 +24,15 @@ from assay.spaces.region import Region
 
 @dataclass(frozen=True)
 class DOA:
-    """For `Rectangle` spaces; `step` is in units of the box (4 of 255 as published)."""
+    """For `Rectangle` spaces; `step` is in units of the box (4 of 255 as published).
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy((1, 8, 8))
+    >>> ay.evaluate(net, data, space=ay.Rectangle(3, 3), attack=ay.DOA(5, stride=2)).metric(
+    ...     "robust"
+    ... ).value
+    0.625
+    """
 
     steps: int = 50
     step: float = 4 / 255

@@ -28,7 +28,19 @@ from assay.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Escalation:
-    """`steps` for the nearest target, half of them for the next; `thorough` adds one run at all."""
+    """`steps` for the nearest target, half of them for the next; `thorough` adds one run at all.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Linf(0.1),
+    ...     attack=ay.Escalation(5),
+    ...     goal=ay.Group({0: [1], 1: [2], 2: [0]}),
+    ... ).metric("robust").value
+    0.5
+    """
 
     steps: int = 100
     most: int = 2

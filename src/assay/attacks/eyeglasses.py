@@ -31,7 +31,19 @@ COLOURS = ((128, 128, 128), (220, 130, 0), (160, 105, 55), (200, 175, 30), (220,
 
 @dataclass(frozen=True)
 class Eyeglasses:
-    """`steps` steps; `step` is alpha in units of the region's size (20 of 255 as published)."""
+    """`steps` steps; `step` is alpha in units of the region's size (20 of 255 as published).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy((3, 8, 8))
+    >>> ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Patch(lambda h, w: torch.ones(h, w).triu()),
+    ...     attack=ay.Eyeglasses(5),
+    ... ).metric("robust").value
+    0.0
+    """
 
     steps: int = 300
     step: float = 20 / 255

@@ -43,6 +43,11 @@ class FAB:
     `targets=None` is the untargeted variant: each step takes the nearest of all boundaries, at the
     price of one backward pass per class. Restarts begin at a random point half-way into the region.
     `prune=False` takes every walk to its last step, as published.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.FAB(10)).metric("robust").value
+    0.25
     """
 
     steps: int = 100

@@ -52,6 +52,20 @@ class GMSA:
     `warm`: inner steps from the second iteration on, starting from the set before; None: each
     iteration starts anew. `selective`: leave a row clean unless most victims are fooled on it.
     `scale`: for "min", as many times the inner steps as there are models.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> report = ay.evaluate(
+    ...     game, data, space=ay.Linf(0.1), attack=ay.GMSA(ay.PGD(3), iterations=1)
+    ... )
+    >>> len(report.table)
+    16
     """
 
     inner: Attack = _INNER
@@ -233,12 +247,40 @@ def warmed(attack: Any, steps: int) -> Any:
 
 
 def Transfer(inner: Attack = _INNER) -> GMSA:
-    """Attack the model from before the first round, and hope: the defender is never rehearsed."""
+    """Attack the model from before the first round, and hope: the defender is never rehearsed.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=ay.Transfer(ay.PGD(3)))
+    >>> len(report.table)
+    16
+    """
     return GMSA(inner, "last", 0, first="static")
 
 
 def FPA(inner: Attack = _INNER, iterations: int = 9, **more: Any) -> GMSA:
-    """The fixed point attack: each iteration attacks the last simulated model only."""
+    """The fixed point attack: each iteration attacks the last simulated model only.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> report = ay.evaluate(
+    ...     game, data, space=ay.Linf(0.1), attack=ay.FPA(ay.PGD(3), iterations=1)
+    ... )
+    >>> len(report.table)
+    16
+    """
     return GMSA(inner, "last", iterations, **more)
 
 
@@ -246,6 +288,18 @@ def PGDSkip(inner: Attack = _INNER) -> GMSA:
     """Attack the model in its present state, without the move to come (Wu et al. 2020).
 
     The attack RMC was published with; in a game with information="state" it is given that state.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=ay.PGDSkip(ay.APGD(3)))
+    >>> len(report.table)
+    16
     """
     return GMSA(inner, "last", 0, first="state")
 
@@ -255,5 +309,17 @@ def DENTAA(inner: Attack = _INNER) -> GMSA:
 
     AutoAttack on DENT's module (Wang et al. 2021) comes to this: gradients pass through the last
     forward pass only. Croce et al. (2022) call it an attack that does not see the defence.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=ay.DENTAA(ay.APGD(3)))
+    >>> len(report.table)
+    16
     """
     return GMSA(inner, "last", 0, first="clean")

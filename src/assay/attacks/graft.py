@@ -40,6 +40,13 @@ class Graft:
     """At most `evaluations` per row, `offspring` at a time, from the best `population` so far.
 
     `scale` is F of the differential step. `memory` in bytes bounds the block of rows.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Graft(3)).metric(
+    ...     "robust"
+    ... ).value
+    0.9375
     """
 
     evaluations: int = 3000

@@ -32,7 +32,18 @@ from assay.tables.space import TableRegion
 
 @dataclass(frozen=True)
 class LowProFool:
-    """`importance` has one weight per feature (column of x); None weighs all alike."""
+    """`importance` has one weight per feature (column of x); None weighs all alike.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> schema = ay.Schema(
+    ...     [ay.Feature(f"f{i}", low=0, high=1) for i in range(8)], ["f0 + f1 <= 2"]
+    ... )
+    >>> ay.evaluate(
+    ...     net, data, space=schema.space(eps=0.3), attack=ay.LowProFool(50, step=0.1)
+    ... ).metric("robust").value
+    0.375
+    """
 
     steps: int = 20_000
     step: float = 0.001

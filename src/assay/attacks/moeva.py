@@ -40,6 +40,16 @@ class MOEVA:
 
     The published numbers are the defaults (203 reference points + 3 axes = 206); the first
     generation counts. `memory` in bytes bounds the block of rows that evolves at once.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Linf(0.1),
+    ...     attack=ay.MOEVA(generations=3, population=10, offspring=6),
+    ... ).metric("robust").value
+    0.9375
     """
 
     generations: int = 100

@@ -31,7 +31,12 @@ __all__ = ["ByChance", "ByMD", "ByPrior", "Order", "Product"]
 
 
 class Order(ABC):
-    """Promise of every (row, target) pair. Orders multiply: `ByMD(1) * ByPrior(P)`."""
+    """Promise of every (row, target) pair. Orders multiply: `ByMD(1) * ByPrior(P)`.
+
+    >>> from assay import orders
+    >>> isinstance(orders.ByMD(1) * orders.ByChance(), orders.Order)
+    True
+    """
 
     wants: Needs = Needs()  # not `needs`: an order is no attack
 
@@ -45,7 +50,23 @@ class Order(ABC):
 
 @dataclass(frozen=True)
 class Product(Order):
-    """One order's score times another's."""
+    """One order's score times another's.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> vault = ay.Quota(k=1, sources=[0, 1], targets=[2])
+    >>> report = ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Linf(0.2),
+    ...     goal=vault,
+    ...     attack=ay.Campaign(
+    ...         ay.PGD(3), order=ay.orders.Product(ay.orders.ByMD(), ay.orders.ByChance())
+    ...     ),
+    ... )
+    >>> len(report.table)
+    16
+    """
 
     first: Order
     second: Order
@@ -60,7 +81,21 @@ class Product(Order):
 
 @dataclass(frozen=True)
 class ByChance(Order):
-    """A random order, the baseline."""
+    """A random order, the baseline.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> vault = ay.Quota(k=1, sources=[0, 1], targets=[2])
+    >>> report = ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Linf(0.2),
+    ...     goal=vault,
+    ...     attack=ay.Campaign(ay.PGD(3), order=ay.orders.ByChance()),
+    ... )
+    >>> len(report.table)
+    16
+    """
 
     def scores(self, problem: Problem) -> Tensor:
         rows = torch.arange(len(problem.y), device=problem.y.device)
@@ -73,6 +108,19 @@ class ByPrior(Order):
     """1 - P[s][t], the share of rows of s that an attack turned into t on other data.
 
     `P` is a matrix (C, C) or a mapping {(s, t): share}; see `campaign.prior(report)`.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> vault = ay.Quota(k=1, sources=[0, 1], targets=[2])
+    >>> report = ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Linf(0.2),
+    ...     goal=vault,
+    ...     attack=ay.Campaign(ay.PGD(3), order=ay.orders.ByPrior([[1.0] * 3] * 3)),
+    ... )
+    >>> len(report.table)
+    16
     """
 
     P: Any
@@ -100,6 +148,19 @@ class ByMD(Order):
     As published, one step is twice the region's size long and starts at a random point, so that
     nearly every coordinate ends at the region's edge. Only the `among` nearest targets by the clean
     input are looked at so closely (None: all of them); the others stand behind them.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> vault = ay.Quota(k=1, sources=[0, 1], targets=[2])
+    >>> report = ay.evaluate(
+    ...     net,
+    ...     data,
+    ...     space=ay.Linf(0.2),
+    ...     goal=vault,
+    ...     attack=ay.Campaign(ay.PGD(3), order=ay.orders.ByMD(1)),
+    ... )
+    >>> len(report.table)
+    16
     """
 
     steps: int = 0

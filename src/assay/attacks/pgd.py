@@ -28,6 +28,11 @@ class PGD:
 
     `start`: "random", "clean", or "best": from what is kept so far (a warm start).
     The default length is 2.5 / steps, Madry et al.'s rule: enough to cross the region and back.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(10)).metric("robust").value
+    0.3125
     """
 
     steps: int = 40
@@ -87,7 +92,13 @@ def places_of(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class FGSM:
-    """One step of the full size from the clean input."""
+    """One step of the full size from the clean input.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.FGSM()).metric("robust").value
+    0.375
+    """
 
     loss: str | None = None
 

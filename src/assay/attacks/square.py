@@ -40,7 +40,15 @@ _AHEAD = 256  # random numbers drawn at once per row, for speed
 
 @dataclass(frozen=True)
 class Square:
-    """`queries` forward passes per start; the first proposals touch a share `p` of the features."""
+    """`queries` forward passes per start; the first proposals touch a share `p` of the features.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Square(50)).metric(
+    ...     "robust"
+    ... ).value
+    0.3125
+    """
 
     queries: int = 5000
     p: float = 0.8

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Splits:
-    """The parts of a data set; `val` is None where the source has no third part."""
+    """The parts of a data set; `val` is None where the source has no third part.
+
+    >>> import assay as ay
+    >>> splits = ay.datasets.pima()
+    >>> len(splits.train), len(splits.test)
+    (614, 154)
+    """
 
     train: Dataset
     test: Dataset

@@ -40,6 +40,20 @@ from assay.streams import seeded
 class Adapting:
     """`module` adapts in forward(); `network` is the net inside; `reset` is "episodic" or
     "continual".
+
+    >>> import torch
+    >>> import assay as ay
+    >>> class Centred(torch.nn.Module):  # normalises by the batch it sees
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.model = torch.nn.Linear(8, 3).double()
+    ...     def forward(self, x):
+    ...         return self.model(x - x.mean(0))
+    >>> _, data = ay.testing.toy()
+    >>> defender = ay.defenses.Adapting(Centred().eval())
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> adapted.logits(data.x).shape
+    torch.Size([16, 3])
     """
 
     module: nn.Module = field(repr=False)

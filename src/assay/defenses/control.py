@@ -28,6 +28,18 @@ class Control:
 
     The start state is the network made with `seed`. Networks are remembered by their seed, so that
     attacks that rehearse with the same seeds share them.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> defender = ay.defenses.Control(build, data, epochs=2)
+    >>> model, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> model.logits(data.x).shape
+    torch.Size([16, 3])
     """
 
     build: Callable[[], nn.Module] = field(repr=False)

@@ -40,6 +40,19 @@ class DANN:
 
     `iterations` overrides `epochs`. `model` is F_0; unless given, the same network trained on D
     alone for `epochs` passes over it.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> from dataclasses import replace
+    >>> data = replace(data, x=data.x.float())
+    >>> build = lambda: ay.architectures.domain_mlp(
+    ...     torch.zeros(8), torch.ones(8), 3, width=4
+    ... )
+    >>> defender = ay.defenses.DANN(build, data, epochs=1, iterations=2, batch=8)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> adapted.logits(data.x).shape
+    torch.Size([16, 3])
     """
 
     build: Callable[[], nn.Module] = field(repr=False)

@@ -34,7 +34,20 @@ _BETAS = (0.99, 0.999, 0.6)
 
 @dataclass(frozen=True, eq=False)
 class DENT:
-    """Six steps of AdaMod on row-wise affine parameters."""
+    """Six steps of AdaMod on row-wise affine parameters.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> defender = ay.defenses.DENT(model, steps=2)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> adapted.logits(data.x).shape
+    torch.Size([16, 3])
+    """
 
     model: nn.Module = field(repr=False)
     steps: int = field(default=6, metadata={"least": 0})

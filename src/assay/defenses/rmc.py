@@ -46,6 +46,18 @@ class RMC:
     `space`, `attack`, `copies`: how D' gets its adversarial part (4 copies in the CIFAR-10
     experiments); without a space there is none. `features`: inputs -> (n, d), the penultimate
     layer unless given.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> defender = ay.defenses.RMC(model, data, k=8, epochs=2, calibrate=False)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x[:1], seed=0)
+    >>> adapted.logits(data.x[:1]).shape
+    torch.Size([1, 3])
     """
 
     model: nn.Module = field(repr=False)

@@ -66,5 +66,18 @@ def TADV(
     rate: float = 1e-3,
     seed: int = 0,
 ) -> Control:
-    """Adversarial retraining with private randomness, in any space."""
+    """Adversarial retraining with private randomness, in any space.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> defender = ay.defenses.TADV(build, data, ay.Linf(0.1), ay.PGD(2), epochs=2)
+    >>> model, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> model.logits(data.x).shape
+    torch.Size([16, 3])
+    """
     return Control(build, data, Halves(attack, space), epochs, batch, rate, seed)

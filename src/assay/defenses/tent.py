@@ -30,7 +30,21 @@ from assay.streams import seeded
 
 @dataclass(frozen=True, eq=False)
 class TENT:
-    """`steps` entropy steps per batch with Adam at `rate`."""
+    """`steps` entropy steps per batch with Adam at `rate`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> defender = ay.defenses.TENT(model)
+    >>> state = defender.start()
+    >>> adapted, state = defender.adapt(state, data.x, seed=0)
+    >>> adapted.logits(data.x).shape
+    torch.Size([16, 3])
+    """
 
     model: nn.Module = field(repr=False)
     steps: int = field(default=1, metadata={"least": 0})

@@ -35,7 +35,22 @@ from assay.training.standard import Standard
 
 @dataclass(frozen=True, eq=False)
 class URejectron:
-    """`model` behind a discriminator made by `build` (two outputs), trained for each batch."""
+    """`model` behind a discriminator made by `build` (two outputs), trained for each batch.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> defender = ay.defenses.URejectron(
+    ...     model, lambda: torch.nn.Linear(8, 2).double(), data, epochs=1
+    ... )
+    >>> selective, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> selective.logits(data.x).shape  # one more class: rejected
+    torch.Size([16, 4])
+    """
 
     model: nn.Module = field(repr=False)
     build: Callable[[], nn.Module] = field(repr=False)

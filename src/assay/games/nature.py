@@ -62,6 +62,15 @@ class Nature:
     quasi-Monte-Carlo along one feature); "combined" (certified bounds, then sampling of what they
     leave open); "monte carlo" (any model); "importance" (the same for rare changes). Where
     draws are made, `draws` is the most per record and `confidence` that of their interval.
+
+    >>> import assay as ay
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> report = ay.evaluate(
+    ...     ay.Nature(tree, ay.Normal(sd=0.5)), ay.Dataset([[1.0], [2.0]], [0, 1])
+    ... )
+    >>> round(report.metric("robust").value, 4)
+    0.8413
     """
 
     model: Any

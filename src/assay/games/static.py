@@ -38,7 +38,15 @@ from assay.streams import Stream, keys
 
 @dataclass(frozen=True, eq=False)
 class Static:
-    """A fixed classifier."""
+    """A fixed classifier.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(ay.Static(net), data, space=ay.Linf(0.1), attack=ay.PGD(5)).metric(
+    ...     "clean"
+    ... ).value
+    1.0
+    """
 
     model: Any
     batch: ClassVar[int | None] = None

@@ -76,6 +76,18 @@ class Transductive:
     `controlled`, `scored`: masks over the data's rows; None: all. `runs`: how often the referee
     plays, each time with other random numbers. `probe`: look on the first batch whether answers
     depend on the order, on other rows, or on the draw (four adaptations).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build).eval()
+    >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
+    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=None)
+    >>> sorted(report.table['round'].unique().tolist())
+    [0, 1]
     """
 
     defender: Any

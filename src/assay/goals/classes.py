@@ -17,7 +17,13 @@ from assay.streams import Stream
 
 @dataclass(frozen=True)
 class Untargeted(Goal):
-    """Any class but the true one (and but `reject`, where the model has such a class)."""
+    """Any class but the true one (and but `reject`, where the model has such a class).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> ay.Untargeted().targets(torch.tensor([0]), torch.zeros(1, 3), torch.tensor([0]))
+    tensor([[False,  True,  True]])
+    """
 
     reject: int | str | None = None
 
@@ -41,6 +47,13 @@ class Targeted(Goal):
     """One class for all rows, or one per row of the data set (indices or names).
 
     A row whose true class is its target has nothing to reach and is left out.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> clean = torch.zeros(2, 3)
+    >>> ay.Targeted(2).targets(torch.tensor([0, 2]), clean, torch.arange(2))
+    tensor([[False, False,  True],
+            [False, False, False]])
     """
 
     target: int | str | Sequence[int | str]
@@ -88,6 +101,13 @@ class RandomTarget(Goal):
     """One wrong class per row, drawn uniformly: the targeted robustness of the papers.
 
     The draw depends on the seed and the row's place in the data set.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.evaluate(
+    ...     net, data, space=ay.Linf(0.1), goal=ay.RandomTarget(), attack=ay.PGD(5)
+    ... ).metric("robust").value
+    0.625
     """
 
     loss: ClassVar[str] = "md"
@@ -102,7 +122,14 @@ class RandomTarget(Goal):
 
 @dataclass(frozen=True)
 class LeastLikely(Goal):
-    """The class the model finds least likely on the clean input."""
+    """The class the model finds least likely on the clean input.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> clean = torch.tensor([[0.2, 0.7, 0.1]])
+    >>> ay.LeastLikely().targets(torch.tensor([1]), clean, torch.tensor([0]))
+    tensor([[False, False,  True]])
+    """
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         t = clean.scatter(1, y[:, None], torch.finfo(clean.dtype).max).argmin(1, keepdim=True)

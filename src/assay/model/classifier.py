@@ -33,7 +33,14 @@ _TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A model as the library sees it; made by `wrap`, not by hand."""
+    """A model as the library sees it; made by `wrap`, not by hand.
+
+    >>> import assay as ay
+    >>> import torch
+    >>> model = ay.wrap(lambda x: torch.stack([x[:, 0], 1 - x[:, 0]], 1))
+    >>> model.logits(torch.tensor([[0.25]]))
+    tensor([[0.2500, 0.7500]])
+    """
 
     call: Callable[..., Any]
     kind: str

@@ -25,7 +25,14 @@ Part = Marginal | Confusion
 
 
 class Noise(Protocol):
-    """What a game needs from a noise."""
+    """What a game needs from a noise.
+
+    >>> from assay import noise
+    >>> from assay import Normal
+    >>> both: noise.Noise = Normal(sd=1.0)
+    >>> [part.name for part in both.marginals(2)]
+    ['norm', 'norm']
+    """
 
     def marginals(self, features: int) -> tuple[Part, ...]: ...
 
@@ -39,7 +46,17 @@ class Noise(Protocol):
 
 
 class Joint:
-    """Base of the noises: they say marginals and correlation, this does the rest."""
+    """Base of the noises: they say marginals and correlation, this does the rest.
+
+    >>> import numpy as np
+    >>> from assay import noise
+    >>> from assay import Independent, Normal
+    >>> both = Independent([noise.normal(0, 1), noise.still()])
+    >>> both.mass(
+    ...     np.zeros((1, 2)), np.full((1, 1, 2), -np.inf), np.array([[[0.0, np.inf]]])
+    ... )
+    array([[0.5]])
+    """
 
     names: tuple[str, ...] | None = None  # the features its parameters were given by, in order
 

@@ -255,34 +255,64 @@ class Confusion:
 
 
 def normal(mean: float = 0.0, sd: float | None = None, **options: Any) -> Marginal:
-    """Normal error: `normal(sd=12)` is a meter that is off by 12 (one standard deviation)."""
+    """Normal error: `normal(sd=12)` is a meter that is off by 12 (one standard deviation).
+
+    >>> from assay import noise
+    >>> noise.normal(0, 12).quantile([100.0], 0.5)
+    array([100.])
+    """
     if sd is None:
         raise AssayError(f"normal({mean:g}): the sd is missing; write normal(sd={mean or 1:g})")
     return Marginal("norm", (mean, sd), **options)
 
 
 def exponential(scale: float, **options: Any) -> Marginal:
-    """One-sided error that starts at the record, with this mean."""
+    """One-sided error that starts at the record, with this mean.
+
+    >>> from assay import noise
+    >>> noise.exponential(3.0).below([0.0], 0.0)
+    array([0.])
+    """
     return Marginal("expon", (0.0, scale), **options)
 
 
 def uniform(low: float, high: float, **options: Any) -> Marginal:
-    """Error uniform in [low, high]."""
+    """Error uniform in [low, high].
+
+    >>> from assay import noise
+    >>> noise.uniform(-1, 1).quantile([5.0], 0.75)
+    array([5.5])
+    """
     if not low < high:
         raise AssayError(f"uniform({low}, {high}): low must be below high")
     return Marginal("uniform", (low, high - low), **options)
 
 
 def lognormal(sigma: float, **options: Any) -> Marginal:
-    """A factor with median 1 by default: log X - log x has standard deviation sigma."""
+    """A factor with median 1 by default: log X - log x has standard deviation sigma.
+
+    >>> from assay import noise
+    >>> noise.lognormal(0.1).quantile([100.0], 0.5)
+    array([100.])
+    """
     return Marginal("lognorm", (sigma,), **{"how": "multiply", **options})
 
 
 def still() -> Marginal:
-    """A feature without noise."""
+    """A feature without noise.
+
+    >>> from assay import noise
+    >>> noise.still().quantile([5.0], 0.9)
+    array([5.])
+    """
     return Marginal("none", ())
 
 
 def bounded(marginal: Marginal, low: float, high: float, outside: str = "truncate") -> Marginal:
-    """The same noise within feature bounds."""
+    """The same noise within feature bounds.
+
+    >>> from assay import noise
+    >>> noise.bounded(noise.normal(0, 12), 0, 10).quantile([2.0], 0.999) <= 10
+    array([ True])
+    """
     return replace(marginal, low=low, high=high, outside=outside)

@@ -9,7 +9,16 @@ from assay.errors import AssayError
 
 @dataclass(frozen=True)
 class Budget:
-    """Model evaluations an attack may spend on one example; None: no limit."""
+    """Model evaluations an attack may spend on one example; None: no limit.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> report = ay.evaluate(
+    ...     net, data, space=ay.Linf(0.1), attack=ay.Square(), budget=ay.Budget(forwards=20)
+    ... )
+    >>> int(report.table["forwards"].max())
+    20
+    """
 
     forwards: int | None = None
     backwards: int | None = None

@@ -195,7 +195,12 @@ class Op(Expr):
 
 
 class Relation:
-    """Holds for a record or does not. Join with &, |, ~; two are == if spelt alike."""
+    """Holds for a record or does not. Join with &, |, ~; two are == if spelt alike.
+
+    >>> from assay import F, relations
+    >>> str(~(F.a <= F.b))
+    'a > b'
+    """
 
     def __and__(self, other: Any) -> Relation:
         return _join(And, self, other)

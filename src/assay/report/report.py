@@ -51,9 +51,13 @@ def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
 class Report:
     """The outcome of one evaluation.
 
-    >>> print(report)                          # doctest: +SKIP
-    >>> report.metric("robust").low            # doctest: +SKIP
-    >>> report.metric("robust", by="y")        # doctest: +SKIP
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(10))
+    >>> report.metric("robust").value
+    0.3125
+    >>> {int(k): e.value for k, e in report.metric("robust", by="y").items()}
+    {0: 0.25, 1: 0.3, 2: 0.5}
     """
 
     spec: dict[str, Any]

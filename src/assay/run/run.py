@@ -30,6 +30,16 @@ class Run:
     `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side.
     Rows are then played in a random order, or the rows seen so far would not speak for the rest.
     `accept_version`: go on with a run that other versions of assay, torch or Python began.
+
+    >>> import assay as ay
+    >>> import tempfile
+    >>> net, data = ay.testing.toy()
+    >>> folder = tempfile.mkdtemp()
+    >>> ask = dict(space=ay.Linf(0.1), attack=ay.PGD(5), batch=4)
+    >>> first = ay.evaluate(net, data, **ask, run=ay.Run(folder))
+    >>> again = ay.evaluate(net, data, **ask, run=ay.Run(folder, resume=True))
+    >>> len(again.table)
+    16
     """
 
     out: str | Path | None = None

@@ -111,22 +111,50 @@ class Lp:
 
 
 def Linf(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Every feature may change by at most `eps`."""
+    """Every feature may change by at most `eps`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> region = ay.Linf(0.3).around(torch.tensor([[0.5, 0.5]]))
+    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
+    True
+    """
     return Lp(math.inf, eps, low, high)
 
 
 def L2(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Euclidean distance at most `eps`."""
+    """Euclidean distance at most `eps`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> region = ay.L2(1.0).around(torch.tensor([[0.5, 0.5]]))
+    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
+    True
+    """
     return Lp(2.0, eps, low, high)
 
 
 def L1(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Sum of absolute changes at most `eps`."""
+    """Sum of absolute changes at most `eps`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> region = ay.L1(2.0).around(torch.tensor([[0.5, 0.5]]))
+    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
+    True
+    """
     return Lp(1.0, eps, low, high)
 
 
 def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """At most `eps` features changed."""
+    """At most `eps` features changed.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> region = ay.L0(1).around(torch.tensor([[0.5, 0.5]]))
+    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
+    True
+    """
     return Lp(0.0, eps, low, high)
 
 

@@ -22,6 +22,11 @@ class Feature:
     `missing`: a record may lack it. What that means to an attacker is said apart: `fill` and `hide`
     are the distances of filling in a missing cell and of leaving a known one blank (None: neither
     may be done, a missing cell stays missing), `fill_cost` and `hide_cost` the same as money.
+
+    >>> import assay as ay
+    >>> age = ay.Feature('age', 'integer', low='original', high=120)
+    >>> age.kind, age.low, age.high
+    ('integer', 'original', 120)
     """
 
     name: str

@@ -44,7 +44,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """The features in column order, and the relations between them (Python or text)."""
+    """The features in column order, and the relations between them (Python or text).
+
+    >>> import assay as ay
+    >>> schema = ay.Schema(
+    ...     [ay.Feature("a", low=0, high=9), ay.Feature("b", low=0, high=9)], ["a <= b"]
+    ... )
+    >>> schema.names
+    ('a', 'b')
+    """
 
     features: tuple[Feature, ...]
     relations: tuple[Relation, ...] = ()

@@ -47,6 +47,17 @@ class TableSpace:
     relative slack of relations. `cost`: an L1 budget in the currency of the features' `cost`s,
     instead of eps or, where both are given, besides it. `repair=False` leaves broken relations to
     the penalty alone.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema(
+    ...     [ay.Feature("a", low=0, high=9), ay.Feature("b", low=0, high=9)], ["a <= b"]
+    ... )
+    >>> region = ay.TableSpace(schema, eps=0.5).around(torch.tensor([[1.0, 2.0]]).double())
+    >>> region.contains(torch.tensor([[1.5, 2.0]]).double()).item()
+    True
+    >>> region.contains(torch.tensor([[3.0, 2.0]]).double()).item()
+    False
     """
 
     schema: Schema

@@ -34,7 +34,23 @@ Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class CraftBy:
-    """The worst valid input an attack finds, by the attack's loss; rows without target stay."""
+    """The worst valid input an attack finds, by the attack's loss; rows without target stay.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(
+    ...     net,
+    ...     data,
+    ...     ay.training.Adversarial(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.1))),
+    ...     epochs=2,
+    ... )
+    >>> len(history)
+    2
+    """
 
     attack: Attack
     space: Space
@@ -77,6 +93,21 @@ class Adversarial:
     """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones.
 
     In a table with relations: `Adversarial(CraftBy(CAPGD(), schema.space(eps=0.5)), clean=0.5)`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(
+    ...     net,
+    ...     data,
+    ...     ay.training.Adversarial(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.1))),
+    ...     epochs=2,
+    ... )
+    >>> len(history)
+    2
     """
 
     craft: Any

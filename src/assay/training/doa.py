@@ -20,7 +20,20 @@ from assay.training.loop import Batch
 
 @dataclass(frozen=True)
 class DOATraining:
-    """The sticker covers `share` of each side: 70 of 224 pixels as published."""
+    """The sticker covers `share` of each side: 70 of 224 pixels as published.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy((1, 8, 8))
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3)).double()
+    ... )
+    >>> history = ay.training.fit(
+    ...     net, data, ay.training.DOATraining(attack=ay.DOA(2, stride=2)), epochs=2
+    ... )
+    >>> len(history)
+    2
+    """
 
     share: float = 70 / 224
     attack: DOA = field(default=DOA())

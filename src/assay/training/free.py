@@ -24,7 +24,18 @@ from assay.training.loop import Batch
 
 @dataclass(frozen=True)
 class Free:
-    """Linf perturbations of size `eps` inside the box [low, high]."""
+    """Linf perturbations of size `eps` inside the box [low, high].
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(net, data, ay.training.Free(eps=0.1, replays=2), epochs=2)
+    >>> len(history)
+    2
+    """
 
     eps: float = 8 / 255
     replays: int = 8

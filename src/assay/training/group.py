@@ -51,7 +51,20 @@ class Group:
     the accuracy on T from paying for the robustness. With an `attack` that attack, steered by its
     own loss or by MDMUL, perturbs the second part; `replays`, `step` and `loss` then say nothing.
 
-    >>> Group(goal, Patch("eyeglasses"), kappa=2.0, attack=APGD(20))       # doctest: +SKIP
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(
+    ...     net,
+    ...     data,
+    ...     ay.training.Group(ay.Group({0: [1], 1: [2], 2: [0]}), ay.Linf(0.1), replays=2),
+    ...     epochs=2,
+    ... )
+    >>> len(history)
+    2
     """
 
     goal: Goal
@@ -151,6 +164,16 @@ def search_kappa(
     `measures(net)` on validation data: first the robustness to be raised, then what must not fall
     below `floor` (benign accuracy, accuracy on T). Where no kappa keeps the floor, the one that
     misses it by least.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> recipe = ay.training.Group(ay.Group({0: [1]}), ay.Linf(0.1))
+    >>> right = lambda net: [ay.training.accuracy(net, data)] * 2
+    >>> kappa, _ = ay.training.search_kappa(
+    ...     recipe, lambda recipe: net, right, [0.9], (1.0, 2.0)
+    ... )
+    >>> kappa
+    1.0
     """
     best: tuple[tuple[float, float], float, torch.nn.Module] | None = None
     for kappa in kappas:

@@ -30,7 +30,16 @@ Score = Callable[[torch.nn.Module], float]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One batch, and what a recipe may need besides it."""
+    """One batch, and what a recipe may need besides it.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> rows = torch.arange(4)
+    >>> batch = ay.training.Batch(data.x[rows], data.y[rows], rows, data, torch.Generator())
+    >>> len(batch.x)
+    4
+    """
 
     x: Tensor
     y: Tensor
@@ -41,7 +50,20 @@ class Batch:
 
 
 class Recipe(Protocol):
-    """What training means, batch by batch."""
+    """What training means, batch by batch.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> class Squared:  # a recipe of one's own
+    ...     def losses(self, net, batch):
+    ...         yield (net(batch.x) - torch.nn.functional.one_hot(batch.y, 3)).square().mean()
+    >>> len(ay.training.fit(net, data, Squared(), epochs=2))
+    2
+    """
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         """One scalar per weight update; the update happens while the generator waits."""
@@ -50,7 +72,18 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over the data gave; `score` is None where no `select` was given."""
+    """What one pass over the data gave; `score` is None where no `select` was given.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(net, data, ay.training.Standard(), epochs=2)
+    >>> [epoch.number for epoch in history]
+    [0, 1]
+    """
 
     number: int
     loss: float
@@ -70,12 +103,24 @@ def fresh(make: Callable[[], torch.nn.Module], seed: int = 0) -> torch.nn.Module
 
 
 def accuracy(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
-    """Share of rows classified correctly, in eval mode."""
+    """Share of rows classified correctly, in eval mode.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.training.accuracy(net, data)
+    1.0
+    """
     return float(_right(net, data, batch).double().mean())
 
 
 def recall(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
-    """The same within each class, averaged over classes: a rare one counts as much as any."""
+    """The same within each class, averaged over classes: a rare one counts as much as any.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.training.recall(net, data)
+    1.0
+    """
     right = _right(net, data, batch).double()
     return float(torch.stack([right[data.y == c].mean() for c in data.y.unique()]).mean())
 
@@ -114,7 +159,15 @@ def fit(
     epoch is saved there, and a run that finds its file goes on from it; a file of another run is
     refused.
 
-    >>> history = fit(net, data.train, Standard(), epochs=5)       # doctest: +SKIP
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(net, data, ay.training.Standard(), epochs=2)
+    >>> len(history)
+    2
     """
     if epochs < 1 or batch < 1:
         raise AssayError(f"fit(epochs={epochs}, batch={batch}): expected at least 1 of each")

@@ -14,7 +14,18 @@ from assay.training.weights import Weights, cross_entropy
 
 @dataclass(frozen=True)
 class Standard:
-    """No adversary. `weights` of the classes: numbers, "balanced", or None for equal ones."""
+    """No adversary. `weights` of the classes: numbers, "balanced", or None for equal ones.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(net, data, ay.training.Standard(), epochs=2)
+    >>> len(history)
+    2
+    """
 
     weights: Weights = None
 

@@ -24,7 +24,23 @@ from assay.training.weights import Weights, cross_entropy
 
 @dataclass(frozen=True)
 class TRADES:
-    """`beta` is the price of changing the answer (published: 1 to 6)."""
+    """`beta` is the price of changing the answer (published: 1 to 6).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> net = ay.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = ay.training.fit(
+    ...     net,
+    ...     data,
+    ...     ay.training.TRADES(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.1))),
+    ...     epochs=2,
+    ... )
+    >>> len(history)
+    2
+    """
 
     craft: Any
     beta: float = 6.0

@@ -66,20 +66,44 @@ class ResNet(nn.Module):
 
 
 def resnet18(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:
-    """URejectron's and DANN's (CIFAR-10)."""
+    """URejectron's and DANN's (CIFAR-10).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> ay.architectures.resnet18(10, width=4).eval()(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
+    """
     return ResNet((2, 2, 2, 2), classes, channels, width)
 
 
 def resnet20(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
-    """TADV's (CIFAR-10)."""
+    """TADV's (CIFAR-10).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> ay.architectures.resnet20(10, width=4).eval()(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
+    """
     return ResNet((3, 3, 3), classes, channels, width)
 
 
 def resnet32(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
-    """The 32 layers of He et al. for CIFAR-10."""
+    """The 32 layers of He et al. for CIFAR-10.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> ay.architectures.resnet32(10, width=4).eval()(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
+    """
     return ResNet((5, 5, 5), classes, channels, width)
 
 
 def resnet34(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:
-    """RMC's (CIFAR-10)."""
+    """RMC's (CIFAR-10).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> ay.architectures.resnet34(10, width=4).eval()(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
+    """
     return ResNet((3, 4, 6, 3), classes, channels, width)

@@ -26,7 +26,14 @@ def layers(*sizes: int, between: type[nn.Module] = nn.ReLU, dropout: float = 0.0
 
 
 class MLP(TableNet):
-    """`widths` are the hidden layers'."""
+    """`widths` are the hidden layers'.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> ay.architectures.MLP(schema, 3, widths=(4,)).eval()(torch.zeros(2, 8)).shape
+    torch.Size([2, 3])
+    """
 
     def __init__(
         self,

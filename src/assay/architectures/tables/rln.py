@@ -29,7 +29,14 @@ from assay.tables.schema import Schema
 
 
 class RLN(TableNet):
-    """`theta` is the mean log coefficient, `nu` the rate at which coefficients are learnt."""
+    """`theta` is the mean log coefficient, `nu` the rate at which coefficients are learnt.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> ay.architectures.RLN(schema, 3, widths=(4,)).eval()(torch.zeros(2, 8)).shape
+    torch.Size([2, 3])
+    """
 
     training_: ClassVar[Training] = Training(decay=0.0)  # it brings its own regularisation
 

@@ -25,7 +25,14 @@ from assay.training.loop import Batch
 
 
 class STG(TableNet):
-    """`lam` is the price of a feature, `sigma` the gates' noise (published: 0.5)."""
+    """`lam` is the price of a feature, `sigma` the gates' noise (published: 0.5).
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> ay.architectures.STG(schema, 3, widths=(4,)).eval()(torch.zeros(2, 8)).shape
+    torch.Size([2, 3])
+    """
 
     training_: ClassVar[Training] = Training(rate=3e-3, patience=30)
 

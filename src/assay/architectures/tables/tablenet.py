@@ -65,7 +65,18 @@ class Own:
 
 
 class TableNet(nn.Module):
-    """Abstract: subclasses give `logits` and pass their own settings on to be saved."""
+    """Abstract: subclasses give `logits` and pass their own settings on to be saved.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy(classes=2)
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> net = ay.architectures.MLP(schema, 2, widths=(4,)).fit(
+    ...     data.x.numpy(), data.y.numpy(), epochs=1
+    ... )
+    >>> net.predict_proba(data.x.numpy()).shape
+    (16, 2)
+    """
 
     training_: ClassVar[Training] = Training()
 

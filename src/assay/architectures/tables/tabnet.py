@@ -82,7 +82,16 @@ class Reader(nn.Module):
 
 
 class TabNet(TableNet):
-    """`n_d` units for the decision and `n_a` for the choice, at each of `n_steps` steps."""
+    """`n_d` units for the decision and `n_a` for the choice, at each of `n_steps` steps.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> ay.architectures.TabNet(schema, 3, n_d=2, n_a=2, n_steps=1).eval()(
+    ...     torch.zeros(2, 8)
+    ... ).shape
+    torch.Size([2, 3])
+    """
 
     training_: ClassVar[Training] = Training(rate=2e-2, decay=1e-5, batch=512, patience=30)
 

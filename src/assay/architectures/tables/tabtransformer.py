@@ -46,7 +46,16 @@ class Mixing(nn.Module):
 
 
 class TabTransformer(TableNet):
-    """Embeddings of `width`, `depth` blocks with `heads` heads of size `head`."""
+    """Embeddings of `width`, `depth` blocks with `heads` heads of size `head`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> ay.architectures.TabTransformer(
+    ...     schema, 3, width=8, depth=1, heads=2, head=4
+    ... ).eval()(torch.zeros(2, 8)).shape
+    torch.Size([2, 3])
+    """
 
     def __init__(
         self,

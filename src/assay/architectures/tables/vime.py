@@ -52,7 +52,14 @@ class SelfSupervised:
 
 
 class VIME(TableNet):
-    """The paper's symbols: p_m, alpha, K, beta; a predictor of `depth` layers of `width`."""
+    """The paper's symbols: p_m, alpha, K, beta; a predictor of `depth` layers of `width`.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(8)])
+    >>> ay.architectures.VIME(schema, 3, width=4, depth=1).eval()(torch.zeros(2, 8)).shape
+    torch.Size([2, 3])
+    """
 
     training_: ClassVar[Training] = Training()
 
