@@ -23,7 +23,7 @@ from torch import Tensor
 
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
-from assay.kernels.arrays import Floats
+from assay.labels import labels, numbers
 from assay.spaces.words import encode
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ class Dataset:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
-        x = encode(self.x) if _sentences(self.x) else _tensor(self.x)
+        x = encode(self.x) if _sentences(self.x) else numbers(self.x)
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
             x = x.to(torch.float64)  # sums of counts and ratios do not survive float32
             if self.columns is None and names is None:
                 self._set(columns=self.schema.columns)
         if names is not None:
             self._set(columns=Columns.named(names))
-        y, classes = _labels(self.y, self.classes)
+        y, classes = labels(self.y, self.classes)
         ids = np.arange(len(x)) if self.ids is None else np.asarray(self.ids)
         self._set(x=x, y=y, ids=ids, classes=classes)
         self._check()
@@ -328,62 +328,3 @@ def _sentences(x: Any) -> bool:
     if isinstance(x, np.ndarray):
         return x.ndim == 1 and len(x) > 0 and all(isinstance(v, str) for v in x)
     return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(v, str) for v in x)
-
-
-def _tensor(values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach()
-    try:
-        return torch.as_tensor(np.array(values))  # a copy: numpy views may be read-only
-    except (TypeError, ValueError) as error:
-        said = str(error).split(". The only supported")[0]
-        raise AssayError(
-            f"x cannot be read as numbers ({said}); give a table with text as a frame: "
-            "Dataset(pandas.DataFrame(...), y)"
-        ) from None
-
-
-def _labels(given: Any, classes: Any) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Class indices, and names where labels are no indices: their sorted order is the classes'."""
-    names = None if classes is None else tuple(str(c) for c in classes)
-    if given is None:
-        raise AssayError("y is missing: give the true classes, y=, or target= for a table")
-    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
-    if values.dtype.kind in "iuf":
-        wrong = (
-            values[values != np.round(values)] if values.dtype.kind == "f" else values[values < 0]
-        )
-        if (len(wrong) and values.ndim == 1) or (values.size and values.min() < 0):
-            first = wrong.ravel()[0] if wrong.size else values.min()
-            raise AssayError(f"y holds {first}; expected class indices 0..C-1")
-        return torch.as_tensor(np.array(values)).long(), names
-    if any(v is None or v != v for v in values.ravel().tolist()):
-        raise AssayError("y has missing labels; drop those rows first")
-    text = np.array([str(v) for v in values.tolist()]) if values.ndim == 1 else values
-    if names is None:
-        names = tuple(np.unique(text).tolist())
-    unknown = [v for v in text.tolist() if v not in names]
-    if unknown:
-        raise AssayError(f"y holds '{unknown[0]}', no class{nearest(str(unknown[0]), names)}")
-    place = {name: i for i, name in enumerate(names)}
-    return torch.tensor([place[v] for v in text.tolist()]), names
-
-
-def rows_of(data: Any) -> Floats:
-    """Records as float64 (n, features), whatever they come in."""
-    x = data.x if isinstance(data, Dataset) else data
-    x = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-    if x.ndim < 2:
-        raise AssayError(
-            f"records of shape {x.shape}: expected (n, features); one alone is x[None]"
-        )
-    return np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
-
-
-def feature_names(data: Any, features: int) -> list[Any]:
-    """Columns with their units, names of a schema, or numbers."""
-    if getattr(data, "columns", None) is not None:
-        units = getattr(data, "attrs", {}).get("units", {})
-        return [f"{name} [{units[name]}]" if name in units else name for name in data.columns]
-    listed = getattr(getattr(data, "schema", None), "names", None)
-    return list(listed) if listed is not None and len(listed) == features else list(range(features))

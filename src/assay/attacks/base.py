@@ -18,7 +18,7 @@ from assay.errors import AssayError
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion
-from assay.tables.space import TableRegion
+from assay.tables.region import TableRegion
 
 
 @runtime_checkable

@@ -30,7 +30,8 @@ from assay.attacks.pgd import PGD
 from assay.errors import AssayError, Unsupported
 from assay.model.classifier import Classifier
 from assay.problem.needs import Needs
-from assay.problem.problem import Problem, Rehearsal
+from assay.problem.problem import Problem
+from assay.problem.rehearsal import Rehearsal
 from assay.problem.victims import Victims
 
 _INNER = APGD(100)  # as strong as the static figure beside it, or a defence is credited with less

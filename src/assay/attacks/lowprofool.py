@@ -27,7 +27,7 @@ from assay.losses import odds
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.region import Region
-from assay.tables.space import TableRegion
+from assay.tables.region import TableRegion
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,10 +25,12 @@ import torch
 from numpy.typing import NDArray
 
 from assay.attacks.base import Attack
-from assay.data import Dataset, feature_names, rows_of
+from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds, refused_quota
 from assay.games.game import USUAL, Carried, Play
+from assay.games.nature_methods import by_method
+from assay.games.rows import feature_names, rows_of
 from assay.goals.classes import LeastLikely, Untargeted
 from assay.goals.goal import Expandable, Goal
 from assay.kernels.arrays import Bools, Floats
@@ -40,9 +41,6 @@ from assay.model.probe import probe
 from assay.noise.joint import Noise
 from assay.noise.silenced import silenced
 from assay.probability import methods as exact
-from assay.probability.certified.bounds import Draws
-from assay.probability.importance import importance as sampled_where_labels_change
-from assay.probability.sampling import generator, monte_carlo
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.trees.ensemble import Ensemble
@@ -243,49 +241,7 @@ class Nature:
         self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
     ) -> exact.Probability:
         """P(label in allowed[i]) for each record, by the method that fits."""
-        ids = list(range(len(x)) if ids is None else ids)
-        ready = self._ready()
-        ensemble = ready._ensemble
-        if self.method == "importance":
-            low, high = sampled_where_labels_change(
-                ready.predict,
-                self.noise,
-                x,
-                allowed,
-                ids,
-                seed=seed,
-                draws=self.draws,
-                confidence=self.confidence,
-            )
-            return exact.Probability(low, high, "importance")
-        if ensemble is None or self.method == "monte carlo":
-            counts = monte_carlo(
-                ready.predict,
-                self.noise,
-                x,
-                ready._classes(x),
-                ids,
-                seed=seed,
-                width=max(self.tolerance, 1e-9),
-                most=self.draws,
-                confidence=self.confidence,
-                allowed=allowed,
-                first=min(1000, self.draws),
-            )
-            return exact.Probability(*counts.interval(allowed), "sampled")
-        ask = partial(
-            exact.inside,
-            ensemble,
-            self.noise,
-            x,
-            allowed,
-            tolerance=self.tolerance,
-            budget=self.budget,
-            seed=seed,
-        )
-        if self.method != "combined":
-            return ask(estimate=self.method == "estimate")
-        return ask(draws=Draws(self.draws, self.confidence, [generator(seed, i) for i in ids]))
+        return by_method(self._ready(), x, allowed, ids, seed)
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""

@@ -22,8 +22,9 @@ from assay.data import Dataset
 from assay.goals.goal import Goal, gap, reached
 from assay.model.classifier import Classifier, wrap
 from assay.problem.budget import Budget
-from assay.problem.problem import Problem, Rehearsal
+from assay.problem.problem import Problem
 from assay.problem.referee import Referee
+from assay.problem.rehearsal import Rehearsal
 from assay.records import Records
 from assay.spaces.region import Region, Space
 from assay.streams import Stream, derive, keys

@@ -13,7 +13,6 @@ never another goal to be judged by.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -25,21 +24,10 @@ from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.referee import Referee
+from assay.problem.rehearsal import Rehearsal
 from assay.problem.victims import Victims
 from assay.spaces.region import Region
 from assay.streams import Stream
-
-
-@dataclass(frozen=True, eq=False)
-class Rehearsal:
-    """What an attacker can play through by itself where the model moves after it has moved."""
-
-    adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
-    static: Classifier  # the model as it was before the first round
-    scored: Tensor  # (n,) bool: the rows that count
-    controlled: Tensor  # (n,) bool: the rows it may change
-    simulated: Tensor  # (n,): the attacker's own idea of its success, written by the attack
-    random: bool = False  # another draw is another defender
 
 
 @dataclass(eq=False)

@@ -335,15 +335,12 @@ def expr(value: Any) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, Relation):
-        raise AssayError(
-            f"relation '{value}' used as a number; count(relation) counts it as 0 or 1"
-        )
+        raise AssayError(f"relation '{value}' is no number; count(relation) counts it as 0 or 1")
     try:
         return Const(operator.index(value) if hasattr(value, "__index__") else float(value))
     except (TypeError, ValueError):
-        raise AssayError(
-            f"{value!r} in an expression: expected a number or a feature F.name"
-        ) from None
+        wanted = "expected a number or a feature F.name"
+        raise AssayError(f"{value!r} in an expression: {wanted}") from None
 
 
 def relation(value: Any) -> Relation:

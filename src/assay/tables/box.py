@@ -19,7 +19,7 @@ from torch import Tensor
 from assay.tables.validate import BOUND_SLACK
 
 if TYPE_CHECKING:
-    from assay.tables.space import TableRegion
+    from assay.tables.region import TableRegion
 
 _ROUNDING = 1e-9  # relative: what float64 arithmetic may add to eps times a width
 

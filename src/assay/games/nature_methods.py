@@ -1,0 +1,66 @@
+"""Which way to a probability under noise: trees read, labels sampled, or sampled where they change.
+
+`Nature.method` names it; a model that is no tree is always sampled.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from assay.kernels.arrays import Bools, Floats
+from assay.probability import methods as exact
+from assay.probability.certified.bounds import Draws
+from assay.probability.importance import importance as sampled_where_labels_change
+from assay.probability.sampling import generator, monte_carlo
+
+if TYPE_CHECKING:
+    from assay.games.nature import Nature
+
+
+def by_method(
+    ready: Nature, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
+) -> exact.Probability:
+    """P(label in allowed[i]) for each record, of a game whose trees have been read."""
+    ids = list(range(len(x)) if ids is None else ids)
+    ensemble = ready._ensemble
+    if ready.method == "importance":
+        low, high = sampled_where_labels_change(
+            ready.predict,
+            ready.noise,
+            x,
+            allowed,
+            ids,
+            seed=seed,
+            draws=ready.draws,
+            confidence=ready.confidence,
+        )
+        return exact.Probability(low, high, "importance")
+    if ensemble is None or ready.method == "monte carlo":
+        counts = monte_carlo(
+            ready.predict,
+            ready.noise,
+            x,
+            ready._classes(x),
+            ids,
+            seed=seed,
+            width=max(ready.tolerance, 1e-9),
+            most=ready.draws,
+            confidence=ready.confidence,
+            allowed=allowed,
+            first=min(1000, ready.draws),
+        )
+        return exact.Probability(*counts.interval(allowed), "sampled")
+    ask = partial(
+        exact.inside,
+        ensemble,
+        ready.noise,
+        x,
+        allowed,
+        tolerance=ready.tolerance,
+        budget=ready.budget,
+        seed=seed,
+    )
+    if ready.method != "combined":
+        return ask(estimate=ready.method == "estimate")
+    return ask(draws=Draws(ready.draws, ready.confidence, [generator(seed, i) for i in ids]))

@@ -1,0 +1,22 @@
+"""Rehearsal: the game as its attacker can play it through alone, where the model will move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from assay.model.classifier import Classifier
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """What an attacker can play through by itself where the model moves after it has moved."""
+
+    adapt: Callable[[Tensor, int], Classifier]  # (batch, draw) -> the model it would then meet
+    static: Classifier  # the model as it was before the first round
+    scored: Tensor  # (n,) bool: the rows that count
+    controlled: Tensor  # (n,) bool: the rows it may change
+    simulated: Tensor  # (n,): the attacker's own idea of its success, written by the attack
+    random: bool = False  # another draw is another defender
