@@ -12,7 +12,7 @@ from assay.errors import Contradiction
 from assay.extend import Needs
 from assay.records import Records
 from assay.report.report import Report
-from assay.run.store import merge, report_of
+from assay.run.merge import merge, report_of
 
 
 class Line(torch.nn.Module):
