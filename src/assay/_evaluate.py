@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 
-from assay.attacks.base import Attack, for_other_goals
+from assay.attacks.base import Attack, attack_names, for_other_goals
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds
@@ -22,6 +22,7 @@ from assay.games.static import as_game
 from assay.goals.classes import Untargeted
 from assay.goals.goal import Expandable
 from assay.model.frames import counted
+from assay.nouns import said, table
 from assay.problem.budget import Budget
 from assay.records import Records
 from assay.report import checks
@@ -196,12 +197,13 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         "rows": len(data),
         "classes": list(data.classes) if data.classes else None,
         "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
-        "space": repr(space) if space is not None else "",
-        "goal": repr(asked),
-        "attack": repr(job.attack) if job.attack is not None else "",
+        "space": space if space is None else table(space, whole=True),
+        "goal": table(asked, whole=True),
+        "attack": job.attack if job.attack is None else table(job.attack, whole=True),
+        "attacks": list(dict.fromkeys(attack_names(job.attack))),
         **({"proves": True} if job.attack is not None and job.attack.needs.fixed else {}),
-        "threat": " ".join(getattr(part, "in_words", "") for part in (space, asked)).strip(),
-        "budget": repr(job.budget) if job.budget != Budget() else "",
+        "threat": _threat(space, asked),
+        "budget": None if job.budget == Budget() else table(job.budget),
         "seed": job.seed,
         "batch": job.batch,
         "chunks": job.count,
@@ -211,6 +213,14 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
             "python": platform.python_version(),
         },
     }
+
+
+def _threat(space: Space | None, goal: Expandable) -> str:
+    """What the attacker may do and wants; a noun without words of its own is named."""
+    wants = getattr(goal, "in_words", f"It wins where {said(table(goal))} says.")
+    if space is None:
+        return str(wants)
+    return f"{getattr(space, 'in_words', f'The attacker moves in {said(table(space))}.')} {wants}"
 
 
 def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:

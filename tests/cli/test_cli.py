@@ -66,7 +66,7 @@ def test_run_prints_and_saves_what_evaluate_gives(folder):
     assert "robust accuracy" in out and "saved in runs/run" in out
     saved = Report.load("runs/run")
     assert len(saved.records) == 24
-    assert saved.spec["space"] == "Linf(0.1)"
+    assert saved.spec["space"] == {"type": "Linf", "eps": 0.1}
     again = call("run", "runs/run/config.toml", code=2)  # its files stand elsewhere, and it says so
     assert "no such file" in again.stderr
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, cast, runtime_checkable
+from dataclasses import fields, is_dataclass
+from inspect import getattr_static
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -36,6 +39,18 @@ def label(attack: Attack) -> str:
     name = getattr(attack, "name", None) or type(attack).__name__
     loss = getattr(attack, "loss", None)
     return f"{name}-{loss}" if isinstance(loss, str) else str(name)
+
+
+def attack_names(attack: Any) -> Iterator[str]:
+    """The types of an attack and of the attacks it is made of, outermost first."""
+    if attack is None:
+        return
+    yield nouns.name(attack)
+    for field in fields(attack) if is_dataclass(attack) else ():
+        value = getattr(attack, field.name)
+        for inner in value if isinstance(value, tuple) else (value,):
+            if getattr_static(inner, "needs", None) is not None:
+                yield from attack_names(inner)
 
 
 def for_other_goals(attack: Attack) -> Attack:

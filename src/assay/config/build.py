@@ -17,16 +17,14 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-import numpy as np
-from torch import Tensor
-
-from assay import losses
+from assay import losses, nouns
 from assay.config.positions import Path
 from assay.config.registry import KINDS, REQUIRED, find, implied, names, parameters
 from assay.errors import AssayError, nearest
+from assay.nouns import Table
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)"
 _FRACTION = re.compile(rf"\s*({_NUMBER})\s*(?:/\s*({_NUMBER})\s*)?")
@@ -204,51 +202,25 @@ def _kind(hint: Any) -> str | None:
     return None
 
 
-def table(noun: Any) -> dict[str, Any]:
-    """The table that describes a noun; parameters at their default are left out.
+def table(noun: Any) -> Table:
+    """The table that describes a noun in a file; parameters at their default are left out.
 
     >>> from assay.attacks.pgd import PGD
     >>> table(PGD(steps=10))
     {'type': 'PGD', 'steps': 10}
     """
     if isinstance(noun, Later):
-        return {"type": noun.name} | {k: plain(v) for k, v in noun.given.items() if v is not None}
-    for name, made in names(_kind(type(noun)) or "attacks").items():
-        wanted = parameters(made)
-        if not all(hasattr(noun, key) for key in wanted):
-            continue
-        if inspect.isclass(made):
-            if type(noun) is made and not implied(made):
-                return {"type": name} | _given(noun, wanted)
-            continue
-        # A function such as Linf: it is the one if it gives back the very same thing.
-        if implied(made):
-            continue
-        again = made(**{k: getattr(noun, k) for k in wanted})
-        if type(again) is type(noun) and _fields(again) == _fields(noun):
-            return {"type": name} | _given(noun, wanted)
-    raise AssayError(f"{noun!r} cannot be written to a file: no public name makes it")
-
-
-def _given(noun: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    values = {k: plain(getattr(noun, k)) for k in wanted}
-    return {k: v for k, v in values.items() if v is not None and v != plain(wanted[k].default)}
-
-
-def _fields(noun: Any) -> dict[str, Any]:
-    return {f.name: plain(getattr(noun, f.name)) for f in fields(noun)}
+        given = {k: plain(v) for k, v in noun.given.items() if v is not None}
+        return {"type": noun.name} | given
+    made = nouns.table(noun)
+    known = names(_kind(type(noun)) or "attacks")
+    if made["type"] not in known or implied(known[made["type"]]):
+        raise AssayError(f"{noun!r} cannot be written to a file: no public name makes it")
+    return made
 
 
 def plain(value: Any) -> Any:
-    """A value as numbers, text, lists and tables."""
-    if isinstance(value, Tensor | np.ndarray | np.generic):
-        return value.tolist()
-    if _kind(type(value)) is not None:
-        return table(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {k: v for k, v in _fields(value).items() if v is not None}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return value
+    """A value as numbers, text, lists and tables; what is no noun goes without a type."""
+    if is_dataclass(value) and not isinstance(value, type) and _kind(type(value)) is None:
+        return nouns.given(value, whole=True)
+    return nouns.plain(value)

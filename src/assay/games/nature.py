@@ -40,6 +40,7 @@ from assay.model.frames import fitted, in_order
 from assay.model.probe import probe
 from assay.noise.joint import Noise
 from assay.noise.silenced import silenced
+from assay.nouns import table
 from assay.probability import methods as exact
 from assay.records import Records
 from assay.spaces.region import Space
@@ -103,12 +104,11 @@ class Nature:
     def describe(self) -> dict[str, Any]:
         model = wrap(_source(self.model))
         return {
-            "game": "Nature",
+            "game": {"type": "Nature"} | {name: getattr(self, name) for name in ASKED},
             "model": model.title,
             "model_hash": model.hash,
-            "noise": repr(self.noise),
+            "noise": table(self.noise),
             "under": getattr(self.noise, "in_words", type(self.noise).__name__),
-            "nature": {name: getattr(self, name) for name in ASKED},
         }
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:

@@ -54,7 +54,7 @@ class Static:
 
     def describe(self) -> dict[str, Any]:
         model = wrap(self.model)
-        return {"game": "Static", "model": model.title, "model_hash": model.hash}
+        return {"game": {"type": "Static"}, "model": model.title, "model_hash": model.hash}
 
     def default_attack(self, space: Space | None) -> Attack | None:
         return None if space is None else standard(space, wrap(self.model).differentiable)

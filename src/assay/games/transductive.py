@@ -38,6 +38,7 @@ from assay.games.transductive_round import Round, class_names
 from assay.goals.goal import Expandable, Goal
 from assay.model.classifier import Classifier, wrap
 from assay.model.probe import inspect
+from assay.nouns import table
 from assay.problem.needs import check_needs
 from assay.records import Records
 from assay.spaces.region import Space
@@ -121,11 +122,11 @@ class Transductive:
         check_numbers(self)
 
     def describe(self) -> dict[str, Any]:
-        kind = type(self.defender).__name__
+        kind, game = type(self.defender).__name__, table(self, whole=True)
         if not self._started:
-            return {"game": repr(self), "model": kind, "model_hash": "unknown"}
+            return {"game": game, "model": kind, "model_hash": "unknown"}
         base = wrap(self.defender.base(*self._started))
-        return {"game": repr(self), "model": f"{kind} on {base.kind}", "model_hash": base.hash}
+        return {"game": game, "model": f"{kind} on {base.kind}", "model_hash": base.hash}
 
     def default_attack(self, space: Space | None) -> Attack | None:
         inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"

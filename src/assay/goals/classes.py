@@ -113,6 +113,11 @@ class RandomTarget(Goal):
     loss: ClassVar[str] = "md"
     seed: int = 0
 
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        return "It wins where the predicted class is the one drawn for the input."
+
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         rows, count = torch.arange(len(y)), clean.shape[1]
         shift = 1 + Stream(self.seed, index.cpu()).integers(rows, 1, count - 1).to(y.device)
@@ -130,6 +135,11 @@ class LeastLikely(Goal):
     >>> ay.LeastLikely().targets(torch.tensor([1]), clean, torch.tensor([0]))
     tensor([[False, False,  True]])
     """
+
+    @property
+    def in_words(self) -> str:
+        """What the attacker wants, as a sentence."""
+        return "It wins where the predicted class is the one that seemed least likely."
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         t = clean.scatter(1, y[:, None], torch.finfo(clean.dtype).max).argmin(1, keepdim=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from assay.goals.quota import AS
 from assay.records import Records
+from assay.report.spec import in_text
 from assay.report.stats import Estimate, at_most
 
 if TYPE_CHECKING:
@@ -271,5 +272,6 @@ def monotone(reports: Sequence[Report]) -> Iterator[Flag]:
         low, high = before.metric("robust").value, after.metric("robust").value
         if high > low:
             text = f"robust accuracy rises from {low:.3f} to {high:.3f} as the budget grows, from "
-            text += f"{before.spec['space']} to {after.spec['space']}: the attack is too weak"
+            text += f"{in_text(before.spec, 'space')} to {in_text(after.spec, 'space')}: "
+            text += "the attack is too weak"
             yield Flag("not-monotone", text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import AssayError, Unsupported, nearest
+from assay.report.spec import in_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,7 @@ def plain(report: Report, table: pd.DataFrame) -> dict[str, Any]:
         if e.n
     }
     records = json.loads(table.to_json(orient="records"))
-    spec = json.loads(json.dumps(report.spec, default=str))
+    spec = json.loads(json.dumps(report.spec, default=str), parse_constant=str)
     flags = [{"id": f.id, "level": f.level, "text": f.text} for f in report.flags]
     return {"spec": spec, "figures": figures, "flags": flags, "records": records}
 
@@ -95,8 +96,8 @@ def to_mlflow(report: Report, folder: Path) -> str:
         ) from None
     spec = report.spec
     with mlflow.start_run(run_name=f"{spec.get('model', '')} on {spec.get('data', '')}") as run:
-        said = {k: v for k, v in spec.items() if isinstance(v, str | int | float) and v != ""}
-        mlflow.log_params({k: str(v)[:500] for k, v in said.items()})
+        given = {k: in_text(spec, k) for k, v in spec.items() if v not in (None, "", [], {})}
+        mlflow.log_params({k: v[:500] for k, v in given.items()})
         figures: dict[str, float] = {}
         for name, (_, e) in report.shown.items():
             if e.n:

@@ -22,6 +22,7 @@ from assay.errors import AssayError
 from assay.records import FIELDS, Records
 from assay.report.checks import Flag
 from assay.report.examples import Examples
+from assay.report.spec import current
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +90,7 @@ def load(folder: Path) -> dict[str, Any]:
     if not (folder / "records.parquet").exists():
         raise AssayError(f"the run in '{folder}' is not finished; assay run --resume goes on")
     with durable.reading(folder / "spec.json", FIX):
-        spec = dict(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+        spec = current(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
         flags = tuple(Flag(**f) for f in spec.pop("flags", []))
     other = spec.pop("also", None)
     if other is None:  # a run of an older version

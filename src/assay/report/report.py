@@ -25,6 +25,7 @@ from assay.report.figures import groups
 from assay.report.figures import noise as probabilities
 from assay.report.figures import transductive as rounds
 from assay.report.metrics import METRICS, _played
+from assay.report.spec import unattacked
 from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Report:
             del shown["clean_played"]  # the same rows: said once
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
-        if self.spec.get("attack") == "":  # nobody attacks
+        if unattacked(self.spec):
             shown = {"clean": shown["clean"]}
         return further | {k: v for k, v in shown.items() if k not in further}
 

@@ -20,6 +20,7 @@ from assay.report import checks
 from assay.report.checks import Flag
 from assay.report.drawing import html
 from assay.report.report import Report
+from assay.report.spec import untargeted
 from assay.report.stats import Estimate, bootstrap
 
 Line = list[tuple[float, Estimate]]
@@ -73,8 +74,7 @@ class Sweep:
                 by_value.setdefault(at, []).append(name)
             line = [(x, self.robust(by_value[x])) for x in sorted(by_value)]
             first = self.reports[names[0]]
-            plain = str(first.spec.get("goal", "")).startswith("Untargeted")
-            if axis.endswith(".eps") and plain and "quota" not in first.spec:
+            if axis.endswith(".eps") and untargeted(first.spec) and "quota" not in first.spec:
                 line.insert(0, (0.0, first.metric("clean")))  # no budget: the clean accuracy
             found[label or "robust"] = line
         return found

@@ -7,6 +7,7 @@ from io import StringIO
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from assay.report.spec import in_text, kind, untargeted
 from assay.report.stages import sentence
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ def rich_table(report: Report) -> Any:
 
 def title(report: Report) -> str:
     """Who was attacked, on what, how."""
-    s = {"model": "model", "data": "data", "space": "", "goal": "", **report.spec}
-    goal = shorten(str(s["goal"]), 60, placeholder=" ...")
-    if s.get("game") == "Nature":
-        other = "" if goal.startswith("Untargeted") else f", {goal}"
+    s = {"model": "model", "data": "data", **report.spec}
+    goal = shorten(in_text(s, "goal"), 60, placeholder=" ...")
+    if kind(s, "game") == "Nature":
+        other = "" if untargeted(s) else f", {goal}"
         return f"{s['model']} on {s['data']} under {s.get('under', 'noise')}{other}"
-    return f"{s['model']} on {s['data']}: {_rounded(str(s['space']))}, {goal}"
+    return f"{s['model']} on {s['data']}: {_rounded(in_text(s, 'space'))}, {goal}"
 
 
 def _rounded(text: str) -> str:
@@ -46,8 +47,8 @@ def _rounded(text: str) -> str:
 
 def drawn(report: Report) -> str:
     """How many draws a record's interval rests on, and its confidence, where draws were made."""
-    asked, kinds = report.spec.get("nature"), set(report.table["winner"])
-    if not asked or not any("sampled" in kind or kind == "importance" for kind in kinds):
+    asked, kinds = report.spec.get("game") or {}, set(report.table["winner"])
+    if "draws" not in asked or not any("sampled" in k or k == "importance" for k in kinds):
         return ""
     return f" (at most {asked['draws']:,} draws a record, {asked['confidence']:.4g} confidence)"
 
@@ -58,11 +59,11 @@ def notes(report: Report) -> list[str]:
     won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
     left = t.loc[t["skipped"] != "", "skipped"].value_counts()
     left_out = "left out: " + ", ".join(f"{k} {v}" for k, v in left.items())
-    if report.spec.get("game") == "Nature":
+    if kind(report.spec, "game") == "Nature":
         kinds = t.loc[t["skipped"] == "", "winner"].value_counts()
         lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()) + drawn(report))
         lines += [left_out] if len(left) else []
-        noise = shorten(_rounded(str(report.spec.get("noise", ""))), 160, placeholder=" ...")
+        noise = shorten(_rounded(in_text(report.spec, "noise")), 160, placeholder=" ...")
         lines.append(f"noise: {noise}; seed {report.spec.get('seed', '')}")
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if report.two_sided:
@@ -70,7 +71,7 @@ def notes(report: Report) -> list[str]:
     elif len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
     lines += [left_out] if len(left) else []
-    attack, seed = report.spec.get("attack") or "none", report.spec.get("seed", "")
+    attack, seed = in_text(report.spec, "attack") or "none", report.spec.get("seed", "")
     lines.append(f"attack: {attack}; seed {seed}")
     lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     return lines

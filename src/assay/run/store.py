@@ -36,6 +36,7 @@ from assay.errors import AssayError
 from assay.records import FIELDS, Records
 from assay.report import checks
 from assay.report.report import Report
+from assay.report.spec import current
 from assay.run.fingerprint import Print, differences
 from assay.run.index import Index
 from assay.run.job import Chunk
@@ -235,7 +236,7 @@ class Store:
             raise AssayError(f"'{self.folder}' is not the folder of a run: it has no spec.json")
         fix = f"'assay repair {self.folder}' brings it back from the index"
         with durable.reading(path, fix):
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            return current(json.loads(path.read_text(encoding="utf-8")))
 
     @property
     def print(self) -> Print:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.spaces.genes import Genes
 from assay.spaces.region import per_row
@@ -52,6 +53,10 @@ class Lp:
         low, high = _plain(self.low), _plain(self.high)
         box = "" if (low, high) == (0.0, 1.0) else f", low={low}, high={high}"
         return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps!r}{box})"
+
+    def to_table(self, whole: bool = False) -> nouns.Table:
+        """As it is called: the box stays unsaid where it is [0, 1]."""
+        return {"type": _NAMES[self.p]} | nouns.given(self, leave=("p",))
 
     @property
     def norm(self) -> float:

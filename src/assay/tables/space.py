@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.relations.repair import Repair
 from assay.spaces.lp import LpRegion
@@ -86,6 +87,12 @@ class TableSpace:
         size += "" if self.cost is None else f"{', ' if size else ''}cost={self.cost:g}"
         more = f", margin={self.margin:g}" if self.margin else ""
         return f"TableSpace({self.schema.name or len(self.schema)}, {size}{more})"
+
+    def to_table(self, whole: bool = False) -> nouns.Table:
+        """With the schema by its name: a file has it with the data."""
+        size = {"eps": self.eps, "p": self.p} if self.cost is None else {"cost": self.cost}
+        rest = nouns.given(self, leave=("schema", "eps", "p", "cost"))
+        return {"type": "TableSpace", "schema": self.schema.name or len(self.schema)} | size | rest
 
     @property
     def radius(self) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from assay.attacks.campaign import bands, replay, scored
 from assay.goals.bands import Pairs, Rule, chances, disjoint
+from assay.report.spec import in_text
 from assay.report.stats import Estimate, bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ def figures(report: Report) -> Figures:
         title = "clean accuracy on the targeted classes"
         found["clean_on_targets"] = (title, _share(wanted["clean"] == wanted["y"]))
     for name, other in sorted(report.also.items()):
-        found[f"robust_{name}"] = (f"robustness, {other.spec['goal']}", other.metric("robust"))
+        found[f"robust_{name}"] = (
+            f"robustness, {in_text(other.spec, 'goal')}",
+            other.metric("robust"),
+        )
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assay.report.spec import untargeted
 from assay.report.stats import Estimate, bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -50,6 +51,6 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
 
 def said(report: Report) -> tuple[str, str]:
     """What the probabilities are of, and its opposite, in words: the goal decides."""
-    if str(report.spec.get("goal", "Untargeted")).startswith("Untargeted"):
+    if untargeted(report.spec):
         return "the answer stays", "the answer changes"
     return "the goal is not reached", "the goal is reached"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.report.spec import kind, unattacked
 from assay.report.stats import Estimate, bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Figures = dict[str, tuple[str, Estimate]]
 
 def figures(report: Report) -> Figures:
     """What a transductive game adds to a report: name -> (title, estimate)."""
-    if not str(report.spec.get("game", "")).startswith("Transductive"):
+    if kind(report.spec, "game") != "Transductive":
         return {}
     table = report.table
     played = table[table["skipped"] == ""]
@@ -43,7 +44,7 @@ def figures(report: Report) -> Figures:
             _share(attacked, attacked["success"]),
         ),
     }
-    if report.spec.get("attack") == "":
+    if unattacked(report.spec):
         found["robust"] = ("goal not reached, nobody attacking", found["robust"][1])
         del found["success"]
     if table["adapting"].notna().any():

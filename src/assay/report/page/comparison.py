@@ -16,6 +16,7 @@ from markupsafe import Markup
 from assay.report.page import svg
 from assay.report.page.section import Section, joined, render, table
 from assay.report.page.sections.classes import namer
+from assay.report.spec import in_text
 from assay.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _sides(
         Markup("<div><h3>{}</h3>{}</div>").format(
             name,
             joined(
-                Markup("<p><strong>{}</strong> {}</p>").format(k, r.spec[k])
+                Markup("<p><strong>{}</strong> {}</p>").format(k, in_text(r.spec, k))
                 for k in _SHOWN
                 if r.spec.get(k) not in (None, "")
             ),
@@ -192,7 +193,7 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
 def _spec(first: Report, second: Report, names: tuple[str, str]) -> Section:
     a, b = first.spec, second.spec
     keys = [k for k in dict.fromkeys((*a, *b)) if a.get(k) != b.get(k)]
-    rows = [(k, str(a.get(k, "–")), str(b.get(k, "–"))) for k in keys]
+    rows = [(k, *(in_text(s, k) if k in s else "–" for s in (a, b))) for k in keys]
     same = "Everything else that was asked is the same in both."
     if not keys:
         return Section("spec", "To reproduce", Markup(""), "Both runs were asked the same.")

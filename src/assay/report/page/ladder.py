@@ -11,6 +11,7 @@ from markupsafe import Markup
 from assay.report.page import svg
 from assay.report.page.section import Section, joined, render, table
 from assay.report.page.sections import figures
+from assay.report.spec import information
 
 if TYPE_CHECKING:
     from assay.report.checks import Flag
@@ -33,7 +34,7 @@ def folder(name: str) -> str:
 def cost(report: Report) -> tuple[float, float]:
     """Seconds the attacker took, its rehearsals included, and the defender to adapt."""
     table = moves = report.table
-    if "information='start'" in str(report.spec.get("game")):
+    if information(report.spec) == "start":
         moves = table[table["run"] == 0]  # one move, played against every run
     return float(moves["seconds"].sum()), float(table["adapting"].sum())
 

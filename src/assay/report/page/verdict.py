@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from assay.report.checks import incomplete
+from assay.report.spec import in_text, kind, unattacked, untargeted
 from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ def verdict(report: Report) -> str:
 def _answer(report: Report) -> str:
     spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean_played")
     who = str(spec.get("model", "The model"))
-    game = str(spec.get("game", ""))
+    game = kind(spec, "game")
     if not robust.n:
         return f"{who}: no row could be attacked."
     if game == "Nature":
-        sure, plain = report.metric("sure"), str(spec.get("goal", "Untargeted"))
-        does = "keeps its answer" if plain.startswith("Untargeted") else "does no such harm"
+        sure = report.metric("sure")
+        does = "keeps its answer" if untargeted(spec) else "does no such harm"
         return (
             f"Under the stated noise {who} {does} with probability {robust.value:.3f} on average; "
             f"{counted(sure, 'records')} are safe (probability 0.99 or more)."
@@ -47,22 +47,22 @@ def _answer(report: Report) -> str:
             f"{who} withstands {counted(robust, 'bands of attackers')} that want "
             f"{spec['quota']['k']} false identities."
         )
-    if game.startswith("Transductive") and spec.get("attack") == "":
+    if game == "Transductive" and unattacked(spec):
         return (
             f"{who} answers {counted(clean, 'inputs')} correctly after adapting; nobody attacked."
         )
-    if game.startswith("Transductive"):
+    if game == "Transductive":
         return (
             f"{who} answers {counted(clean, 'inputs')} correctly after adapting to a clean batch, "
             f"and {counted(robust)} when the attacker may change the batch first."
         )
-    if str(spec.get("goal", "")).startswith("Untargeted") and report.two_sided:
+    if untargeted(spec) and report.two_sided:
         return (
             f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly; when "
             f"an attacker may change them, at least {counted(report.metric('proven'))} are proven "
             f"to stay correct, and at most {counted(robust)} do."
         )
-    if str(spec.get("goal", "")).startswith("Untargeted"):
+    if untargeted(spec):
         return (
             f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly, and "
             f"{counted(robust)} when an attacker may change them."
@@ -74,19 +74,15 @@ def _answer(report: Report) -> str:
 def threat(report: Report) -> str:
     """What the attacker could do, in words, as far as the spec tells."""
     spec = report.spec
-    if spec.get("game") == "Nature":
+    if kind(spec, "game") == "Nature":
         parts = [f"Nobody attacks: measurements are off by {spec.get('under') or 'noise'}."]
-    elif spec.get("attack") == "":
+    elif unattacked(spec):
         parts = ["Nobody attacks: the rows are played as they were given."]
     else:
-        said = spec.get("threat") or ""
-        parts = [said if "may change" in said else f"The attacker moves in {spec.get('space')}."]
-        if said and "may change" not in said:
-            parts.append(said)
-    names = list(dict.fromkeys(re.findall(r"\b([A-Za-z]\w*)\(", str(spec.get("attack", "")))))
-    if names:
-        parts.append(f"Attack: {', '.join(names)}.")
+        parts = [str(spec.get("threat") or f"The attacker moves in {in_text(spec, 'space')}.")]
+    if spec.get("attacks"):
+        parts.append(f"Attack: {', '.join(spec['attacks'])}.")
     if spec.get("budget"):
-        parts.append(f"Its budget: {spec['budget']}.")
+        parts.append(f"Its budget: {in_text(spec, 'budget')}.")
     parts.append(f"Data: {spec.get('data')}, {spec.get('rows')} rows, seed {spec.get('seed')}.")
     return " ".join(parts)

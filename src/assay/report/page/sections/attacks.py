@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from assay.report.page import svg
 from assay.report.page.section import Section
+from assay.report.spec import kind, unattacked
 from assay.report.stats import wilson
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
     t = report.table
     won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
-    if not len(won) or report.spec.get("attack") == "":
+    if not len(won) or unattacked(report.spec):
         return None
     counts = {str(k): int(v) for k, v in won.items()}
     text = "Rows broken by each attack; “clean” means that no attack was needed."
@@ -34,7 +35,7 @@ def price(report: Report) -> Section | None:
     A solved row costs nothing more, so its forward passes are the price of its success; in a game
     whose model moves afterwards no row is solved before the end.
     """
-    if str(report.spec.get("game", "")).startswith("Transductive"):
+    if kind(report.spec, "game") == "Transductive":
         return None
     t = report.table[report.table["skipped"] == ""]
     if "quota" in report.spec or "run" not in t or t["run"].nunique() > 1:

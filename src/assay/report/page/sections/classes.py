@@ -11,6 +11,7 @@ from markupsafe import Markup
 from assay.report.page import svg
 from assay.report.page.section import Section
 from assay.report.report import class_name
+from assay.report.spec import kind, unattacked
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -35,13 +36,13 @@ def text_of(name: Any) -> str:
 
 def held(report: Report) -> str:
     """What a share of rows that held is called: nobody is robust where nobody attacked."""
-    return "Goal not reached" if report.spec.get("attack") == "" else "Robust accuracy"
+    return "Goal not reached" if unattacked(report.spec) else "Robust accuracy"
 
 
 def classes(report: Report) -> Section | None:
     """Robust accuracy by true class, and the confusions that attacks made."""
     t, name = report.table, namer(report)
-    if t["y"].nunique() < 2 or "quota" in report.spec or report.spec.get("game") == "Nature":
+    if t["y"].nunique() < 2 or "quota" in report.spec or kind(report.spec, "game") == "Nature":
         return None
     found = {c: e for c, e in report.metric("robust", by="y").items() if e.n}
     weakest = sorted(found, key=lambda c: found[c].value)[:_MOST]

@@ -10,6 +10,7 @@ from assay.report.figures.transductive import curve
 from assay.report.page import svg
 from assay.report.page.section import Section
 from assay.report.page.sections.classes import held
+from assay.report.spec import kind
 from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def rounds(report: Report) -> Section | None:
     """Accuracy by run and round, and the curve of rejection."""
     t = report.table
-    if not str(report.spec.get("game", "")).startswith("Transductive"):
+    if kind(report.spec, "game") != "Transductive":
         return None
     body = Markup("")
     played = t[t["skipped"] == ""]

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from assay.report.figures.noise import SURE
 from assay.report.page.section import Section, joined, table
 from assay.report.page.sections.classes import namer
+from assay.report.spec import in_text, kind
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -20,7 +21,7 @@ _NUMBERS = ("distance", "margin", "forwards")
 def rows(report: Report) -> Section:
     """The records, the first ones of a long run."""
     t, name = report.table.head(_MOST), namer(report)
-    noise = report.spec.get("game") == "Nature"
+    noise = kind(report.spec, "game") == "Nature"
     numbers = ("probability_low", "probability_high") if noise else _NUMBERS
     kinds = ("sure", "unsure") if noise else ("broken", "proven", "open")
     head = ("id", "true class", "clean", "final", "outcome", "by", *numbers)
@@ -59,7 +60,7 @@ def rows(report: Report) -> Section:
 def spec(report: Report) -> Section:
     """What was asked, with versions and hashes."""
     lines = joined(
-        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, v)
+        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, in_text(report.spec, k))
         for k, v in report.spec.items()
         if v not in (None, "", [], {})
     )

@@ -1,0 +1,90 @@
+"""A noun as a table of plain values: its type and its fields. Specs and TOML files hold the same.
+
+    Restarts(PGD(10), times=3)  <->  {"type": "Restarts", "attack": {"type": "PGD", "steps": 10},
+                                      "times": 3}
+
+What a reader would get wrong: a type of this package goes by its public name, any other one by its
+module, "mypackage.corners:Corner", which is how a file names it. A noun that is not written by its
+fields says so itself, in `to_table(whole)`: `Lp(p=inf, eps=0.1)` is `Linf(0.1)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+Table = dict[str, Any]
+
+
+def table(noun: Any, whole: bool = False) -> Table:
+    """The table of a noun, its parameters at their default left out unless it is to be `whole`.
+
+    >>> from assay.attacks.pgd import PGD
+    >>> table(PGD(steps=10))
+    {'type': 'PGD', 'steps': 10}
+    """
+    if hasattr(noun, "to_table"):
+        own: Table = noun.to_table(whole)
+        return own
+    if not is_dataclass(noun):
+        text = repr(noun)
+        return {"type": name(noun)} | ({} if " at 0x" in text else {"repr": text})
+    return {"type": name(noun)} | given(noun, whole)
+
+
+def name(noun: Any) -> str:
+    """What a table calls the type of a noun, or a function."""
+    kind = noun if hasattr(noun, "__qualname__") else type(noun)
+    inside = kind.__module__.split(".")[0] == "assay"
+    return str(kind.__name__) if inside else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def given(noun: Any, whole: bool = False, leave: tuple[str, ...] = ()) -> Table:
+    """The fields of a dataclass that say what was asked, as plain values; None says nothing."""
+    found: Table = {}
+    for field in fields(noun):
+        if not (field.init and field.repr) or field.name.startswith("_") or field.name in leave:
+            continue
+        value = plain(getattr(noun, field.name), whole)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if value is not None and (whole or default is MISSING or value != plain(default)):
+            found[field.name] = value
+    return found
+
+
+def plain(value: Any, whole: bool = False) -> Any:
+    """A value as numbers, text, lists and tables."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, whole) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v, whole) for v in value]
+    if callable(value) and hasattr(value, "__qualname__"):
+        return name(value)
+    return table(value, whole)
+
+
+def said(value: Any) -> str:
+    """A table as one would write it in Python; one field alone goes without its name.
+
+    >>> said({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})
+    'Then([PGD(10), Square()])'
+    """
+    if isinstance(value, Mapping) and "type" in value:
+        rest = {k: said(v) for k, v in value.items() if k != "type"}
+        if "repr" in rest:
+            return str(value["repr"])
+        alone = len(rest) == 1
+        return f"{value['type']}({', '.join(v if alone else f'{k}={v}' for k, v in rest.items())})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {said(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(said, value))}]"
+    return repr(value)
