@@ -100,7 +100,10 @@ def test_ids_and_class_names_that_do_not_fit():
     refuses("39 ids for 40 examples", lambda: ay.Dataset(X, Y, ids=range(39)))
     refuses("id 3 occurs 2 times", lambda: ay.Dataset(X, Y, ids=[3, *range(39)]))
     refuses("only 2 class names", lambda: ay.Dataset(X, Y, classes=("a", "b")))
-    refuses("names 4 classes.*model has 3", lambda: evaluate(data=ay.Dataset(X, Y, classes="abcd")))
+    refuses(
+        "names 4 classes.*model has 3",
+        lambda: evaluate(data=ay.Dataset(X, Y, classes=list("abcd"))),
+    )
 
 
 def test_labels_out_of_the_models_range():

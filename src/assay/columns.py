@@ -216,7 +216,10 @@ def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame | N
     if isinstance(table, Mapping):
         import pandas as pd
 
-        return pd.DataFrame(dict(table))
+        try:
+            return pd.DataFrame(dict(table))
+        except (ValueError, TypeError) as error:
+            raise AssayError(f"a mapping that is no table of columns ({error})") from None
     if hasattr(table, "iloc") and hasattr(table, "columns"):
         return table  # type: ignore[no-any-return]
     if hasattr(table, "to_pandas"):

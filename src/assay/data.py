@@ -21,9 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay import given
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
-from assay.labels import labels, numbers
+from assay.labels import labels
 from assay.spaces.words import encode
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class Dataset:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
-        x = encode(self.x) if _sentences(self.x) else numbers(self.x)
+        x = encode(self.x) if _sentences(self.x) else given.dense(self.x)
+        if self.schema is not None and not hasattr(self.schema, "features"):
+            raise AssayError(f"schema={self.schema!r}: expected an ay.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
             x = x.to(torch.float64)  # sums of counts and ratios do not survive float32
             if self.columns is None and names is None:
@@ -74,7 +77,7 @@ class Dataset:
         if names is not None:
             self._set(columns=Columns.named(names))
         y, classes = labels(self.y, self.classes)
-        ids = np.arange(len(x)) if self.ids is None else np.asarray(self.ids)
+        ids = given.identifiers(self.ids, len(x))
         self._set(x=x, y=y, ids=ids, classes=classes)
         self._check()
 
@@ -190,7 +193,10 @@ class Dataset:
     def _index(self, rows: Any) -> Tensor:
         if isinstance(rows, slice):
             rows = range(*rows.indices(len(self)))
-        index = rows if isinstance(rows, Tensor) else torch.as_tensor(np.array(rows))
+        try:
+            index = rows if isinstance(rows, Tensor) else torch.as_tensor(np.array(rows))
+        except (TypeError, ValueError):
+            raise AssayError(f"rows {rows!r}: expected positions, a slice or a mask") from None
         if index.dtype == torch.bool:
             if index.shape != (len(self),):
                 raise AssayError(f"a mask of shape {tuple(index.shape)} for {len(self)} rows")
@@ -295,6 +301,8 @@ class Dataset:
 
     def _class(self, c: int | str) -> int:
         if not isinstance(c, str):
+            if isinstance(c, bool) or not isinstance(c, int | np.integer):
+                raise AssayError(f"class {c!r}: expected an index or a name")
             return int(c)
         if self.classes is None:
             raise AssayError(f"class '{c}' asked for by name, but the data set has no class names")

@@ -1,4 +1,4 @@
-"""What a data set is given, as tensors: inputs as numbers, true classes as indices with names."""
+"""True classes as indices with names."""
 
 from __future__ import annotations
 
@@ -8,29 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay import given
 from assay.errors import AssayError, nearest
 
 
-def numbers(values: Any) -> Tensor:
-    """Inputs as a tensor, or a refusal that says what to give instead."""
-    if isinstance(values, Tensor):
-        return values.detach()
-    try:
-        return torch.as_tensor(np.array(values))  # a copy: numpy views may be read-only
-    except (TypeError, ValueError) as error:
-        said = str(error).split(". The only supported")[0]
-        raise AssayError(
-            f"x cannot be read as numbers ({said}); give a table with text as a frame: "
-            "Dataset(pandas.DataFrame(...), y)"
-        ) from None
-
-
-def labels(given: Any, classes: Any) -> tuple[Tensor, tuple[str, ...] | None]:
+def labels(y: Any, classes: Any) -> tuple[Tensor, tuple[str, ...] | None]:
     """Class indices, and names where labels are no indices: their sorted order is the classes'."""
-    names = None if classes is None else tuple(str(c) for c in classes)
-    if given is None:
+    names = given.names(classes)
+    if y is None:
         raise AssayError("y is missing: give the true classes, y=, or target= for a table")
-    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    values = given.classes(y)
     if values.dtype.kind in "iuf":
         wrong = (
             values[values != np.round(values)] if values.dtype.kind == "f" else values[values < 0]

@@ -1,4 +1,4 @@
-"""Values as TOML text: the one writer, for configurations and schemas.
+"""TOML: the one reader and the one writer, for configurations and schemas.
 
 Tables inside a value are written inline, so that a feature of a schema stays on one line.
 """
@@ -7,9 +7,22 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from typing import Any
 
 from assay.errors import AssayError
+
+
+def read(text: str, what: str) -> dict[str, Any]:
+    """What a TOML text holds; `what` names it where it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise AssayError(f"{what} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise AssayError(f"{what} is nested too deep to be read") from None
+    except ValueError as error:  # a whole number of thousands of digits
+        raise AssayError(f"{what} holds a value that cannot be read: {error}") from None
 
 
 def key(name: str) -> str:

@@ -12,7 +12,6 @@ public ones, and fractions are read by a pattern, never by `eval`.
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,8 @@ from assay.nouns import Table
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf)"
 _FRACTION = re.compile(rf"\s*({_NUMBER})\s*(?:/\s*({_NUMBER})\s*)?")
+
+_LARGEST = 10**300
 
 
 class Wrong(AssayError):
@@ -60,8 +61,11 @@ def number(value: Any) -> float:
         if bottom == 0:
             raise AssayError(f"'{value}' divides by 0")
         return top / bottom
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise AssayError(f"{value!r} is not a number; expected one, or a fraction such as '8/255'")
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        said = repr(value)[:200]
+        raise AssayError(f"{said} is not a number; expected one, or a fraction such as '8/255'")
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        raise AssayError(f"a whole number of {len(str(abs(value)))} digits: larger than any")
     return value
 
 

@@ -23,7 +23,6 @@ which is written, is taken from where you stand.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -146,10 +145,7 @@ def parse(text: str, file: Path | None = None) -> Config:
 
 def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
     """The tables of a text as they stand there, and where."""
-    try:
-        given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise AssayError(f"{file or 'configuration'} is not valid TOML: {error}") from None
+    given = toml.read(text, str(file or "configuration"))
     return given, Place(file, lines.lines(text))
 
 

@@ -59,7 +59,7 @@ class Data:
                 _check_file(folder, self.path)
         if self.schema is not None and self.name is not None:
             raise Wrong((*place, "schema"), f"{self.name} comes with its own schema, if it has one")
-        if self.schema is not None and not (folder / self.schema).is_file():
+        if self.schema is not None and not _there(folder / self.schema):
             said = f"schema = '{self.schema}': no such file in {folder.resolve()}"
             raise Wrong((*place, "schema"), said)
         if self.rows is not None and self.rows < 1:
@@ -84,8 +84,16 @@ class Data:
         return data if self.rows is None else data.sample(self.rows)
 
 
+def _there(file: Path) -> bool:
+    """Is it a file? What cannot be a name is the name of none."""
+    try:
+        return file.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def _check_file(folder: Path, path: str) -> None:
-    if not (folder / path).is_file():
+    if not _there(folder / path):
         raise AssayError(f"path = '{path}': no such file in {folder.resolve()}")
     if Path(path).suffix not in _READERS:
         raise AssayError(f"path = '{path}': expected a file of {', '.join(_READERS)}")
@@ -95,8 +103,9 @@ def _npz(file: Path, source: Data) -> Dataset:
     try:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {k: archive[k] for k in archive.files}
-    except (OSError, ValueError) as error:
-        raise AssayError(f"'{file}' cannot be read as an .npz file of arrays: {error}") from None
+    except Exception as error:  # a cut archive raises half a dozen kinds
+        said = str(error) or "it ends too early"
+        raise AssayError(f"'{file}' cannot be read as an .npz file of arrays: {said}") from None
     wanted = ["x", source.label, *([source.ids] if source.ids else [])]
     for key in wanted:
         if key not in arrays:
@@ -112,8 +121,9 @@ def _table(file: Path, source: Data) -> Dataset:
 
     try:
         frame = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
-    except (OSError, ValueError) as error:
-        raise AssayError(f"'{file}' cannot be read as a table: {error}") from None
+    except Exception as error:  # of pandas or Arrow, which have kinds of their own
+        said = str(error) or type(error).__name__
+        raise AssayError(f"'{file}' cannot be read as a table: {said}") from None
     for column in (source.label, source.ids):
         if column is not None and column not in frame:
             raise AssayError(f"'{file}' has no column '{column}'{nearest(column, map(str, frame))}")
@@ -181,7 +191,7 @@ class Model:
             file, colon, name = value.rpartition(":") if kind == "python" else (value, "", "")
             if kind == "python" and not (colon and name.isidentifier() and file.endswith(".py")):
                 raise AssayError(f"python = '{value}': expected 'file.py:name'")
-            if not (folder / file).is_file():
+            if not _there(folder / file):
                 raise AssayError(f"{kind} = '{value}': no such file in {folder.resolve()}")
 
     def load(self, folder: Path = Path()) -> Classifier:

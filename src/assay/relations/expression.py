@@ -51,6 +51,8 @@ class Expr:
     def __neg__(self) -> Expr:
         if isinstance(self, Op) and self.op == "neg":
             return self.args[0]
+        if isinstance(self, Const) and isinstance(self.value, str):
+            raise AssayError(f"-{self.value!r}: a label has no negative; labels are compared by ==")
         return Const(-self.value) if isinstance(self, Const) else Op("neg", (self,))
 
     def __pos__(self) -> Expr:

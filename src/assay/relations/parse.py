@@ -13,6 +13,7 @@ kind it was given; that keeps parsing linear and lets the message say what was f
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import NoReturn
@@ -36,6 +37,7 @@ _FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3),
 _HINTS = {"=": "write == for equality", "&": "write 'and'", "|": "write 'or'", "~": "write 'not'",
           "!": "write 'not', or != for unequal", "^": "write ** for powers"}  # fmt: skip
 _DEEPEST = 50
+_SHOWN = 400  # characters of a relation in a message
 
 
 def relation(text: str) -> Relation:
@@ -92,7 +94,11 @@ class _Parser:
     def fail(self, what: str) -> NoReturn:
         kind, text, place = self.tokens[self.at]
         hint = f"; {_HINTS[text]}" if kind == "bad" and text in _HINTS else ""
-        raise AssayError(f"relation '{self.source}', at character {place + 1}: {what}{hint}")
+        source = self.source
+        if len(source) > _SHOWN:
+            start = max(0, place - _SHOWN // 2)
+            source = f"... {source[start : start + _SHOWN]} ..."
+        raise AssayError(f"relation '{source}', at character {place + 1}: {what}{hint}")
 
     def take(self, *options: str) -> str | None:
         """Step over the next token if it is one of these words or signs."""
@@ -217,13 +223,20 @@ class _Parser:
     def power(self) -> Expr | Relation:
         node = self.atom()
         if self.take("**"):
-            return Op("**", (self.number(node), self.number(self.sign())))
+            self.depth += 1  # a ** b ** c is a ** (b ** c)
+            if self.depth > _DEEPEST:
+                self.fail(f"nested more than {_DEEPEST} deep")
+            node = Op("**", (self.number(node), self.number(self.sign())))
+            self.depth -= 1
         return node
 
     def atom(self) -> Expr | Relation:
         kind, text, _ = self.tokens[self.at]
         self.at += 1
         if kind == "number":
+            if float(text) == math.inf:
+                self.at -= 1
+                self.fail("a number larger than any that can be computed with (1.8e308)")
             return Const(int(text) if text.isdigit() else float(text))
         if kind == "label":
             return Const(re.sub(r"\\(.)", r"\1", text[1:-1]))

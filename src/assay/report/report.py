@@ -189,6 +189,8 @@ class Report:
     @classmethod
     def load(cls, folder: str | Path) -> Report:
         """Read what `save` wrote."""
+        if not isinstance(folder, str | Path):
+            raise AssayError(f"load({folder!r}): expected the folder of a saved report")
         known = files.load(Path(folder))
         also = {name: cls.load(Path(folder) / "also" / name) for name in known.pop("also")}
         return cls(also=also, **known)

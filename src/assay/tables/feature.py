@@ -46,10 +46,43 @@ class Feature:
     hide_cost: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         object.__setattr__(self, "values", tuple(self.values))
         if self.scale is not None:
             object.__setattr__(self, "scale", (float(self.scale[0]), float(self.scale[1])))
         self._check()
+
+    def _check_kinds(self) -> None:
+        """Each field is of its kind: a schema may come from a file."""
+
+        def wrong(field: str, expected: str) -> AssayError:
+            value = repr(getattr(self, field))
+            return AssayError(f"feature '{self.name}': {field} = {value[:80]}; expected {expected}")
+
+        for field in ("name", "kind", "group", "unit"):
+            if not isinstance(getattr(self, field), str):
+                raise wrong(field, "text")
+        if not self.name:
+            raise wrong("name", "a name")
+        for field in ("mutable", "missing"):
+            if not isinstance(getattr(self, field), bool):
+                raise wrong(field, "true or false")
+        for field in ("cost", "fill", "hide", "fill_cost", "hide_cost"):
+            amount = getattr(self, field)
+            if not (_number(amount) or (amount is None and field != "cost")):
+                raise wrong(field, "a number")
+        for field in ("low", "high"):
+            side = getattr(self, field)
+            if not (side is None or side == "original" or _number(side)):
+                raise wrong(field, 'a number, "original" or nothing')
+        values = self.values
+        if not isinstance(values, list | tuple) or not all(
+            isinstance(v, str | bool) or _number(v) for v in values
+        ):
+            raise wrong("values", "a list of labels or numbers")
+        pair = isinstance(self.scale, list | tuple) and len(self.scale) == 2
+        if self.scale is not None and not (pair and all(_number(v) for v in self.scale)):
+            raise wrong("scale", "two numbers, the smallest and the largest value")
 
     def _check(self) -> None:
         def wrong(what: str) -> AssayError:
@@ -57,14 +90,6 @@ class Feature:
 
         if self.kind not in KINDS:
             raise wrong(f"kind '{self.kind}'{nearest(self.kind, KINDS)}")
-        if not isinstance(self.mutable, bool):
-            raise wrong(f"mutable = {self.mutable!r}; expected true or false")
-        if isinstance(self.cost, bool) or not isinstance(self.cost, int | float):
-            raise wrong(f"cost = {self.cost!r}; expected a number")
-        for side in (self.low, self.high):
-            number = isinstance(side, int | float) and not math.isnan(side)
-            if not (side is None or side == "original" or number):
-                raise wrong(f'bound {side!r}; expected a number, "original" or nothing')
         low, high = self.low, self.high
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
             raise wrong(f"low={low:g} lies above high={high:g}")
@@ -185,3 +210,13 @@ def replace_values(own: Column) -> Column:
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _number(value: object) -> bool:
+    """A number that can be computed with: no truth value, no NaN, not of 400 digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return False
+    try:
+        return not math.isnan(float(value))
+    except OverflowError:
+        return False

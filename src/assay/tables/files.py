@@ -13,12 +13,11 @@ The CSV has a line per feature: name (or `feature`), type (real, int, cat, ohe),
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from assay import toml
+from assay import durable, toml
 from assay.errors import AssayError, nearest
 from assay.relations.expression import Relation
 from assay.tables.feature import Feature, plain
@@ -32,26 +31,33 @@ def read(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:
         raise AssayError(f"no schema file '{path}'")
     if path.suffix == ".csv":
         return from_csv(path, relations)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise AssayError(f"schema file '{path}' is not valid TOML: {error}") from None
+    with durable.reading(path, "expected a schema as text (TOML, or the CSV of its authors)"):
+        content = toml.read(path.read_text(encoding="utf-8"), f"schema file '{path}'")
     return from_dict(content, str(path))
 
 
 def from_dict(content: dict[str, Any], where: str = "schema") -> Schema:
     """A schema from what a TOML file holds."""
+    if not isinstance(content, dict):
+        raise AssayError(f"{where}: expected a table with features and relations")
     for key in content:
         if key not in ("name", "relations", "features"):
             raise AssayError(f"{where}: '{key}'{nearest(key, ('name', 'relations', 'features'))}")
     features = []
     known = [f for f in Feature.__dataclass_fields__ if f != "name"]
-    for name, fields in content.get("features", {}).items():
+    tables, relations = content.get("features", {}), content.get("relations", ())
+    if not isinstance(tables, dict):
+        raise AssayError(f"{where}: features = {tables!r}: expected a table, one entry per feature")
+    if not isinstance(relations, list | tuple) or not all(isinstance(r, str) for r in relations):
+        raise AssayError(f"{where}: relations: expected a list of texts, e.g. ['a <= b']")
+    for name, fields in tables.items():
+        if not isinstance(fields, dict):
+            raise AssayError(f"{where}: feature '{name}' = {fields!r}: expected {{kind = ...}}")
         for key in fields:
             if key not in known:
                 raise AssayError(f"{where}: feature '{name}': '{key}'{nearest(key, known)}")
         features.append(Feature(name, **fields))
-    return Schema(features, content.get("relations", ()), content.get("name", ""))
+    return Schema(features, relations, content.get("name", ""))
 
 
 def to_toml(schema: Schema) -> str:

@@ -121,7 +121,9 @@ def histogram(
     low, high = float(values.min()), float(values.max())
     if mark is not None:
         low, high = min(low, mark), max(high, mark)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # one value up to rounding: no bins between
+    if (
+        high - low <= 1e-9 * max(abs(low), abs(high)) + 1e-305
+    ):  # one value up to rounding: no bins between
         low, high = low - 0.1 * (abs(low) or 1), high + 0.1 * (abs(high) or 1)
     bins = bins or int(np.clip(2 * len(values) ** 0.5, 8, 30))
     counts, edges = np.histogram(values, bins, (low, high))

@@ -1,0 +1,104 @@
+"""What users hand over as arrays: made dense tensors and plain ids, or refused with the fix.
+
+What a reader would get wrong: numpy drops the mask of a masked array without a word, and a masked
+cell then holds whatever lay under the mask.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError
+
+FLOATS = (torch.float16, torch.float32, torch.float64)
+
+
+def unmasked(values: Any, what: str) -> Any:
+    """The same values, where none of them is masked."""
+    if isinstance(values, np.ma.MaskedArray) and bool(np.ma.getmaskarray(values).any()):
+        row = int(np.argwhere(np.ma.getmaskarray(values))[0][0])
+        raise AssayError(
+            f"{what} is a masked array with {int(np.ma.getmaskarray(values).sum())} masked values, "
+            f"the first in row {row}: drop or fill them first, {what}.filled(...)"
+        )
+    return values
+
+
+def dense(values: Any, what: str = "x") -> Tensor:
+    """A tensor with content, of a kind that all attacks can compute with."""
+    if not isinstance(values, Tensor):
+        try:
+            # A copy: numpy views may be read-only.
+            return _checked(torch.as_tensor(np.array(unmasked(values, what))), what)
+        except (TypeError, ValueError) as error:
+            said = str(error).split(". The only supported")[0]
+            raise AssayError(
+                f"{what} cannot be read as numbers ({said}); give a table with text as a frame: "
+                "Dataset(pandas.DataFrame(...), y)"
+            ) from None
+    if values.layout != torch.strided:
+        raise AssayError(f"{what} is a sparse tensor; expected a dense one: {what}.to_dense()")
+    if values.is_meta:
+        raise AssayError(f"{what} is a tensor on the device 'meta': it has a shape and no content")
+    return _checked(values.detach(), what)
+
+
+def _checked(x: Tensor, what: str) -> Tensor:
+    if x.ndim == 0:
+        raise AssayError(f"{what} has shape (); expected (examples, features...)")
+    if x.is_floating_point() and x.dtype not in FLOATS:
+        raise AssayError(
+            f"{what} has dtype {x.dtype}; expected float32 or float64: {what}.float() converts it"
+        )
+    return x
+
+
+def classes(values: Any) -> Any:
+    """True classes as an array."""
+    if isinstance(values, Tensor):
+        if values.is_meta or values.layout != torch.strided:
+            raise AssayError("y is a tensor without content, or sparse; expected a dense one")
+        if values.dtype == torch.bfloat16:
+            values = values.float()
+        values = values.detach().cpu().numpy()
+    try:
+        made = np.asarray(unmasked(values, "y"))
+    except ValueError as error:
+        raise AssayError(f"y cannot be read as classes ({error}); expected one per row") from None
+    if made.dtype.kind == "c":
+        raise AssayError(f"y has dtype {made.dtype}; expected class indices 0..C-1")
+    return made
+
+
+def identifiers(values: Any, n: int) -> np.ndarray:
+    """(n,) ids, all numbers or all text: those of several kinds are told apart as text."""
+    if values is None:
+        return np.arange(n)
+    listed = unmasked(values, "ids")
+    if not isinstance(listed, np.ndarray):
+        listed = list(listed) if hasattr(listed, "__iter__") else [listed]
+        kinds = {type(v) for v in listed}
+        wrong = [v for v in listed if not isinstance(v, str | int | float | np.generic)]
+        if wrong:
+            raise AssayError(f"ids hold {wrong[0]!r}; expected numbers or text, one per example")
+        if len({issubclass(k, str) for k in kinds}) > 1:
+            raise AssayError("ids hold numbers and text; expected one kind: [str(i) for i in ids]")
+    made = np.asarray(listed)
+    if made.dtype.kind == "O":
+        return identifiers(made.tolist(), n)
+    if made.ndim != 1:
+        raise AssayError(f"ids have shape {made.shape}; expected ({n},), one per example")
+    return made
+
+
+def names(listed: Any) -> tuple[str, ...] | None:
+    """Names of classes."""
+    if listed is None:
+        return None
+    if isinstance(listed, str) or not hasattr(listed, "__iter__"):
+        raise AssayError(f"classes={listed!r}: expected a list of names, e.g. ('no', 'yes')")
+    return tuple(str(c) for c in listed)

@@ -1,0 +1,100 @@
+"""What is handed over as data: refused in a sentence, or taken as it is, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import assay as ay
+
+X, Y = torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), torch.zeros(8).long()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ay.Dataset(np.ma.masked_less(X.numpy(), 0.5), Y), "masked"),
+        (lambda: ay.Dataset(X, np.ma.masked_array(Y.numpy(), [1] + [0] * 7)), "masked"),
+        (lambda: ay.Dataset(X.bfloat16(), Y), "bfloat16"),
+        (lambda: ay.Dataset(X.to(torch.float8_e4m3fn), Y), "float8"),
+        (lambda: ay.Dataset(X.to("meta"), Y), "meta"),
+        (lambda: ay.Dataset(X.to_sparse(), Y), "to_dense"),
+        (lambda: ay.Dataset(torch.tensor(1.0), Y), r"shape \(\)"),
+        (lambda: ay.Dataset(X, Y.to(torch.complex64)), "complex"),
+        (lambda: ay.Dataset(X, Y, ids=[1, "a", 2, 3, 4, 5, 6, 7]), "numbers and text"),
+        (lambda: ay.Dataset(X, Y, ids=[None] * 8), "ids hold None"),
+        (lambda: ay.Dataset(X, Y, ids=[[1]] * 8), r"ids hold \[1\]"),
+        (lambda: ay.Dataset(X, Y, classes=3), "classes=3"),
+        (lambda: ay.Dataset(X, Y, classes="ab"), "classes='ab'"),
+        (lambda: ay.Dataset(X, Y, schema=3), "schema=3"),
+        (lambda: ay.Dataset(X, Y).take("a"), "rows 'a'"),
+        (lambda: ay.Dataset(X, Y).where(y=[None]), "class None"),
+        (lambda: ay.Report.load(3), r"load\(3\)"),
+        (lambda: ay.Run(workers=1.5).check(), "workers=1.5"),
+        (lambda: ay.Run(until="x").check(), "until='x'"),
+        (lambda: ay.Run(shard="ab").check(), "shard='ab'"),
+        (lambda: ay.Run(out=3).check(), "out=3"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_a_sentence(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ay.AssayError, match=said):
+        make()
+
+
+def test_a_masked_array_without_masked_values_is_an_array() -> None:
+    assert torch.equal(ay.Dataset(np.ma.masked_array(X.numpy()), Y).x, X)
+
+
+class Wipes(torch.nn.Module):
+    """Changes its input in place, behind autograd's back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Linear(4, 2)
+        self.net.weight.data = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]])
+        self.net.bias.data.zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.net(x)
+        x.data.mul_(0)
+        return out
+
+
+def test_a_module_that_changes_its_input_changes_nobodys_data() -> None:
+    net = Wipes()
+    x = X.clone()
+    data = ay.Dataset(x, net.net(x).argmax(1))
+    how: dict[str, Any] = {"space": ay.Linf(0.1), "attack": ay.PGD(5)}
+    report = ay.evaluate(net, data, **how)
+    assert torch.equal(x, X) and torch.equal(data.x, X)
+    honest = ay.evaluate(net.net, data, **how)
+    assert report.metric("clean").value == 1.0
+    assert report.metric("robust") == honest.metric("robust")
+
+
+def test_a_scaler_that_does_not_copy_changes_nobodys_data() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(3, 2, (200, 4))
+    y = (x[:, 0] > 3).astype(int)
+    robust = []
+    for copy in (True, False):
+        model = make_pipeline(StandardScaler(copy=copy), LogisticRegression()).fit(x.copy(), y)
+        truth = model.score(x.copy(), y)
+        data = ay.Dataset(x[:60], y[:60])
+        before = data.hash
+        report = ay.evaluate(
+            model, data, space=ay.Linf(0.3, low=-9, high=15), attack=ay.Square(queries=50)
+        )
+        assert report.metric("clean").value == pytest.approx(truth, abs=0.05)
+        assert data.hash == before
+        assert "not-deterministic" not in {f.id for f in report.flags}
+        robust.append(report.metric("robust").value)
+    assert robust[0] == robust[1]
