@@ -84,7 +84,7 @@ def _compare(model: Classifier, own: Any, data: Dataset, rows: slice) -> None:
 def _own_rows(model: Classifier, own: Any, data: Dataset, rows: slice) -> Any:
     """The rows as their owner has them: of the table that came in, or as an array."""
     if data.table is None or data.columns is None:
-        return data.x[rows].detach().cpu().numpy()
+        return data.x[rows].detach().cpu().numpy().copy()  # models may change what they get
     asked = getattr(own, "__self__", None)
     names = names_of(asked) if asked is not None else None
     features = [c for c in data.table.columns if str(c) in set(data.columns.names)]
