@@ -208,10 +208,6 @@ def replace_values(own: Column) -> Column:
     return replace(own, values=tuple(str(v) for v in own.values))
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
 def _number(value: object) -> bool:
     """A number that can be computed with: no truth value, no NaN, not of 400 digits."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
