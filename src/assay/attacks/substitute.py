@@ -34,7 +34,18 @@ OUT = 0.0  # in the place of a symbol that is taken out: padding, which no vocab
 
 @dataclass(frozen=True)
 class Greedy:
-    """One position after the other, in the order of "gain" or of "importance"."""
+    """One position after the other, in the order of "gain" or of "importance".
+
+    >>> import torch
+    >>> import assay as ay
+    >>> film = lambda texts: torch.tensor(
+    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
+    ... )
+    >>> data = ay.Dataset(['a good film', 'a good bad film'], [0, 0])
+    >>> space = ay.Text(ay.Synonyms({'good': ('fine',)}), most=0.5)
+    >>> ay.evaluate(film, data, space=space, attack=ay.Greedy()).metric('robust').value
+    0.0
+    """
 
     order: str = "gain"
 
@@ -76,7 +87,18 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Beam:
-    """The `width` best sequences so far, each with every single replacement, step after step."""
+    """The `width` best sequences so far, each with every single replacement, step after step.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> film = lambda texts: torch.tensor(
+    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
+    ... )
+    >>> data = ay.Dataset(['a good film', 'a good bad film'], [0, 0])
+    >>> space = ay.Text(ay.Synonyms({'good': ('fine',)}), most=0.5)
+    >>> ay.evaluate(film, data, space=space, attack=ay.Beam(2)).metric('robust').value
+    0.0
+    """
 
     width: int = 4
 

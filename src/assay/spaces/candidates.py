@@ -90,7 +90,13 @@ class Synonyms:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The nearest words by their vectors, at most `at_most`, of a cosine of at least `least`."""
+    """The nearest words by their vectors, at most `at_most`, of a cosine of at least `least`.
+
+    >>> import assay as ay
+    >>> candidates = ay.Neighbours(at_most=2)
+    >>> candidates.at_most, candidates.least
+    (2, 0.6)
+    """
 
     vectors: Vectors | None = field(default=None, repr=False)
     at_most: int = 8
@@ -157,7 +163,15 @@ class Typos:
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """The `at_most` likeliest words of a masked language model (Hugging Face `transformers`)."""
+    """The `at_most` likeliest words of a masked language model (Hugging Face `transformers`).
+
+    >>> import assay as ay
+    >>> candidates = ay.Masked(
+    ...     model=None, tokenizer=None, at_most=4
+    ... )  # a model of transformers
+    >>> candidates.at_most
+    4
+    """
 
     model: Any
     tokenizer: Any
