@@ -14,7 +14,7 @@ import math
 import numpy as np
 from scipy.stats import norm
 
-from assay.gate.evidence import Evidence
+from assay.gates.evidence import Evidence
 from assay.report.stats import wilson
 
 ALPHA = 0.05

@@ -51,6 +51,8 @@ from assay.errors import Unsupported as Unsupported
 from assay.games.nature import Nature as Nature
 from assay.games.static import Static as Static
 from assay.games.transductive import Transductive as Transductive
+from assay.gates.criterion import Criterion as Criterion
+from assay.gates.decide import gate as gate
 from assay.goals.classes import LeastLikely as LeastLikely
 from assay.goals.classes import RandomTarget as RandomTarget
 from assay.goals.classes import Targeted as Targeted

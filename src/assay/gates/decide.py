@@ -27,8 +27,8 @@ import torch
 from numpy.typing import NDArray
 
 from assay.errors import AssayError, nearest
-from assay.gate.criterion import Criterion
-from assay.gate.evidence import Evidence
+from assay.gates.criterion import Criterion
+from assay.gates.evidence import Evidence
 from assay.report.report import CLASSES, Report, class_name
 from assay.report.stats import Estimate, bootstrap, wilson
 from assay.streams import Stream, derive, keys

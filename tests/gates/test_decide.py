@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import assay as ay
-from assay.gate.criterion import Criterion
-from assay.gate.decide import gate
-from assay.gate.evidence import Evidence
+from assay.gates.criterion import Criterion
+from assay.gates.decide import gate
+from assay.gates.evidence import Evidence
 from assay.records import Records
 from assay.report.report import Report
 
