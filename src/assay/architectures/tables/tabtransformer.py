@@ -41,7 +41,7 @@ class Mixing(nn.Module):
         seen = scaled_dot_product_attention(query, key, value, dropout_p=drop)
         tokens = tokens + self.answer(seen.transpose(1, 2).reshape(n, columns, -1))
         value, gate = self.wide(self.second(tokens)).chunk(2, dim=-1)
-        back: Tensor = tokens + self.back(value * gelugates)
+        back: Tensor = tokens + self.back(value * gelu(gate))
         return back
 
 
