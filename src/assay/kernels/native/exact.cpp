@@ -1,0 +1,289 @@
+// Is there a valid point that the ensemble gives to one of the allowed classes? Branch and bound over
+// boxes of cells, depth first, each row by itself. `proven` means: every box was closed by its bound,
+// by its constraints, or because all its points get the same leaves and the library's own sum of
+// them does not reach the goal. What is left when the time is over is `open`, never `proven`.
+//
+// The thing to get wrong: the far child must keep its own potentials. With one global state the
+// bound collapses after every jump back.
+#include <chrono>
+
+#include "exact_point.h"
+#include "kernel.h"
+
+namespace assay {
+namespace {
+
+enum Verdict : int32_t { kOpen = 0, kBroken = 1, kProven = 2 };
+using Clock = std::chrono::steady_clock;
+
+struct Settings {
+    double seconds, slack;  // per row; a margin above `slack` is sure in the library's precision
+    int64_t root_sweeps, sweeps;
+};
+
+struct Node {
+    Box box;
+    std::vector<double> lam, mu;  // empty: those of the dual as it is
+    double bound;
+    int64_t rival;
+};
+
+class Search {
+   public:
+    int64_t nodes = 0;
+    double bound = kInf;  // no point of the region has a smaller margin
+
+    Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, Clock::time_point end)
+        : cells_(cells), e_(cells.ensemble), allowed_(allowed), settings_(settings), end_(end),
+          dual_(cells), point_(cells), scores_(e_.outputs) {}
+
+    Verdict run(int64_t target, double* x) {
+        rival_ = -1;
+        std::fill(dual_.lam.begin(), dual_.lam.end(), 0.0);
+        std::fill(dual_.mu.begin(), dual_.mu.end(), 0.0);
+        unresolved_ = false, tried_.clear();
+        std::vector<Node> stack(1);
+        Box& whole = stack[0].box;
+        whole.low.assign(cells_.F, 0), whole.high.resize(cells_.F);
+        for (int64_t f = 0; f < cells_.F; ++f) whole.high[f] = cells_.count(f) - 1;
+        stack[0].bound = -kInf, stack[0].rival = first_rival(target);
+        if (stack[0].rival < 0) stack[0].rival = target;  // nobody to beat: any valid point will do
+        for (bool root = true; !stack.empty(); root = false) {
+            if (Clock::now() > end_) {
+                for (const Node& n : stack) bound = std::min(bound, n.bound);
+                return kOpen;
+            }
+            Node node = std::move(stack.back());
+            stack.pop_back();
+            ++nodes;
+            if (!node.lam.empty()) dual_.lam = std::move(node.lam), dual_.mu = std::move(node.mu);
+            if (node.rival != rival_) dual_.margin(rival_ = node.rival, target);
+            switch (visit(node, root, target)) {
+                case kBroken: std::copy(point_.x.begin(), point_.x.end(), x); return kBroken;
+                case kProven: break;
+                default: branch(node, stack);
+            }
+        }
+        if (!unresolved_) return kProven;
+        bound = std::min(bound, 0.0);
+        return kOpen;
+    }
+
+   private:
+    const Cells& cells_;
+    const Ensemble& e_;
+    const uint8_t* allowed_;
+    const Settings& settings_;
+    Clock::time_point end_;
+    Dual dual_;
+    Point point_;
+    std::vector<double> scores_, best_lam_, best_mu_;
+    std::vector<int32_t> tried_;  // the cells a point was last built from
+    int64_t rival_ = -1;
+    bool unresolved_ = false;
+
+    int64_t first_rival(int64_t target) {
+        e_.scores(cells_.x0, scores_.data());
+        if (e_.outputs == 1) return allowed_[1 - target] ? -1 : 1 - target;
+        return strongest_rival();
+    }
+
+    int64_t strongest_rival() const {
+        int64_t best = -1;
+        for (int64_t k = 0; k < e_.outputs; ++k)
+            if (!allowed_[k] && (best < 0 || scores_[k] > scores_[best])) best = k;
+        return best;
+    }
+
+    bool reached() {  // does the library's own sum at the point reach the goal?
+        e_.scores(point_.x.data(), scores_.data());
+        return allowed_[e_.label(scores_.data())];
+    }
+
+    bool try_point(const Box& box) {
+        if (dual_.best_cell == tried_) return false;
+        tried_ = dual_.best_cell;
+        for (bool greedy : {false, true}) {
+            if (point_.build(dual_.best_cell, box, &dual_, greedy) && reached()) return true;
+            if (cells_.bound.empty()) break;
+        }
+        return false;
+    }
+
+    // Close the node as broken or proven, or leave it open with the best state in the dual.
+    Verdict visit(Node& node, bool root, int64_t target) {
+        if (!propagate(node.box)) return kProven;
+        dual_.enter(node.box);
+        if (dual_.value > settings_.slack) return kProven;
+        double best = -kInf, step = 1.0;
+        int failures = 0;
+        const int64_t sweeps = root ? settings_.root_sweeps : settings_.sweeps;
+        for (int64_t s = 0; s < sweeps; ++s) {
+            const double before = dual_.value;
+            dual_.sweep(s % 2 == 0);
+            if (dual_.value > settings_.slack) return kProven;
+            if (dual_.value > best) {
+                best = dual_.value, best_lam_ = dual_.lam, best_mu_ = dual_.mu, failures = 0;
+            } else if (++failures >= 2) {
+                dual_.lam = best_lam_, dual_.mu = best_mu_, step *= 0.5, failures = 0;
+                dual_.enter(node.box);
+            }
+            if ((root || s + 1 == sweeps) && try_point(node.box)) return kBroken;
+            if (Clock::now() > end_) break;
+            if (s + 1 < sweeps && !dual_.climb(settings_.slack + 1e-3, step) &&
+                dual_.value - before < 1e-9)
+                break;
+        }
+        if (dual_.value < best) {
+            dual_.lam = best_lam_, dual_.mu = best_mu_;
+            dual_.enter(node.box);
+        }
+        node.bound = dual_.value;
+        if (e_.outputs > 1 && rival_ != target) {  // the one that stands in the way at these cells
+            const int64_t r = strongest_rival();
+            if (r >= 0 && scores_[r] > scores_[rival_]) node.rival = r;
+        }
+        if (dual_.free_features().empty()) return settle(node.box);
+        return kOpen;
+    }
+
+    // All features in one cell each: one label. Is there a valid point in it?
+    Verdict settle(const Box& box) {
+        std::vector<double> x(cells_.F);
+        for (int64_t f = 0; f < cells_.F; ++f) x[f] = cells_.high[cells_.start[f] + box.low[f]];
+        e_.scores(x.data(), scores_.data());
+        if (!allowed_[e_.label(scores_.data())]) return kProven;
+        if (point_.build(box.low, box, nullptr, true)) return kBroken;
+        unresolved_ = true;
+        return kProven;
+    }
+
+    // Cells at the ends that no constraint leaves room for; false if there is no room at all.
+    bool propagate(Box& box) const {
+        for (bool changed = true; changed;) {
+            changed = false;
+            for (size_t r = 0; r < cells_.bound.size(); ++r) {
+                double sum = 0.0;
+                for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1]; ++t)
+                    sum += least(t, box);
+                if (!std::isfinite(sum)) continue;
+                const double room = cells_.bound[r] - sum;
+                const double rounding = 1e-12 * (std::fabs(cells_.bound[r]) + std::fabs(sum));
+                if (room < -rounding) return false;
+                for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1]; ++t) {
+                    const int32_t f = cells_.terms[t].feature;
+                    if (box.low[f] == box.high[f]) continue;
+                    const double limit = least(t, box) + room + rounding;
+                    const double* h = cells_.h.data() + cells_.table[t];
+                    while (box.low[f] < box.high[f] && h[box.low[f]] > limit) ++box.low[f], changed = true;
+                    while (box.high[f] > box.low[f] && h[box.high[f]] > limit) --box.high[f], changed = true;
+                }
+            }
+        }
+        return true;
+    }
+
+    double least(int64_t t, const Box& box) const {
+        const int32_t f = cells_.terms[t].feature;
+        const double* h = cells_.h.data() + cells_.table[t];
+        double m = h[box.low[f]];
+        for (int32_t c = box.low[f] + 1; c <= box.high[f]; ++c) m = std::min(m, h[c]);
+        return m;
+    }
+
+    void branch(Node& node, std::vector<Node>& stack) {
+        auto [f, side] = violated_set(node.box);
+        if (f < 0) std::tie(f, side) = dual_.disagreement();
+        if (f < 0) std::tie(f, side) = violated(node.box);
+        if (f < 0) {  // trees and constraints agree, and yet no point: cut this cell off
+            f = dual_.free_features()[0], side = 1;
+            for (int32_t g : dual_.free_features())
+                if (node.box.high[g] - node.box.low[g] > node.box.high[f] - node.box.low[f]) f = g;
+        }
+        const int32_t c = dual_.best_cell[f];
+        if (c == node.box.high[f]) side = -1;
+        if (c == node.box.low[f]) side = 1;
+        Node near{node.box, {}, {}, node.bound, node.rival};
+        Node far{std::move(node.box), dual_.lam, dual_.mu, node.bound, node.rival};
+        if (side > 0)
+            near.box.high[f] = c, far.box.low[f] = c + 1;
+        else
+            near.box.low[f] = c, far.box.high[f] = c - 1;
+        stack.push_back(std::move(far));
+        stack.push_back(std::move(near));
+    }
+
+    // The constraint that is furthest from holding at the best cells, and its feature that matters
+    // most; -1 if all hold. `sets`: only those of if-thens and counts.
+    std::pair<int32_t, int> violated(const Box& box, bool sets = false) const {
+        double most = 1e-12;
+        int32_t best = -1;
+        int side = 1;
+        for (size_t r = 0; r < cells_.bound.size(); ++r) {
+            const int64_t from = cells_.term_start[r], to = cells_.term_start[r + 1];
+            if (sets && (from == to || cells_.terms[from].phi != kOutside || cells_.bound[r] >= to - from))
+                continue;
+            double sum = -cells_.bound[r];
+            for (int64_t t = from; t < to; ++t)
+                sum += cells_.h[cells_.table[t] + dual_.best_cell[cells_.terms[t].feature]];
+            const double off = cells_.scale[r] > 0 ? sum * cells_.scale[r] : sum;
+            if (off <= most) continue;
+            double widest = 0.0;
+            for (int64_t t = from; t < to; ++t) {
+                const int32_t f = cells_.terms[t].feature;
+                if (box.low[f] == box.high[f]) continue;
+                const double* h = cells_.h.data() + cells_.table[t];
+                const int32_t here = dual_.best_cell[f];
+                for (int32_t c = box.low[f]; c <= box.high[f]; ++c)
+                    if (h[here] - h[c] > widest)
+                        widest = h[here] - h[c], best = f, side = c > here ? 1 : -1, most = off;
+            }
+        }
+        return {best, side};
+    }
+
+    std::pair<int32_t, int> violated_set(const Box& box) const { return violated(box, true); }
+};
+
+}  // namespace
+}  // namespace assay
+
+// verdict (rows,), point (rows, features), margin (rows,): a lower bound where a row stays open.
+ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain, int64_t rows,
+                    int64_t features, int64_t classes, int64_t threads, double seconds, double slack,
+                    int64_t root_sweeps, int64_t sweeps, const uint8_t* allowed, int32_t* verdict,
+                    double* point, double* margin, int64_t* nodes, double* spent) {
+    using namespace assay;
+    return guarded([&] {
+        each_row(rows, threads, [&](int64_t i) {
+            const auto begin = Clock::now();
+            const auto end = begin + std::chrono::duration_cast<Clock::duration>(
+                                         std::chrono::duration<double>(seconds));
+            const Settings settings{seconds, slack, root_sweeps, sweeps};
+            const uint8_t* goal = allowed + i * classes;
+            const Cells cells(*ensemble, *domain, i);
+            verdict[i] = kProven, margin[i] = kInf, nodes[i] = 0;
+            if (!cells.empty) {
+                Search search(cells, goal, settings, end);
+                std::vector<double> scores(ensemble->outputs);
+                ensemble->scores(cells.x0, scores.data());
+                std::vector<int64_t> targets;
+                for (int64_t k = 0; k < classes; ++k)
+                    if (goal[k]) targets.push_back(k);
+                if (ensemble->outputs > 1)  // the likeliest first
+                    std::stable_sort(targets.begin(), targets.end(),
+                                     [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+                for (int64_t t : targets) {
+                    const Verdict found = search.run(t, point + i * features);
+                    if (found == kBroken) {
+                        verdict[i] = kBroken;
+                        break;
+                    }
+                    if (found == kOpen) verdict[i] = kOpen;
+                }
+                margin[i] = search.bound, nodes[i] = search.nodes;
+            }
+            spent[i] = std::chrono::duration<double>(Clock::now() - begin).count();
+        });
+    });
+}
