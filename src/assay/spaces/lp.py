@@ -250,7 +250,7 @@ class LpRegion:
     def contains(self, x: Tensor) -> Tensor:
         z = self.encode(x)
         boxed = (z.clamp(self.low, self.high) == z).all(1)
-        return boxed & (self.distance(x) <= self.eps + self._rounding())
+        return boxed & (self.distance(x) <= self.eps + self.rounding())
 
     def _rounding(self) -> Tensor:
         """What the rounding of the inputs themselves can add to a distance of eps."""

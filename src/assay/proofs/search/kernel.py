@@ -1,0 +1,81 @@
+"""The compiled search (`kernels/native/exact.cpp`): its declaration, and one batch through it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from assay.kernels.arrays import Bools, Floats, Ints
+from assay.kernels.native import Kernel, Layout
+from assay.proofs.search.box import Box
+from assay.proofs.search.constraint import Constraint, pack
+from assay.trees.ensemble import Ensemble
+from assay.trees.grid import Grid
+
+OPEN, BROKEN, PROVEN = range(3)
+
+ENSEMBLE = Layout(
+    nodes="size", outputs="size", trees="size",
+    feature="int32[nodes]", threshold="float64[nodes]", left="int32[nodes]", right="int32[nodes]",
+    missing_left="bool[nodes]", value="float64[nodes, outputs]", roots="int32[trees]",
+    base="float64[outputs]", cut="float64", single="int64",
+)  # fmt: skip
+DOMAIN = Layout(
+    rows="size", features="size", constraints="size", terms="size", intervals="size",
+    codes="size", cuts="size",
+    x0="float64[rows, features]", low="float64[rows, features]", high="float64[rows, features]",
+    low_in="float64[rows, features]", high_in="float64[rows, features]",
+    kind="int32[features]", code_start="int64[features_1]", code="float64[codes]",
+    cut_start="int64[features_1]", cut="float64[cuts]",
+    term_start="int64[constraints_1]", term_feature="int32[terms]", term_phi="int32[terms]",
+    set_start="int64[terms_1]", coefficient="float64[rows, terms]",
+    sets="float64[rows, intervals, 4]", bound="float64[rows, constraints]",
+    bound_in="float64[rows, constraints]",
+)  # fmt: skip
+_exact = Kernel(
+    "exact", ensemble=ENSEMBLE, domain=DOMAIN, rows="size", features="size", classes="size",
+    threads="int64", seconds="float64", slack="float64", root_sweeps="int64", sweeps="int64",
+    allowed="uint8[rows, classes]", verdict="out int32[rows]", point="out float64[rows, features]",
+    margin="out float64[rows]", nodes_visited="out int64[rows]", spent="out float64[rows]",
+)  # fmt: skip
+
+
+class Answer(SimpleNamespace):
+    """verdict (n,), point (n, d), margin (n,) a lower bound, nodes (n,), seconds (n,)."""
+
+    verdict: np.ndarray
+    point: Floats
+    margin: Floats
+    nodes: Ints
+    seconds: Floats
+
+
+def search(
+    ensemble: Ensemble, box: Box, constraints: list[Constraint], allowed: Bools, seconds: float
+) -> Answer:
+    """Play every row of the box; a row never looks at another."""
+    n, d = box.x0.shape
+    grid = Grid.of(ensemble)
+    cuts = [t for t in grid.thresholds]
+    domain = SimpleNamespace(
+        x0=box.x0, low=box.low, high=box.high, low_in=box.low_in, high_in=box.high_in,
+        kind=box.kind, **_flat("code", box.codes), **_flat("cut", cuts), **pack(constraints, n),
+    )  # fmt: skip
+    answer = Answer(
+        verdict=np.zeros(n, dtype=np.int32), point=box.x0.copy(), margin=np.zeros(n),
+        nodes=np.zeros(n, dtype=np.int64), seconds=np.zeros(n),
+    )  # fmt: skip
+    _exact(
+        ensemble, domain, torch.get_num_threads(), seconds, ensemble.slack() + 1e-9, 20, 3,
+        np.ascontiguousarray(allowed, dtype=np.uint8), answer.verdict, answer.point, answer.margin,
+        answer.nodes, answer.seconds,
+    )  # fmt: skip
+    return answer
+
+
+def _flat(name: str, lists: object) -> dict[str, np.ndarray]:
+    parts = [np.asarray(v, dtype=np.float64) for v in lists]  # type: ignore[attr-defined]
+    start = np.cumsum([0, *(len(v) for v in parts)]).astype(np.int64)
+    return {f"{name}_start": start, name: np.concatenate(parts) if parts else np.zeros(0)}
