@@ -5,6 +5,8 @@
 //
 // The thing to get wrong: the far child must keep its own potentials. With one global state the
 // bound collapses after every jump back.
+#include <time.h>
+
 #include <chrono>
 
 #include "exact_point.h"
@@ -14,7 +16,17 @@ namespace assay {
 namespace {
 
 enum Verdict : int32_t { kOpen = 0, kBroken = 1, kProven = 2 };
-using Clock = std::chrono::steady_clock;
+
+// Seconds of this thread's own work, so that a busy machine does not leave rows open.
+double now() {
+#if defined(CLOCK_THREAD_CPUTIME_ID)
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+#else
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+#endif
+}
 
 struct Settings {
     double seconds, slack;  // per row; a margin above `slack` is sure in the library's precision
@@ -33,7 +45,7 @@ class Search {
     int64_t nodes = 0;
     double bound = kInf;  // no point of the region has a smaller margin
 
-    Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, Clock::time_point end)
+    Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, double end)
         : cells_(cells), e_(cells.ensemble), allowed_(allowed), settings_(settings), end_(end),
           dual_(cells), point_(cells), scores_(e_.outputs) {}
 
@@ -47,9 +59,13 @@ class Search {
         whole.low.assign(cells_.F, 0), whole.high.resize(cells_.F);
         for (int64_t f = 0; f < cells_.F; ++f) whole.high[f] = cells_.count(f) - 1;
         stack[0].bound = -kInf, stack[0].rival = first_rival(target);
-        if (stack[0].rival < 0) stack[0].rival = target;  // nobody to beat: any valid point will do
+        if (stack[0].rival < 0) {  // nobody to beat: any valid point will do
+            if (!point_.build(cells_.home, whole, nullptr, true)) return kOpen;
+            std::copy(point_.x.begin(), point_.x.end(), x);
+            return kBroken;
+        }
         for (bool root = true; !stack.empty(); root = false) {
-            if (Clock::now() > end_) {
+            if (now() > end_) {
                 for (const Node& n : stack) bound = std::min(bound, n.bound);
                 return kOpen;
             }
@@ -58,7 +74,7 @@ class Search {
             ++nodes;
             if (!node.lam.empty()) dual_.lam = std::move(node.lam), dual_.mu = std::move(node.mu);
             if (node.rival != rival_) dual_.margin(rival_ = node.rival, target);
-            switch (visit(node, root, target)) {
+            switch (visit(node, root)) {
                 case kBroken: std::copy(point_.x.begin(), point_.x.end(), x); return kBroken;
                 case kProven: break;
                 default: branch(node, stack);
@@ -74,10 +90,10 @@ class Search {
     const Ensemble& e_;
     const uint8_t* allowed_;
     const Settings& settings_;
-    Clock::time_point end_;
+    double end_;
     Dual dual_;
     Point point_;
-    std::vector<double> scores_, best_lam_, best_mu_;
+    std::vector<double> scores_;
     std::vector<int32_t> tried_;  // the cells a point was last built from
     int64_t rival_ = -1;
     bool unresolved_ = false;
@@ -104,44 +120,33 @@ class Search {
         if (dual_.best_cell == tried_) return false;
         tried_ = dual_.best_cell;
         for (bool greedy : {false, true}) {
-            if (point_.build(dual_.best_cell, box, &dual_, greedy) && reached()) return true;
+            if (!point_.build(dual_.best_cell, box, &dual_, greedy)) continue;
+            if (reached()) return true;
+            point_.descend(dual_, 4);
+            if (point_.valid() && reached()) return true;
             if (cells_.bound.empty()) break;
         }
         return false;
     }
 
     // Close the node as broken or proven, or leave it open with the best state in the dual.
-    Verdict visit(Node& node, bool root, int64_t target) {
+    Verdict visit(Node& node, bool root) {
         if (!propagate(node.box)) return kProven;
         dual_.enter(node.box);
         if (dual_.value > settings_.slack) return kProven;
-        double best = -kInf, step = 1.0;
-        int failures = 0;
         const int64_t sweeps = root ? settings_.root_sweeps : settings_.sweeps;
         for (int64_t s = 0; s < sweeps; ++s) {
             const double before = dual_.value;
             dual_.sweep(s % 2 == 0);
+            if (!dual_.mu.empty()) dual_.multiply();
             if (dual_.value > settings_.slack) return kProven;
-            if (dual_.value > best) {
-                best = dual_.value, best_lam_ = dual_.lam, best_mu_ = dual_.mu, failures = 0;
-            } else if (++failures >= 2) {
-                dual_.lam = best_lam_, dual_.mu = best_mu_, step *= 0.5, failures = 0;
-                dual_.enter(node.box);
-            }
             if ((root || s + 1 == sweeps) && try_point(node.box)) return kBroken;
-            if (Clock::now() > end_) break;
-            if (s + 1 < sweeps && !dual_.climb(settings_.slack + 1e-3, step) &&
-                dual_.value - before < 1e-9)
-                break;
-        }
-        if (dual_.value < best) {
-            dual_.lam = best_lam_, dual_.mu = best_mu_;
-            dual_.enter(node.box);
+            if (now() > end_ || dual_.value - before < 1e-9) break;
         }
         node.bound = dual_.value;
-        if (e_.outputs > 1 && rival_ != target) {  // the one that stands in the way at these cells
+        if (e_.outputs > 1) {  // the one that stands in the way at these cells
             const int64_t r = strongest_rival();
-            if (r >= 0 && scores_[r] > scores_[rival_]) node.rival = r;
+            if (scores_[r] > scores_[rival_]) node.rival = r;
         }
         if (dual_.free_features().empty()) return settle(node.box);
         return kOpen;
@@ -163,31 +168,31 @@ class Search {
         for (bool changed = true; changed;) {
             changed = false;
             for (size_t r = 0; r < cells_.bound.size(); ++r) {
+                const int32_t from = cells_.entry_start[r], to = cells_.entry_start[r + 1];
                 double sum = 0.0;
-                for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1]; ++t)
-                    sum += least(t, box);
+                for (int32_t k = from; k < to; ++k) sum += least(cells_.entries[k], box);
                 if (!std::isfinite(sum)) continue;
                 const double room = cells_.bound[r] - sum;
                 const double rounding = 1e-12 * (std::fabs(cells_.bound[r]) + std::fabs(sum));
                 if (room < -rounding) return false;
-                for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1]; ++t) {
-                    const int32_t f = cells_.terms[t].feature;
-                    if (box.low[f] == box.high[f]) continue;
-                    const double limit = least(t, box) + room + rounding;
-                    const double* h = cells_.h.data() + cells_.table[t];
-                    while (box.low[f] < box.high[f] && h[box.low[f]] > limit) ++box.low[f], changed = true;
-                    while (box.high[f] > box.low[f] && h[box.high[f]] > limit) --box.high[f], changed = true;
+                for (int32_t k = from; k < to; ++k) {
+                    const Entry& e = cells_.entries[k];
+                    int32_t &low = box.low[e.feature], &high = box.high[e.feature];
+                    if (low == high) continue;
+                    const double limit = least(e, box) + room + rounding;
+                    const double* h = cells_.h.data() + e.table;
+                    while (low < high && h[low] > limit) ++low, changed = true;
+                    while (low < high && h[high] > limit) --high, changed = true;
                 }
             }
         }
         return true;
     }
 
-    double least(int64_t t, const Box& box) const {
-        const int32_t f = cells_.terms[t].feature;
-        const double* h = cells_.h.data() + cells_.table[t];
-        double m = h[box.low[f]];
-        for (int32_t c = box.low[f] + 1; c <= box.high[f]; ++c) m = std::min(m, h[c]);
+    double least(const Entry& e, const Box& box) const {
+        const double* h = cells_.h.data() + e.table;
+        double m = h[box.low[e.feature]];
+        for (int32_t c = box.low[e.feature] + 1; c <= box.high[e.feature]; ++c) m = std::min(m, h[c]);
         return m;
     }
 
@@ -220,19 +225,18 @@ class Search {
         int32_t best = -1;
         int side = 1;
         for (size_t r = 0; r < cells_.bound.size(); ++r) {
-            const int64_t from = cells_.term_start[r], to = cells_.term_start[r + 1];
-            if (sets && (from == to || cells_.terms[from].phi != kOutside || cells_.bound[r] >= to - from))
-                continue;
+            if (cells_.entry_start[r] == cells_.entry_start[r + 1]) continue;
+            const int32_t from = cells_.entry_start[r], to = cells_.entry_start[r + 1];
+            if (sets && cells_.terms[cells_.term_start[r]].phi != kOutside) continue;
             double sum = -cells_.bound[r];
-            for (int64_t t = from; t < to; ++t)
-                sum += cells_.h[cells_.table[t] + dual_.best_cell[cells_.terms[t].feature]];
+            for (int32_t k = from; k < to; ++k)
+                sum += cells_.h[cells_.entries[k].table + dual_.best_cell[cells_.entries[k].feature]];
             const double off = cells_.scale[r] > 0 ? sum * cells_.scale[r] : sum;
             if (off <= most) continue;
             double widest = 0.0;
-            for (int64_t t = from; t < to; ++t) {
-                const int32_t f = cells_.terms[t].feature;
-                if (box.low[f] == box.high[f]) continue;
-                const double* h = cells_.h.data() + cells_.table[t];
+            for (int32_t k = from; k < to; ++k) {
+                const int32_t f = cells_.entries[k].feature;
+                const double* h = cells_.h.data() + cells_.entries[k].table;
                 const int32_t here = dual_.best_cell[f];
                 for (int32_t c = box.low[f]; c <= box.high[f]; ++c)
                     if (h[here] - h[c] > widest)
@@ -256,9 +260,7 @@ ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain
     using namespace assay;
     return guarded([&] {
         each_row(rows, threads, [&](int64_t i) {
-            const auto begin = Clock::now();
-            const auto end = begin + std::chrono::duration_cast<Clock::duration>(
-                                         std::chrono::duration<double>(seconds));
+            const double begin = now(), end = begin + seconds;
             const Settings settings{seconds, slack, root_sweeps, sweeps};
             const uint8_t* goal = allowed + i * classes;
             const Cells cells(*ensemble, *domain, i);
@@ -283,7 +285,7 @@ ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain
                 }
                 margin[i] = search.bound, nodes[i] = search.nodes;
             }
-            spent[i] = std::chrono::duration<double>(Clock::now() - begin).count();
+            spent[i] = now() - begin;
         });
     });
 }

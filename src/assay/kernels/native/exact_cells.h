@@ -24,10 +24,16 @@ struct Pair {
 struct Tree {
     int32_t leaf, leaf_end;  // in `leaf_node`
     int32_t pair, pair_end;  // in `pairs`
+    int32_t index;           // in the ensemble
 };
 
 struct Range {
     uint16_t a, b;
+};
+
+struct Entry {
+    int32_t feature, constraint;
+    int64_t table;  // first of the feature's cells in `h`
 };
 
 struct Cells {
@@ -50,11 +56,14 @@ struct Cells {
 
     std::vector<Term> terms;
     std::vector<int64_t> term_start;
-    std::vector<int64_t> table;       // (terms,) first entry in `h`
-    std::vector<double> h, scale;     // least value of a term on each cell; scale per constraint
-    std::vector<double> bound, bound_in;
     std::vector<std::vector<int32_t>> terms_of;  // (F,)
     std::vector<int32_t> constraint_of;          // (terms,)
+    std::vector<Entry> entries;                  // the features of each constraint
+    std::vector<int32_t> entry_start;            // (constraints + 1,)
+    std::vector<std::vector<int32_t>> entries_of;  // (F,)
+    std::vector<double> h;       // least value of an entry on each cell
+    std::vector<double> scale;   // (constraints,) 1 / what its sum can change by; 0: unbounded
+    std::vector<double> bound, bound_in;
     bool empty = false;  // a feature has no value at all: nothing is valid
 
     Cells(const Ensemble& e, const Domain& d, int64_t i)
@@ -162,23 +171,35 @@ struct Cells {
 
     void make_tables() {
         const int64_t R = domain.constraints;
-        scale.assign(R, 1.0);
-        table.resize(terms.size());
+        scale.assign(R, 0.0);
+        entries_of.resize(F);
+        entry_start.push_back(0);
+        std::vector<int32_t> slot(F, -1);
         for (int64_t r = 0; r < R; ++r) {
-            double spread = 0.0;
+            const size_t first = entries.size();
             for (int64_t t = term_start[r]; t < term_start[r + 1]; ++t) {
                 const int32_t f = terms[t].feature;
-                table[t] = static_cast<int64_t>(h.size());
-                double most = -kInf, least = kInf;
-                for (int32_t c = start[f]; c < start[f + 1]; ++c) {
-                    const double v = terms[t].least(low[c], high[c]);
-                    h.push_back(v);
-                    most = std::max(most, v), least = std::min(least, v);
+                if (terms[t].a == 0) continue;
+                if (slot[f] < 0) {
+                    slot[f] = static_cast<int32_t>(entries.size());
+                    entries_of[f].push_back(slot[f]);
+                    entries.push_back({f, static_cast<int32_t>(r), static_cast<int64_t>(h.size())});
+                    h.resize(h.size() + count(f), 0.0);
                 }
-                spread += most - least;
+                double* to = h.data() + entries[slot[f]].table;
+                for (int32_t c = 0; c < count(f); ++c)
+                    to[c] += terms[t].least(low[start[f] + c], high[start[f] + c]);
+            }
+            double spread = 0.0;
+            for (size_t k = first; k < entries.size(); ++k) {
+                const double* of = h.data() + entries[k].table;
+                const auto ends = std::minmax_element(of, of + count(entries[k].feature));
+                spread += *ends.second - *ends.first;
+                slot[entries[k].feature] = -1;
             }
             // Unbounded on some cell: a multiplier would be of no use, propagation still is.
-            scale[r] = spread > 0 && std::isfinite(spread) ? 1.0 / spread : 0.0;
+            if (spread > 0 && std::isfinite(spread)) scale[r] = 1.0 / spread;
+            entry_start.push_back(static_cast<int32_t>(entries.size()));
         }
     }
 
@@ -250,7 +271,8 @@ struct Cells {
                     cuts[slot[f]].push_back(a);
                     cuts[slot[f]].push_back(b + 1);
                 }
-            Tree tree{static_cast<int32_t>(leaf_node.size()), 0, static_cast<int32_t>(pairs.size()), 0};
+            Tree tree{static_cast<int32_t>(leaf_node.size()), 0, static_cast<int32_t>(pairs.size()), 0,
+                      static_cast<int32_t>(t)};
             for (auto& p : paths) leaf_node.push_back(p.node);
             tree.leaf_end = static_cast<int32_t>(leaf_node.size());
             for (size_t k = 0; k < features.size(); ++k) {

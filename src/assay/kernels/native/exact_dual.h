@@ -6,8 +6,8 @@
 // is valid for *any* lam and any mu >= 0, so nothing here can make a proof wrong, only weak. A sweep
 // takes feature after feature: every tree's min-marginals go into theta_f, then each of the n trees
 // gets back (min over its interval of theta_f - min theta_f) / n (sequential tree-reweighted
-// message passing, Kolmogorov 2006, with whole trees as factors); no step lowers the bound. mu moves
-// along the subgradient by Polyak's rule, which may lower it: the best state is kept.
+// message passing, Kolmogorov 2006, with whole trees as factors). Each mu_r is set to its best value
+// given the rest. No step lowers the bound.
 #pragma once
 
 #include "exact_cells.h"
@@ -34,15 +34,21 @@ class Dual {
     // The margin that is bounded: score of `rival` minus that of `target` (one output: its sign).
     void margin(int64_t rival, int64_t target) {
         const Ensemble& e = cells.ensemble;
-        auto of = [&](const double* v) {
-            if (e.outputs == 1) return target == 1 ? -v[0] : v[0];
-            return v[rival] - v[target];
-        };
-        base_ = of(e.base);
+        rival_ = rival, target_ = target;
+        base_ = margin_of(e.base);
         if (e.outputs == 1) base_ += target == 1 ? e.cut : -e.cut;
-        for (int32_t node : cells.constant) base_ += of(e.value + node * e.outputs);
+        for (int32_t node : cells.constant) base_ += margin_of(node);
         for (size_t i = 0; i < leaf_value_.size(); ++i)
-            leaf_value_[i] = of(e.value + cells.leaf_node[i] * e.outputs);
+            leaf_value_[i] = margin_of(cells.leaf_node[i]);
+    }
+
+    double margin_of(int32_t node) const {
+        return margin_of(cells.ensemble.value + node * cells.ensemble.outputs);
+    }
+
+    double margin_of(const double* v) const {
+        if (cells.ensemble.outputs == 1) return target_ == 1 ? -v[0] : v[0];
+        return v[rival_] - v[target_];
     }
 
     // Everything that follows from (lam, mu) in this box.
@@ -79,7 +85,7 @@ class Dual {
         }
         for (int64_t f = 0; f < cells.F; ++f) {
             for (int32_t c = box.low[f]; c <= box.high[f]; ++c) theta[cells.start[f] + c] = 0.0;
-            for (int32_t t : cells.terms_of[f]) add_term(t, mu[cells.constraint_of[t]]);
+            for (int32_t k : cells.entries_of[f]) add_entry(cells.entries[k], mu[cells.entries[k].constraint]);
             for (int32_t p : cells.pairs_of[f]) add_pair(p, -1.0);
         }
         evaluate();
@@ -92,39 +98,14 @@ class Dual {
         evaluate();
     }
 
-    // How far each constraint is from holding at the best cells; its squared norm.
-    double slopes() {
-        slope_.assign(mu.size(), 0.0);
-        double norm = 0.0;
-        for (size_t r = 0; r < mu.size(); ++r) {
-            if (cells.scale[r] == 0.0) continue;
-            double s = -cells.bound[r];
-            for (int64_t t = cells.term_start[r]; t < cells.term_start[r + 1]; ++t)
-                s += cells.h[cells.table[t] + best_cell[cells.terms[t].feature]];
-            s *= cells.scale[r];
-            if (s < 0 && mu[r] == 0) s = 0;
-            slope_[r] = s;
-            norm += s * s;
-        }
-        return norm;
-    }
-
-    // mu moves by `step` times Polyak's step towards `target`. Returns false if there is none.
-    bool climb(double target, double step) {
-        const double norm = slopes();
-        if (norm < 1e-18 || value >= target) return false;
-        const double length = step * (target - value) / norm;
-        for (size_t r = 0; r < mu.size(); ++r) {
-            if (slope_[r] == 0) continue;
-            const double to = std::max(0.0, mu[r] + length * slope_[r] * cells.scale[r]);
-            const double change = to - mu[r];
-            if (change == 0) continue;
-            mu[r] = to;
-            for (int64_t t = cells.term_start[r]; t < cells.term_start[r + 1]; ++t)
-                add_term(static_cast<int32_t>(t), change);
-        }
+    // Every multiplier to the best value for the others as they are: the bound is concave and
+    // piecewise linear in it, so the slope is bisected to 0. Returns what was gained.
+    double multiply() {
+        const double before = value;
+        for (size_t r = 0; r < mu.size(); ++r)
+            if (cells.scale[r] > 0) tune(static_cast<int32_t>(r));
         evaluate();
-        return true;
+        return value - before;
     }
 
     // Where to branch: the feature on which trees disagree most with the best cell, and whether the
@@ -159,8 +140,9 @@ class Dual {
    private:
     const Box* box_ = nullptr;
     double base_ = 0.0;
+    int64_t rival_ = 0, target_ = 0;
     std::vector<int32_t> free_;
-    std::vector<double> leaf_value_, total_, rest_, slope_, kept_;
+    std::vector<double> leaf_value_, total_, rest_, kept_;
     std::vector<int32_t> active_, active_end_;  // leaves of each tree that the box reaches
     std::vector<Range> clip_;                   // intervals of each pair that the box reaches
 
@@ -170,12 +152,56 @@ class Dual {
         return m;
     }
 
-    void add_term(int32_t t, double weight) {
+    void add_entry(const Entry& e, double weight) {
         if (weight == 0) return;
-        const int32_t f = cells.terms[t].feature;
-        const double* h = cells.h.data() + cells.table[t];
-        double* th = theta.data() + cells.start[f];
-        for (int32_t c = box_->low[f]; c <= box_->high[f]; ++c) th[c] += weight * h[c];
+        const double* h = cells.h.data() + e.table;
+        double* th = theta.data() + cells.start[e.feature];
+        for (int32_t c = box_->low[e.feature]; c <= box_->high[e.feature]; ++c) th[c] += weight * h[c];
+    }
+
+    // The slope of the bound in mu_r after a change of mu_r: sum of h at the best cells, minus b.
+    double slope(int32_t r, double change) const {
+        double sum = -cells.bound[r];
+        for (int32_t k = cells.entry_start[r]; k < cells.entry_start[r + 1]; ++k) {
+            const Entry& e = cells.entries[k];
+            const double* h = cells.h.data() + e.table;
+            const double* th = theta.data() + cells.start[e.feature];
+            int32_t best = box_->low[e.feature];
+            double least = th[best] + change * h[best];
+            for (int32_t c = best + 1; c <= box_->high[e.feature]; ++c) {
+                const double v = th[c] + change * h[c];
+                if (v < least) least = v, best = c;
+            }
+            sum += h[best];
+        }
+        return sum;
+    }
+
+    void tune(int32_t r) {
+        const double tiny = 1e-9 / cells.scale[r];
+        const double here = slope(r, 0.0);
+        if (std::fabs(here) <= tiny || (here < 0 && mu[r] == 0)) return;
+        double low = 0.0, high = 0.0;  // slope > 0 at low, < 0 at high
+        if (here > 0) {
+            high = std::max(mu[r], cells.scale[r]);
+            int tries = 0;
+            while (slope(r, high) > tiny) {
+                low = high, high *= 4;
+                if (++tries > 12) break;
+            }
+        } else {
+            low = -mu[r];
+            if (slope(r, low) <= 0) high = low;
+        }
+        for (int i = 0; i < 12 && high - low > 1e-3 * high; ++i) {
+            const double middle = 0.5 * (low + high), s = slope(r, middle);
+            (s > 0 ? low : high) = middle;
+            if (std::fabs(s) <= tiny) low = high = middle;
+        }
+        const double change = 0.5 * (low + high);
+        mu[r] = std::max(0.0, mu[r] + change);
+        for (int32_t k = cells.entry_start[r]; k < cells.entry_start[r + 1]; ++k)
+            add_entry(cells.entries[k], change);
     }
 
     void add_pair(int32_t p, double weight) {

@@ -38,8 +38,27 @@ class Point {
         return false;
     }
 
+    // From a point that is valid: feature after feature to the cell of the smallest margin that the
+    // constraints leave, until none moves.
+    void descend(const Dual& dual, int passes) {
+        sums_.resize(cells_.bound_in.size());
+        for (size_t r = 0; r < sums_.size(); ++r) sums_[r] = excess_of(r);
+        for (bool moved = true; moved && passes-- > 0;) {
+            moved = false;
+            for (int64_t f = 0; f < cells_.F; ++f)
+                if (!cells_.pairs_of[f].empty()) moved |= improve(f, dual);
+        }
+    }
+
+    bool valid() const {  // do all constraints hold in their inner form?
+        for (size_t r = 0; r < cells_.bound_in.size(); ++r)
+            if (excess_of(r) > 0) return false;
+        return true;
+    }
+
    private:
     const Cells& cells_;
+    std::vector<double> sums_, margin_;
     std::vector<int32_t> cell_;         // (F,) where x is now
     std::vector<double> low_, high_;    // (cells) inner ends
 
@@ -48,6 +67,47 @@ class Point {
         if (kind == kReal || kind == kCodes || !std::isfinite(t)) return t;
         const double down = Cells::floor_to(kind, t);
         return way < 0 || down == t ? down : Cells::after(kind, down);
+    }
+
+    bool improve(int64_t f, const Dual& dual) {
+        const int32_t n = cells_.count(f), first = cells_.start[f];
+        margin_.assign(n, 0.0);
+        const double was = x[f];
+        for (int32_t p : cells_.pairs_of[f]) {
+            const Pair& pair = cells_.pairs[p];
+            const int32_t* edge = cells_.edges.data() + pair.edge;
+            const int32_t tree = cells_.trees[pair.tree].index;
+            for (int32_t k = 0; k < pair.K; ++k) {
+                x[f] = cells_.high[first + edge[k]];
+                const double v = dual.margin_of(cells_.ensemble.leaf(tree, x.data()));
+                for (int32_t c = edge[k]; c < edge[k + 1]; ++c) margin_[c] += v;
+            }
+        }
+        x[f] = was;
+        int32_t best = cell_[f];
+        double best_x = was;
+        for (int32_t c = 0; c < n; ++c) {
+            const double lo = low_[first + c], hi = high_[first + c];
+            if (lo > hi || margin_[c] >= margin_[best] - 1e-12) continue;
+            const double to = std::min(std::max(cells_.x0[f], lo), hi);
+            if (fits(f, was, to)) best = c, best_x = to;
+        }
+        if (best == cell_[f]) return false;
+        for (int32_t t : cells_.terms_of[f]) {
+            const Term& term = cells_.terms[t];
+            sums_[cells_.constraint_of[t]] += term.at(best_x) - term.at(was);
+        }
+        cell_[f] = best, x[f] = best_x;
+        return true;
+    }
+
+    bool fits(int64_t f, double was, double to) const {  // one term of a feature per constraint
+        for (int32_t t : cells_.terms_of[f]) {
+            const Term& term = cells_.terms[t];
+            const double change = term.at(to) - term.at(was);
+            if (change > 0 && sums_[cells_.constraint_of[t]] + change > 0) return false;
+        }
+        return true;
     }
 
     bool place(int64_t f, int32_t c) {
@@ -92,27 +152,29 @@ class Point {
             excess = excess_of(r);
             if (excess <= 0) break;
             if (moves > 200) return false;
-            int64_t best = -1;
+            const Entry* best = nullptr;
             int32_t best_to = 0;
             double best_ratio = kInf;
-            for (int64_t t = from; t < to; ++t) {
-                const int32_t f = cells_.terms[t].feature;
-                if (box.low[f] == box.high[f] || cells_.terms[t].a == 0) continue;
-                const double* h = cells_.h.data() + cells_.table[t];
-                const double* th = dual ? dual->theta.data() + cells_.start[f] : nullptr;
+            for (int32_t k = cells_.entry_start[r]; k < cells_.entry_start[r + 1]; ++k) {
+                const Entry& e = cells_.entries[k];
+                const int32_t f = e.feature, first = cells_.start[f];
+                const double* h = cells_.h.data() + e.table;
                 for (int32_t c = box.low[f]; c <= box.high[f]; ++c) {
                     const double gain = std::min(h[cell_[f]] - h[c], excess);
-                    if (!(gain > 1e-15) || low_[cells_.start[f] + c] > high_[cells_.start[f] + c])
-                        continue;
-                    const double loss = th && !greedy ? th[c] - th[cell_[f]] + 1e-9 : 1.0;
+                    if (!(gain > 1e-15) || low_[first + c] > high_[first + c]) continue;
+                    double loss = 1.0;
+                    if (dual && !greedy)
+                        loss = dual->theta[first + c] - dual->theta[first + cell_[f]] + 1e-9;
                     const double ratio = loss > 0 ? loss / gain : loss * gain;
-                    if (ratio < best_ratio) best_ratio = ratio, best = t, best_to = c;
+                    if (ratio < best_ratio) best_ratio = ratio, best = &e, best_to = c;
                 }
             }
-            if (best < 0) return false;
-            place(cells_.terms[best].feature, best_to);
+            if (!best) return false;
+            place(best->feature, best_to);
             excess = excess_of(r);
-            if (excess > 0) excess -= within(cells_.terms[best], excess * (1 + 1e-12));
+            for (int64_t t = from; t < to && excess > 0; ++t)
+                if (cells_.terms[t].feature == best->feature)
+                    excess -= within(cells_.terms[t], excess * (1 + 1e-12));
         }
         return excess_of(r) <= 0;
     }
