@@ -252,7 +252,7 @@ class LpRegion:
         boxed = (z.clamp(self.low, self.high) == z).all(1)
         return boxed & (self.distance(x) <= self.eps + self.rounding())
 
-    def _rounding(self) -> Tensor:
+    def rounding(self) -> Tensor:
         """What the rounding of the inputs themselves can add to a distance of eps."""
         if self.p == 0.0:
             return self.origin.new_zeros(1, dtype=torch.float64)

@@ -9,7 +9,7 @@
 
 #include <chrono>
 
-#include "exact_point.h"
+#include "exact_fit.h"
 #include "kernel.h"
 
 namespace assay {
@@ -47,7 +47,7 @@ class Search {
 
     Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, double end)
         : cells_(cells), e_(cells.ensemble), allowed_(allowed), settings_(settings), end_(end),
-          dual_(cells), point_(cells), scores_(e_.outputs) {}
+          dual_(cells), point_(cells), fitting_(cells), scores_(e_.outputs) {}
 
     Verdict run(int64_t target, double* x) {
         rival_ = -1;
@@ -93,6 +93,7 @@ class Search {
     double end_;
     Dual dual_;
     Point point_;
+    Fitting fitting_;
     std::vector<double> scores_;
     std::vector<int32_t> tried_;  // the cells a point was last built from
     int64_t rival_ = -1;
@@ -159,7 +160,12 @@ class Search {
         e_.scores(x.data(), scores_.data());
         if (!allowed_[e_.label(scores_.data())]) return kProven;
         if (point_.build(box.low, box, nullptr, true)) return kBroken;
-        unresolved_ = true;
+        const Fit fit = fitting_.run(box.low, 500);
+        if (fit == Fit::kFound) {
+            point_.x = fitting_.x;
+            return kBroken;
+        }
+        unresolved_ |= fit == Fit::kUnknown;
         return kProven;
     }
 

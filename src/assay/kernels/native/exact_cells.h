@@ -102,6 +102,23 @@ struct Cells {
         return std::nextafter(t, -kInf);
     }
 
+    // Move x within [lo, hi] so that the term falls by `need`, or as far as it goes; the gain.
+    double lower(const Term& term, double need, double lo, double hi, double& x) const {
+        if (lo == hi || term.a == 0) return 0.0;
+        const int32_t kind = domain.kind[term.feature];
+        double to = term.lowered(x, need, lo, hi);
+        if (kind == kWhole || kind == kSingle) {
+            const double down = floor_to(kind, to);
+            const int way = term.way(x);
+            if (down != to) to = way < 0 || (way == 0 && to < x) ? down : after(kind, down);
+            to = std::min(std::max(to, lo), hi);
+        }
+        const double gain = term.at(x) - term.at(to);
+        if (!(gain > 0)) return 0.0;
+        x = to;
+        return gain;
+    }
+
    private:
     void make_terms() {
         const Domain& d = domain;

@@ -128,20 +128,8 @@ class Point {
 
     // Lower one term within the cell its feature is in; what was gained.
     double within(const Term& term, double need) {
-        const int32_t f = term.feature, i = cells_.start[f] + cell_[f];
-        if (low_[i] == high_[i] || term.a == 0) return 0.0;
-        const int32_t kind = cells_.domain.kind[f];
-        double to = term.lowered(x[f], need, low_[i], high_[i]);
-        if (kind == kWhole || kind == kSingle) {
-            const double down = Cells::floor_to(kind, to);
-            const int way = term.way(x[f]);
-            if (down != to) to = way < 0 || (way == 0 && to < x[f]) ? down : Cells::after(kind, down);
-            to = std::min(std::max(to, low_[i]), high_[i]);
-        }
-        const double gain = term.at(x[f]) - term.at(to);
-        if (!(gain > 0)) return 0.0;
-        x[f] = to;
-        return gain;
+        const int32_t i = cells_.start[term.feature] + cell_[term.feature];
+        return cells_.lower(term, need, low_[i], high_[i], x[term.feature]);
     }
 
     bool repair(size_t r, double excess, const Box& box, const Dual* dual, bool greedy) {
