@@ -4,9 +4,9 @@
 where features are discrete; a real feature is complete without relations, because within a cell of
 the model's own thresholds the value nearest to the original is as good as any.
 
-`milp` is the textbook program (Kantchelian et al. 2016) for Linf with linear relations and if-thens,
-solved by HiGHS: a binary per threshold, a share per leaf, a binary per if-then. It reads the model
-from the library's own dump.
+`milp` is the textbook program (Kantchelian et al. 2016) for Linf with linear relations and
+if-thens, solved by HiGHS: a binary per threshold, a share per leaf, a binary per if-then. It
+reads the model from the library's own dump.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import json
 
 import numpy as np
 import torch
-from scipy.optimize import Bounds, LinearConstraint, milp as highs
+from scipy.optimize import Bounds, LinearConstraint
+from scipy.optimize import milp as highs
 from scipy.sparse import csr_matrix
 
 
@@ -63,7 +64,9 @@ def xgboost_thresholds(model, features):
     return [sorted(s) for s in found]
 
 
-def milp(model, x0, low, high, whole, rows, implications, sign, seconds=20.0):
+def milp(  # noqa: C901  (one program, row by row)
+    model, x0, low, high, whole, rows, implications, sign, seconds=20.0
+):
     """min of sign * margin over the box; None if it was not solved. XGBoost, two classes.
 
     `rows`: (coefficients, bound) with coefficients @ x <= bound; `implications`: (a, b), if

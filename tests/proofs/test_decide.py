@@ -146,7 +146,9 @@ def url_against_highs(model, data, eps, count):
     rows = np.flatnonzero(model.predict(x.numpy()) == y)[:count]
     schema = data.schema
     x, y = x[torch.from_numpy(rows)], y[rows]
-    found = decide(read(model), schema.space(eps=eps, p=np.inf).around(x), np.eye(2, dtype=bool)[1 - y])
+    found = decide(
+        read(model), schema.space(eps=eps, p=np.inf).around(x), np.eye(2, dtype=bool)[1 - y]
+    )
     low, high = (b.numpy() for b in schema.bounds(x))
     width = np.array([f.range[1] - f.range[0] for f in schema.features])
     at = x.numpy()
@@ -169,7 +171,9 @@ def url_against_highs(model, data, eps, count):
 
 def url_rules(place):
     """URL's relations, written down once more by hand."""
-    signs = "dots hyphens at qm and or eq underscore tilde percent slash star colon comma semicolumn"
+    signs = (
+        "dots hyphens at qm and or eq underscore tilde percent slash star colon comma semicolumn"
+    )
 
     def row(**weights):
         a = np.zeros(len(place))

@@ -269,7 +269,7 @@ class LpRegion:
         return far
 
     def box(self) -> tuple[Tensor, Tensor]:
-        room = self.eps + self._rounding()[:, None] if self.p else math.inf if self.eps >= 1 else 0
+        room = self.eps + self.rounding()[:, None] if self.p else math.inf if self.eps >= 1 else 0
         origin = self.origin.double()
         low = self.low.double().maximum(origin - room).minimum(origin)
         high = self.high.double().minimum(origin + room).maximum(origin)

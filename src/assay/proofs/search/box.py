@@ -1,8 +1,8 @@
 """A region as a box, kinds of values and a budget: what the exact search starts from.
 
 `outer` bounds hold for every point that `Region.contains` accepts, `inner` ones are kept when
-points are built. They differ by the tolerance of `contains` and by rounding only, and never on whole
-numbers: a step of exactly eps is allowed, and the search must neither prove nor lose it.
+points are built. They differ by the tolerance of `contains` and by rounding only, and never on
+whole numbers: a step of exactly eps is allowed, and the search must neither prove nor lose it.
 
 What a reader would get wrong: a radius below 1 fixes a category, but in L2 a change of category is
 sqrt(2) long and in L1 2 (or its cost); one-hot groups are counted once in L0, so each of their two
@@ -12,13 +12,15 @@ changed members counts a half.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from assay.errors import Unsupported
-from assay.kernels.arrays import Floats
+from assay.kernels.arrays import Bools, Floats
 from assay.proofs.search.constraint import ABSOLUTE, LINEAR, OUTSIDE, SQUARE, Constraint, Term
 from assay.spaces.lp import LpRegion
 from assay.tables.space import TableRegion
@@ -27,6 +29,8 @@ from assay.tables.validate import BOUND_SLACK
 REAL, WHOLE, CODES, SINGLE = range(4)
 _SLACK = 1e-9  # what a table's `contains` forgives, relative to eps
 _UNIT = 2.0**-51
+_CHANGE = {0.0: 1.0, 1.0: 2.0, 2.0: 2.0, math.inf: 1.0}  # another category, to the power of p
+Kinds = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,7 @@ class Box:
     high: Floats
     low_in: Floats
     high_in: Floats
-    kind: np.ndarray  # (d,) int32
+    kind: Kinds  # (d,)
     codes: tuple[tuple[float, ...], ...]  # the values of each category, () elsewhere
     budget: tuple[Constraint, ...]
 
@@ -55,20 +59,41 @@ def box_of(region: object, radius: Floats | None = None) -> Box:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Limits:
+    """What the two kinds of region say of themselves; distances are of (x - x0) / width."""
+
+    x0: Floats
+    low: Floats  # (n, d) outer, without the ball
+    high: Floats
+    low_in: Floats
+    high_in: Floats
+    eps: Floats  # (n,) outer
+    eps_in: Floats
+    p: float
+    width: Floats  # (d,)
+    start: Floats  # (d,) what is 0 in the units of the distance: it adds to the rounding
+    kind: Kinds
+    codes: tuple[tuple[float, ...], ...]
+    change: Floats  # (d,) what another code, or another member of a group, adds to the budget
+    mutable: Bools
+
+
 def _ball(region: LpRegion, radius: Floats | None) -> Box:
     x0 = region.origin.detach().cpu().double().numpy()
     n, d = x0.shape
-    eps = np.full(n, float(region.eps)) if radius is None else radius
     slack = region.rounding().double().cpu().numpy().reshape(-1) * np.ones(n)
-    low = np.broadcast_to(region.low.double().cpu().numpy(), (n, d))
-    high = np.broadcast_to(region.high.double().cpu().numpy(), (n, d))
-    width = np.ones(d)
-    single = region.origin.dtype == torch.float32
-    kind = np.full(d, SINGLE if single else REAL, dtype=np.int32)
-    outer, inner = eps + slack, eps + (0.5 * slack if radius is None else 0.0)
+    low, high = (
+        np.broadcast_to(b.double().cpu().numpy(), (n, d)) for b in (region.low, region.high)
+    )
+    kind = SINGLE if region.origin.dtype == torch.float32 else REAL
+    eps = np.full(n, float(region.eps)) if radius is None else radius
     return _boxed(
-        x0, low, high, low, high, outer, inner, width, np.zeros(d), region.p, kind,
-        ((),) * d, np.ones(d), np.ones(d, dtype=bool),
+        _Limits(
+            x0, low, high, low, high, eps + slack, eps + (0.5 * slack if radius is None else 0.0),
+            region.p, np.ones(d), np.zeros(d), np.full(d, kind, dtype=np.int32), ((),) * d,
+            np.ones(d), np.ones(d, dtype=bool),
+        )
     )  # fmt: skip
 
 
@@ -79,38 +104,37 @@ def _table(region: TableRegion, radius: Floats | None) -> Box:
     n, d = x0.shape
     mutable = schema.mutable.numpy()
     low, high = (b.numpy() for b in schema.bounds(region.x0))
-    slack = BOUND_SLACK * np.maximum(1.0, np.abs(x0))
+    slack = [
+        1.001 * BOUND_SLACK * np.where(np.isfinite(b), np.maximum(1.0, np.abs(b)), 0.0)
+        for b in (low, high)
+    ]
     eps = np.full(n, float(space.eps)) if radius is None else radius
+    outer, inner = eps * (1 + _SLACK), eps * (1 + 0.5 * _SLACK)
     width, start = np.ones(d), np.zeros(d)
     width[encoding.numeric.numpy()] = encoding.width.numpy()
     start[encoding.numeric.numpy()] = encoding.start.numpy()
-    kind = np.zeros(d, dtype=np.int32)
-    kind[schema.whole.numpy()] = WHOLE
+    kind = np.where(schema.whole.numpy(), WHOLE, REAL).astype(np.int32)
     codes: list[tuple[float, ...]] = [()] * d
-    change = np.ones(d)  # what changing a category, or a member of a group, adds to the budget
-    power = {0.0: 1.0, 1.0: 2.0, 2.0: 2.0, math.inf: 1.0}[float(space.p)]
+    change = np.ones(d)
     for i, f in enumerate(schema.features):
         if f.kind == "category":
             kind[i], codes[i] = CODES, f.codes
-            priced = space.cost is not None
-            change[i] = f.cost if priced else power
-            fixed = ~mutable[i] | (change[i] > (eps * (1 + _SLACK)) ** max(space.p, 1.0))
-            if space.p == math.inf:
-                fixed = ~mutable[i] | (eps * (1 + _SLACK) < 1)
+            change[i] = f.cost if space.cost is not None else _CHANGE[float(space.p)]
+            reach = outer**2 if space.p == 2 else outer
+            fixed = ~mutable[i] | (change[i] > reach)
             low[:, i] = np.where(fixed, x0[:, i], -np.inf)
             high[:, i] = np.where(fixed, x0[:, i], np.inf)
     for members in schema.one_hot_groups.values():
         change[members] = 0.5
-    slack[:, kind == CODES] = 0.0
+    slack = [np.where(kind == CODES, 0.0, s) for s in slack]
     box = _boxed(
-        x0, low - slack, high + slack, low, high, eps * (1 + _SLACK), eps * (1 + 0.5 * _SLACK),
-        width, start, float(space.p), kind, tuple(codes), change, mutable,
+        _Limits(
+            x0, low - slack[0], high + slack[1], low, high, outer, inner, float(space.p), width,
+            start, kind, tuple(codes), change, mutable,
+        )
     )  # fmt: skip
-    groups = [
-        _one_hot(members, n) for members in schema.one_hot_groups.values() if mutable[members[0]]
-    ]
-    return Box(*(getattr(box, k) for k in ("x0", "low", "high", "low_in", "high_in", "kind")),
-               box.codes, box.budget + tuple(c for pair in groups for c in pair))  # fmt: skip
+    groups = [m for m in schema.one_hot_groups.values() if mutable[m[0]]]
+    return replace(box, budget=(*box.budget, *(c for m in groups for c in _one_hot(m, n))))
 
 
 def _one_hot(members: list[int], n: int) -> tuple[Constraint, Constraint]:
@@ -121,36 +145,31 @@ def _one_hot(members: list[int], n: int) -> tuple[Constraint, Constraint]:
     return Constraint(up, 1 + half, 1 + half), Constraint(down, half - 1, half - 1)
 
 
-def _boxed(
-    x0: Floats, low: Floats, high: Floats, low_in: Floats, high_in: Floats, outer: Floats,
-    inner: Floats, width: Floats, start: Floats, p: float, kind: np.ndarray,
-    codes: tuple[tuple[float, ...], ...], change: Floats, mutable: np.ndarray,
-) -> Box:  # fmt: skip
-    """Bounds and ball together. Distances are taken of (x - x0) / width, which rounds."""
-    n, d = x0.shape
-    rounding = _UNIT * (np.abs(np.nan_to_num(x0)) + np.abs(start)) / width  # (n, d), scaled
-    number = kind != CODES
-    if p > 0:
-        reach = outer[:, None] + 2 * rounding
-        reach_in = np.maximum(inner[:, None] - 2 * rounding, 0.0)
-        low = np.where(number, np.maximum(low, x0 - reach * width), low)
-        high = np.where(number, np.minimum(high, x0 + reach * width), high)
-        low_in = np.where(number, np.maximum(low_in, x0 - reach_in * width), low_in)
-        high_in = np.where(number, np.minimum(high_in, x0 + reach_in * width), high_in)
-    whole = kind == WHOLE
+def _boxed(at: _Limits) -> Box:
+    """Bounds and ball together."""
+    x0, width, number = at.x0, at.width, at.kind != CODES
+    low, high, low_in, high_in = at.low, at.high, at.low_in, at.high_in
+    rounding = _UNIT * (np.abs(np.nan_to_num(x0)) + np.abs(at.start)) / width  # (n, d), scaled
+    if at.p > 0:
+        reach = (at.eps[:, None] + 2 * rounding) * width
+        reach_in = np.maximum(at.eps_in[:, None] - 2 * rounding, 0.0) * width
+        low = np.where(number, np.maximum(low, x0 - reach), low)
+        high = np.where(number, np.minimum(high, x0 + reach), high)
+        low_in = np.where(number, np.maximum(low_in, x0 - reach_in), low_in)
+        high_in = np.where(number, np.minimum(high_in, x0 + reach_in), high_in)
+    whole, single = at.kind == WHOLE, at.kind == SINGLE
     low, low_in = (np.where(whole, np.ceil(b), b) for b in (low, low_in))
     high, high_in = (np.where(whole, np.floor(b), b) for b in (high, high_in))
-    single = kind == SINGLE
-    if single.any():  # float32 values only
-        low, high = (np.where(single, _single(b, w), b) for b, w in ((low, 1), (high, -1)))
-    sides = [np.where(mutable, b, x0) for b in (low, high, low_in, high_in)]
-    low, high, low_in, high_in = (np.ascontiguousarray(b) for b in sides)
-    size = np.where(number, rounding, 0.0).max(axis=1) * (d ** (1 / max(p, 1.0)))
-    budget = _budget(
-        x0, outer + 2 * size, inner - np.where(size > 0.1 * _SLACK * inner, 2 * size, 0.0),
-        width, p, kind, change, (low < high).any(axis=0),
-    )  # fmt: skip
-    return Box(np.ascontiguousarray(x0), low, high, low_in, high_in, kind, codes, budget)
+    if single.any():
+        low, high = (
+            np.where(single, _single(low, 1), low),
+            np.where(single, _single(high, -1), high),
+        )
+    low, high, low_in, high_in = (
+        np.ascontiguousarray(np.where(at.mutable, b, x0)) for b in (low, high, low_in, high_in)
+    )
+    budget = _budget(at, np.where(number, rounding, 0.0).max(axis=1), np.any(low < high, axis=0))
+    return Box(np.ascontiguousarray(x0), low, high, low_in, high_in, at.kind, at.codes, budget)
 
 
 def _single(bound: Floats, way: int) -> Floats:
@@ -162,27 +181,25 @@ def _single(bound: Floats, way: int) -> Floats:
     return np.where(wrong, step, near).astype(np.float64)
 
 
-def _budget(
-    x0: Floats, outer: Floats, inner: Floats, width: Floats, p: float, kind: np.ndarray,
-    change: Floats, free: np.ndarray,
-) -> tuple[Constraint, ...]:  # fmt: skip
+def _budget(at: _Limits, rounding: Floats, free: Any) -> tuple[Constraint, ...]:
     """The ball as a constraint; in Linf the box says it all."""
-    if p == math.inf:
+    if at.p == math.inf or not free.any():
         return ()
-    n = len(x0)
+    n, d = at.x0.shape
     terms = []
-    for i in np.flatnonzero(free):
-        home = np.stack([x0[:, i]] * 4, axis=1)[:, None]  # the set {x0}
-        if p == 0 or kind[i] == CODES:
-            terms.append(Term(int(i), OUTSIDE, np.full(n, change[i]), home))
-        elif p == 2:
-            terms.append(Term(int(i), SQUARE, np.full(n, 1 / width[i] ** 2)))
+    for i in map(int, np.flatnonzero(free)):
+        home = np.stack([at.x0[:, i]] * 4, axis=1)[:, None]  # the set {x0}
+        if at.p == 0 or at.kind[i] == CODES:
+            terms.append(Term(i, OUTSIDE, np.full(n, at.change[i]), home))
+        elif at.p == 2:
+            terms.append(Term(i, SQUARE, np.full(n, 1 / at.width[i] ** 2)))
         else:
-            terms.append(Term(int(i), ABSOLUTE, np.full(n, 1 / width[i])))
-    if not terms:
-        return ()
-    if p == 0:
-        count = np.floor(outer + 1e-9) + 0.25
+            terms.append(Term(i, ABSOLUTE, np.full(n, 1 / at.width[i])))
+    if at.p == 0:
+        count = np.floor(at.eps + 1e-9) + 0.25
         return (Constraint(tuple(terms), count, count),)
-    power = (lambda v: v**2) if p == 2 else (lambda v: v)
-    return (Constraint(tuple(terms), power(outer) * (1 + 1e-12), power(inner)),)
+    size = 2 * rounding * d ** (1 / at.p)
+    outer = at.eps + size
+    inner = at.eps_in - np.where(size > 0.2 * _SLACK * at.eps_in, size, 0.0)
+    outer, inner = outer**at.p * (1 + 1e-12), np.maximum(inner, 0.0) ** at.p
+    return (Constraint(tuple(terms), outer, inner),)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.kernels.arrays import Floats
+from assay.kernels.arrays import Array, Bools, Floats
 
 LINEAR, LOG, ABSOLUTE, SQUARE, OUTSIDE = range(5)
 
@@ -36,35 +36,37 @@ class Constraint:
     outer: Floats  # (n,)
     inner: Floats
 
-    def where(self, rows: np.ndarray) -> Constraint:
+    def where(self, rows: Bools) -> Constraint:
         """The same, asked of these rows (a mask) only."""
         if rows.all():
             return self
-        terms = tuple(
-            Term(t.feature, t.phi, np.where(rows, t.a, 0.0), t.sets) for t in self.terms
-        )
+        terms = tuple(Term(t.feature, t.phi, np.where(rows, t.a, 0.0), t.sets) for t in self.terms)
         free = np.where(rows, 0.0, np.inf)
         return Constraint(terms, self.outer + free, self.inner + free)
 
 
-def pack(constraints: list[Constraint], rows: int) -> dict[str, np.ndarray]:
+def pack(constraints: list[Constraint], rows: int) -> dict[str, Array]:
     """Flat arrays for the kernel."""
     terms = [t for c in constraints for t in c.terms]
     sizes = [0 if t.sets is None else t.sets.shape[1] for t in terms]
     sets = [t.sets for t in terms if t.sets is not None]
-    column = lambda parts: np.ascontiguousarray(  # noqa: E731
-        np.stack(parts, axis=1) if parts else np.zeros((rows, 0)), dtype=np.float64
-    )
-    finite = lambda v: np.nan_to_num(v, nan=1e300, posinf=1e300, neginf=-1e300)  # noqa: E731
     return {
         "term_start": np.cumsum([0, *(len(c.terms) for c in constraints)]).astype(np.int64),
         "term_feature": np.array([t.feature for t in terms], dtype=np.int32),
         "term_phi": np.array([t.phi for t in terms], dtype=np.int32),
         "set_start": np.cumsum([0, *sizes]).astype(np.int64),
-        "coefficient": column([t.a for t in terms]),
+        "coefficient": _columns([t.a for t in terms], rows),
         "sets": np.ascontiguousarray(
             np.concatenate(sets, axis=1) if sets else np.zeros((rows, 0, 4)), dtype=np.float64
         ),
-        "bound": finite(column([c.outer for c in constraints])),
-        "bound_in": finite(column([c.inner for c in constraints])),
+        "bound": _finite(_columns([c.outer for c in constraints], rows)),
+        "bound_in": _finite(_columns([c.inner for c in constraints], rows)),
     }
+
+
+def _columns(parts: list[Floats], rows: int) -> Floats:
+    return np.ascontiguousarray(np.stack(parts, axis=1) if parts else np.zeros((rows, 0)))
+
+
+def _finite(bounds: Floats) -> Floats:
+    return np.nan_to_num(bounds, nan=1e300, posinf=1e300, neginf=-1e300)

@@ -1,5 +1,7 @@
-"""`decide`: for each row of a region, is there a valid point that a tree ensemble gives to one of the
-allowed classes? With the point, or the proof that there is none, or neither in the time given."""
+"""`decide`: is there a valid point that a tree ensemble gives to one of the allowed classes?
+
+For each row of a region: the point, or the proof that there is none, or neither in the time given.
+"""
 
 from __future__ import annotations
 

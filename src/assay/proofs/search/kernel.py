@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
-from assay.kernels.arrays import Bools, Floats, Ints
+from assay.kernels.arrays import Array, Bools, Floats, Ints
 from assay.kernels.native import Kernel, Layout
 from assay.proofs.search.box import Box
 from assay.proofs.search.constraint import Constraint, pack
@@ -45,7 +47,7 @@ _exact = Kernel(
 class Answer(SimpleNamespace):
     """verdict (n,), point (n, d), margin (n,) a lower bound, nodes (n,), seconds (n,)."""
 
-    verdict: np.ndarray
+    verdict: Array
     point: Floats
     margin: Floats
     nodes: Ints
@@ -56,9 +58,8 @@ def search(
     ensemble: Ensemble, box: Box, constraints: list[Constraint], allowed: Bools, seconds: float
 ) -> Answer:
     """Play every row of the box; a row never looks at another."""
-    n, d = box.x0.shape
-    grid = Grid.of(ensemble)
-    cuts = [t for t in grid.thresholds]
+    n = len(box.x0)
+    cuts = Grid.of(ensemble).thresholds
     domain = SimpleNamespace(
         x0=box.x0, low=box.low, high=box.high, low_in=box.low_in, high_in=box.high_in,
         kind=box.kind, **_flat("code", box.codes), **_flat("cut", cuts), **pack(constraints, n),
@@ -75,7 +76,7 @@ def search(
     return answer
 
 
-def _flat(name: str, lists: object) -> dict[str, np.ndarray]:
-    parts = [np.asarray(v, dtype=np.float64) for v in lists]  # type: ignore[attr-defined]
+def _flat(name: str, lists: Iterable[ArrayLike]) -> dict[str, Array]:
+    parts = [np.asarray(v, dtype=np.float64) for v in lists]
     start = np.cumsum([0, *(len(v) for v in parts)]).astype(np.int64)
     return {f"{name}_start": start, name: np.concatenate(parts) if parts else np.zeros(0)}

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from assay.kernels.arrays import Floats
-from assay.relations.expression import Column, Const, Count, Expr, Op, Where
+from assay.relations.conditional import Count, Where
+from assay.relations.expression import Column, Const, Expr, Op
 
 Range = tuple[Floats, Floats]
 

@@ -1,6 +1,6 @@
 """Relations as separable constraints, row by row, as far as they are.
 
-    linear                 sum a x <= b; features that cannot move are constants, so their products too
+    linear                 sum a x <= b; a feature that cannot move is a constant, in products too
     products and ratios    sum k log x <= log c, where everything is positive in the row's box
     this or that           sum of 1[x_f outside the values that satisfy a part] <= parts - 1;
                            one part may be linear in several features: + big-M
@@ -23,9 +23,11 @@ import torch
 from assay.kernels.arrays import Bools, Floats
 from assay.proofs.search.constraint import LINEAR, LOG, OUTSIDE, Constraint, Term
 from assay.proofs.search.ranges import Range, span
-from assay.relations.expression import And, Column, Compare, Const, Count, Expr, Op, Or, Relation, walk
-from assay.relations.normal_form import Layout, is_whole, normal_form
+from assay.relations.conditional import Count
+from assay.relations.expression import And, Column, Compare, Const, Expr, Op, Or, Relation
+from assay.relations.normal_form import Layout, is_whole, normal_form, scale
 from assay.relations.program import Program, numbers
+from assay.relations.tree import walk
 
 _CLAUSES = 64  # a relation that multiplies out to more is left to the region
 # Coefficients by feature; comparisons that are counted, with their weights; constant.
@@ -181,8 +183,9 @@ class Separable:
         if r.tolerance is not None:
             return np.full(n, r.tolerance), np.full(n, r.tolerance)
         sizes = [np.maximum(np.abs(a), np.abs(b)) for a, b in map(self._span, (r.left, r.right))]
-        most = self.tolerance * np.maximum(1.0, np.maximum(*sizes))
-        least = np.full(n, self.tolerance)
+        unit = min(1.0, scale(r, self.layout))
+        most = self.tolerance * np.maximum(unit, np.maximum(*sizes))
+        least = np.full(n, self.tolerance * unit)
         if is_whole(r.left, self.layout) and is_whole(r.right, self.layout):
             return np.minimum(least, 0.25), np.minimum(most, 0.49)
         return least, most
@@ -201,11 +204,12 @@ class Separable:
             (a_low, a_high), (b_low, b_high) = self._span(r.left), self._span(r.right)
             positive &= (a_low > 0) & (b_low > 0)
             least, most = self._tolerance(r)
+            unit = min(1.0, scale(r, self.layout))
             made = []
             for sign, low, high in ((1.0, b_low, b_high), (-1.0, a_low, a_high)):
-                if r.tolerance is None:  # t / b with t = tolerance max(1, a, b) and a <= b + t
-                    loose = self.tolerance * np.maximum(1 / low, 1.0) * 1.01
-                    tight = 0.9 * self.tolerance * np.maximum(1 / high, 1.0)
+                if r.tolerance is None:  # t / b with t = tolerance max(unit, a, b), a <= b + t
+                    loose = self.tolerance * np.maximum(unit / low, 1.0) * 1.01
+                    tight = 0.9 * self.tolerance * np.maximum(unit / high, 1.0)
                 else:
                     loose, tight = most / low, 0.9 * least / high
                 terms = tuple(
@@ -237,7 +241,9 @@ class Separable:
         pad = 1e-12 * (1 + np.abs(at))
         ever = np.full_like(at, np.inf)
         if r.op == "==":
-            return i, np.stack([at - room - pad, at + room + pad, at - tight, at + tight], 1)[:, None]
+            return i, np.stack([at - room - pad, at + room + pad, at - tight, at + tight], 1)[
+                :, None
+            ]
         if r.op == "!=":
             gap, wide = least / np.abs(a) * 0.999, most / np.abs(a) * 1.01
             below = np.stack([-ever, at - gap + pad, -ever, at - wide], axis=1)

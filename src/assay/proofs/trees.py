@@ -1,0 +1,91 @@
+"""`Exact`: the exact worst case of a tree ensemble, with all relations of the table.
+
+Branch and bound over the cells that the trees' thresholds cut the region into, bounded by passing
+messages between the trees (the dual of the linear program), all compiled: `search/` and
+`kernels/native/exact*.h`. On each row it ends with a valid point that reaches the goal, with the
+proof that there is none, or, when its time is over, with neither: the row stays open.
+
+What a reader would get wrong: a relation that is not a sum of functions of one feature each is left
+out of the bound. Proofs stay proofs (the region only grows), but a row whose only counterexamples
+break such a relation stays open. The time is that of the row's own thread, not of the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from assay.errors import AssayError
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
+from assay.proofs.search.decide import decide
+from assay.proofs.search.nearest import nearest
+from assay.trees import Ensemble, read
+
+_VACUOUS = 0.05  # seconds a row for the question whether a proof holds at any radius
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Decide every row within `seconds` of computing time each.
+
+    `minimise="distance"` (in a table with a `cost` budget: `"cost"`) goes on after the first
+    counterexample until none is nearer, to a share of `gap`; the nearest is handed in.
+
+    >>> import assay as ay
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> x = np.random.default_rng(0).random((200, 4))
+    >>> forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(x, x[:, 0] > 0.5)
+    >>> data = ay.Dataset(x[:20], (x[:20, 0] > 0.5).astype(int))
+    >>> report = ay.evaluate(forest, data, space=ay.Linf(0.1), attack=ay.Exact())
+    >>> report.metric("open").value
+    0.0
+    """
+
+    seconds: float = 5.0
+    minimise: str | None = None
+    gap: float = 1e-3
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(trees=True, box=True, fixed=True, alone=True)
+
+    def __call__(self, problem: Problem) -> None:
+        if not (self.seconds > 0 and math.isfinite(self.seconds)):
+            raise AssayError(f"Exact(seconds={self.seconds}): expected a number > 0")
+        if self.minimise not in (None, "distance", "cost"):
+            raise AssayError(f"minimise={self.minimise!r}: expected 'distance', 'cost' or None")
+        rows = problem.undecided
+        if not len(rows):
+            return
+        region, ensemble = problem.region(rows), ensemble_of(problem.model.source)
+        goal = problem.goal[rows].cpu().numpy()
+        if self.minimise is None:
+            found = decide(ensemble, region, goal, self.seconds)
+        else:
+            found = nearest(ensemble, region, goal, self.seconds, self.gap)
+        broken, proven = (torch.from_numpy(np.flatnonzero(m)) for m in (found.broken, found.proven))
+        if len(broken):
+            points = torch.from_numpy(found.point[broken.numpy()]).to(region.origin.dtype)
+            problem.query(rows[broken], points.reshape(len(broken), *problem.shape))
+        if len(proven):
+            everywhere = np.full(len(proven), 1e100)
+            again = decide(
+                ensemble, region.take(proven), goal[proven.numpy()], _VACUOUS, everywhere
+            )
+            problem.prove(rows[proven], torch.from_numpy(again.proven))
+
+
+_read: WeakKeyDictionary[Any, Ensemble] = WeakKeyDictionary()
+
+
+def ensemble_of(model: Any) -> Ensemble:
+    """The flat form of a model, read and checked once."""
+    if model not in _read:
+        _read[model] = read(model)
+    return _read[model]
