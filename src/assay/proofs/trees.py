@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -23,9 +21,10 @@ import torch
 from assay.errors import AssayError
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.proofs.search.asked import agree, ensemble_of, own_classes
+from assay.proofs.search.box import box_of
 from assay.proofs.search.decide import decide
 from assay.proofs.search.nearest import nearest
-from assay.trees import Ensemble, read
 
 _VACUOUS = 0.05  # seconds a row for the question whether a proof holds at any radius
 
@@ -63,8 +62,9 @@ class Exact:
         rows = problem.undecided
         if not len(rows):
             return
-        region, ensemble = problem.region(rows), ensemble_of(problem.model.source)
-        goal = problem.goal[rows].cpu().numpy()
+        region, ensemble = problem.region(rows), ensemble_of(problem.model)
+        goal = own_classes(problem.model, ensemble, problem.goal[rows].cpu().numpy())
+        agree(problem.model, ensemble, box_of(region), problem.kept(rows))
         if self.minimise is None:
             found = decide(ensemble, region, goal, self.seconds)
         else:
@@ -79,13 +79,3 @@ class Exact:
                 ensemble, region.take(proven), goal[proven.numpy()], _VACUOUS, everywhere
             )
             problem.prove(rows[proven], torch.from_numpy(again.proven))
-
-
-_read: WeakKeyDictionary[Any, Ensemble] = WeakKeyDictionary()
-
-
-def ensemble_of(model: Any) -> Ensemble:
-    """The flat form of a model, read and checked once."""
-    if model not in _read:
-        _read[model] = read(model)
-    return _read[model]

@@ -23,6 +23,7 @@ from assay.errors import Unsupported
 from assay.kernels.arrays import Bools, Floats
 from assay.proofs.search.constraint import ABSOLUTE, LINEAR, OUTSIDE, SQUARE, Constraint, Term
 from assay.spaces.lp import LpRegion
+from assay.tables.encoding import Encoding
 from assay.tables.space import TableRegion
 from assay.tables.validate import BOUND_SLACK
 
@@ -108,7 +109,7 @@ def _table(region: TableRegion, radius: Floats | None) -> Box:
         1.001 * BOUND_SLACK * np.where(np.isfinite(b), np.maximum(1.0, np.abs(b)), 0.0)
         for b in (low, high)
     ]
-    eps = np.full(n, float(space.eps)) if radius is None else radius
+    eps = np.full(n, space.radius) if radius is None else radius
     outer, inner = eps * (1 + _SLACK), eps * (1 + 0.5 * _SLACK)
     width, start = np.ones(d), np.zeros(d)
     width[encoding.numeric.numpy()] = encoding.width.numpy()
@@ -119,7 +120,7 @@ def _table(region: TableRegion, radius: Floats | None) -> Box:
     for i, f in enumerate(schema.features):
         if f.kind == "category":
             kind[i], codes[i] = CODES, f.codes
-            change[i] = f.cost if space.cost is not None else _CHANGE[float(space.p)]
+            change[i] = f.cost if space.priced else _CHANGE[float(space.p)]
             reach = outer**2 if space.p == 2 else outer
             fixed = ~mutable[i] | (change[i] > reach)
             low[:, i] = np.where(fixed, x0[:, i], -np.inf)
@@ -127,12 +128,13 @@ def _table(region: TableRegion, radius: Floats | None) -> Box:
     for members in schema.one_hot_groups.values():
         change[members] = 0.5
     slack = [np.where(kind == CODES, 0.0, s) for s in slack]
-    box = _boxed(
-        _Limits(
-            x0, low - slack[0], high + slack[1], low, high, outer, inner, float(space.p), width,
-            start, kind, tuple(codes), change, mutable,
-        )
+    limits = _Limits(
+        x0, low - slack[0], high + slack[1], low, high, outer, inner, float(space.p), width, start,
+        kind, tuple(codes), change, mutable,
     )  # fmt: skip
+    box = _boxed(limits)
+    if space.prices is not None and space.cost is not None:
+        box = replace(box, budget=(*box.budget, *_money(limits, box, space.prices, space.cost)))
     groups = [m for m in schema.one_hot_groups.values() if mutable[m[0]]]
     return replace(box, budget=(*box.budget, *(c for m in groups for c in _one_hot(m, n))))
 
@@ -170,6 +172,22 @@ def _boxed(at: _Limits) -> Box:
     )
     budget = _budget(at, np.where(number, rounding, 0.0).max(axis=1), np.any(low < high, axis=0))
     return Box(np.ascontiguousarray(x0), low, high, low_in, high_in, at.kind, at.codes, budget)
+
+
+def _money(at: _Limits, box: Box, prices: Encoding, cost: float) -> tuple[Constraint, ...]:
+    """A cost to be kept besides the distance."""
+    n = len(at.x0)
+    change, width = at.change.copy(), np.ones(len(at.width))
+    width[prices.numeric.numpy()] = prices.width.numpy()
+    for column, _, _, half in prices.categories:
+        change[column] = 2 * half
+    most = np.full(n, cost)
+    money = replace(
+        at, p=1.0, eps=most * (1 + _SLACK), eps_in=most * (1 + 0.5 * _SLACK), width=width,
+        start=np.zeros(len(width)), change=change,
+    )  # fmt: skip
+    rounding = _UNIT * np.abs(np.nan_to_num(at.x0)) / width
+    return _budget(money, rounding.max(axis=1), np.any(box.low < box.high, axis=0))
 
 
 def _single(bound: Floats, way: int) -> Floats:

@@ -59,7 +59,7 @@ def decide(
         part = region.take(torch.from_numpy(found))
         points = torch.from_numpy(answer.point[found]).to(region.origin.dtype)
         valid = part.contains(points).numpy()
-        label = ensemble.predict(points.double().numpy())
+        label = ensemble.decide(points.double().numpy())
         verdict[found[~(valid & allowed[found, label])]] = OPEN
     return Decision(
         verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,

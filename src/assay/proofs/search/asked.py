@@ -1,0 +1,82 @@
+"""The ensemble as a problem asks it: the data's columns, the data's classes.
+
+A model is asked by name: its columns may stand in another order in the data, and its classes too.
+The reading follows both, and is compared with the model as it is asked, on the clean rows and on
+corners of their boxes, before anything is proven.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from assay.errors import Unsupported
+from assay.kernels.arrays import Bools, Floats
+from assay.model.classifier import Classifier
+from assay.model.frames import names_of
+from assay.proofs.search.box import Box
+from assay.trees import Ensemble, read
+
+_ROWS = 64  # compared with the model, as they are and in two corners
+_read: WeakKeyDictionary[Any, Ensemble] = WeakKeyDictionary()
+
+
+def ensemble_of(model: Classifier) -> Ensemble:
+    """The flat form of a model, read and checked once, by the columns it is asked with."""
+    if model.source not in _read:
+        _read[model.source] = read(model.source)
+    ensemble = _read[model.source]
+    wanted = names_of(model.source)
+    if model.columns is None or wanted is None:
+        return ensemble
+    place = np.asarray(model.columns.place(list(wanted)), dtype=np.int32)
+    if np.array_equal(place, np.arange(len(model.columns))):
+        return ensemble
+    feature = np.where(ensemble.feature < 0, -1, place[ensemble.feature]).astype(np.int32)
+    library = ensemble.library
+    return replace(
+        ensemble,
+        feature=feature,
+        n_features=len(model.columns),
+        library=None if library is None else lambda x: library(np.ascontiguousarray(x[:, place])),
+    )
+
+
+def own_classes(model: Classifier, ensemble: Ensemble, allowed: Bools) -> Bools:
+    """A mask (n, classes) over the logits, as one over the ensemble's own classes."""
+    if allowed.shape[1] != ensemble.n_classes:
+        raise Unsupported(
+            f"the goal is over {allowed.shape[1]} classes, the {ensemble.source} model has "
+            f"{ensemble.n_classes}"
+        )
+    if model.order is None:
+        return allowed
+    own = np.zeros_like(allowed)
+    own[:, list(model.order)] = allowed
+    return own
+
+
+def agree(model: Classifier, ensemble: Ensemble, box: Box, like: torch.Tensor) -> None:
+    """Raise unless the reading and the model, asked as the problem asks it, give the same labels.
+
+    `like` (n, ...) are inputs of the right shape and precision.
+    """
+    few = slice(0, _ROWS)
+    corners = [np.where(np.isfinite(b), b, box.x0)[few] for b in (box.low_in, box.high_in)]
+    rows: Floats = np.concatenate([box.x0[few], *corners])
+    x = torch.from_numpy(rows).to(like.dtype).reshape(len(rows), *like.shape[1:])
+    theirs = model.logits(x).argmax(1).numpy()
+    if model.order is not None:
+        theirs = np.asarray(model.order)[theirs]
+    exact = x.double().numpy().reshape(len(rows), -1)
+    wrong = (ensemble.predict(exact) != theirs) & ~ensemble.near_tie(exact)
+    if wrong.any():
+        raise Unsupported(
+            f"the reading of this {ensemble.source} model and the model as it is asked here differ "
+            f"on {int(wrong.sum())} of {len(rows)} rows (categories in other codes?); use a "
+            "search: Graft or MOEVA"
+        )
