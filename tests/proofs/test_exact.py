@@ -113,6 +113,6 @@ def test_a_cost_besides_a_distance():
 
 
 def test_other_spaces_are_refused_by_name(url):
-    model, data = url
+    model, _ = url
     with pytest.raises(ay.Unsupported, match="Lp balls and tables, not in a SimpleNamespace"):
         decide(read(model), SimpleNamespace(), np.ones((1, 2), dtype=bool))

@@ -24,7 +24,7 @@ from assay.kernels.arrays import Bools, Floats
 from assay.proofs.search.constraint import ABSOLUTE, LINEAR, OUTSIDE, SQUARE, Constraint, Term
 from assay.spaces.lp import LpRegion
 from assay.tables.encoding import Encoding
-from assay.tables.space import TableRegion
+from assay.tables.region import TableRegion
 from assay.tables.validate import BOUND_SLACK
 
 REAL, WHOLE, CODES, SINGLE = range(4)

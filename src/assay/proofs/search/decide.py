@@ -17,7 +17,7 @@ from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
 from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, search
 from assay.proofs.search.separable import Separable
-from assay.tables.space import TableRegion
+from assay.tables.region import TableRegion
 from assay.trees.ensemble import Ensemble
 
 
