@@ -213,6 +213,29 @@ def test_url_from_csv_equals_the_bundled_set(tmp_path):
         datasets.url(tmp_path / "short.csv")
 
 
+def test_the_eyes_of_orl_are_behind_the_eyeglasses():
+    """Eyes are dark: where the columns of the lenses are darkest, by no landmark of ours."""
+    frame = np.flatnonzero(assay.masks.eyeglasses(64, 64).any(1))
+    middle, share = {}, {}
+    for aligned in (False, True):
+        faces = datasets.orl(aligned=aligned).test.x[:, 0].numpy()
+        lenses = np.concatenate([faces[:, :, 17:25], faces[:, :, 39:47]], axis=2).mean(2)
+        lenses = (lenses[:, :-2] + lenses[:, 1:-1] + lenses[:, 2:])[:, 10:41]  # rows 11..41
+        darkest = 11 + lenses.argmin(1)
+        middle[aligned] = 11 + int(lenses.mean(0).argmin())
+        share[aligned] = np.mean((darkest >= frame[0]) & (darkest <= frame[-1]))
+    assert abs(middle[True] - 24) <= 2 < abs(middle[False] - 24)
+    assert share[True] > 0.9 and share[False] < 0.8
+
+
+def test_faces_are_moved_by_whole_pixels_and_as_their_own_eyes_ask():
+    raw, moved = (datasets.orl(aligned=a).train for a in (False, True))
+    assert np.array_equal(raw.ids, moved.ids) and raw.x.shape == moved.x.shape
+    # s1/1 has its eyes at row 29, column 31: five rows up, no column.
+    assert torch.equal(moved.x[0, :, :-5], raw.x[0, :, 5:])
+    assert torch.equal(moved.x[0, :, -5:], raw.x[0, :, -1:].expand(1, 5, 64))
+
+
 def test_orl_reads_the_archive(tmp_path):
     rng = np.random.default_rng(0)
     faces = rng.integers(0, 256, (40, 10, 112, 92), np.uint8)
@@ -222,7 +245,7 @@ def test_orl_reads_the_archive(tmp_path):
             header = b"P5\n# made by hand\n92 112\n255\n"
             file = tmp_path / f"s{person + 1}" / f"{shot + 1}.pgm"
             file.write_bytes(header + faces[person, shot].tobytes())
-    splits = datasets.orl(tmp_path)
+    splits = datasets.orl(tmp_path, aligned=False)
     assert splits.train.x.shape == (280, 1, 112, 92)
     assert np.array_equal(splits.test.x[0, 0].numpy() * 255, faces[0, 7])
     (tmp_path / "s3" / "4.pgm").unlink()
