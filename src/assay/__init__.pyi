@@ -40,11 +40,13 @@ from assay.attacks.lowprofool import LowProFool as LowProFool
 from assay.attacks.moeva import MOEVA as MOEVA
 from assay.attacks.pgd import FGSM as FGSM
 from assay.attacks.pgd import PGD as PGD
+from assay.attacks.poison import Poison as Poison
 from assay.attacks.square import Square as Square
 from assay.attacks.standard import AutoAttack as AutoAttack
 from assay.attacks.standard import standard as standard
 from assay.attacks.substitute import Beam as Beam
 from assay.attacks.substitute import Greedy as Greedy
+from assay.attacks.unrolled import Unrolled as Unrolled
 from assay.data import Dataset as Dataset
 from assay.errors import AssayError as AssayError
 from assay.errors import Unsupported as Unsupported

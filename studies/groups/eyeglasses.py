@@ -1,6 +1,6 @@
 """Draw the eyeglass frame on forty ORL faces, as taken (above) and aligned by their eyes (below).
 
-    python studies/groups/eyeglasses.py docs/pictures/eyeglasses.png
+python studies/groups/eyeglasses.py docs/pictures/eyeglasses.png
 """
 
 import base64

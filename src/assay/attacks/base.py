@@ -63,6 +63,8 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     """Run an attack on what is open, under its own name and with its own loss."""
     proof = attack.needs.fixed  # needs no query, so no budget either
     rows = problem.undecided if proof else problem.open
+    if attack.needs.others and problem.rehearsal is not None:
+        rows = problem.rehearsal.controlled.nonzero()[:, 0]
     if not len(rows):
         return
     view = problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack))

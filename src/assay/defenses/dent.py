@@ -30,6 +30,7 @@ from assay.model.classifier import Classifier
 from assay.streams import seeded
 
 _BETAS = (0.99, 0.999, 0.6)
+_TINY = 1e-30  # far below eps^2: a root whose gradient at 0 is 0, and not infinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,26 @@ class DENT:
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net = rowwise(self.model)
         kind = next(iter(net.state_dict().values())).dtype
+        values = self._moved(net, x.detach().to(kind), seed, graph=False)
+
+        def call(x: Tensor, rows: Tensor) -> Tensor:
+            mine = {k: v[rows] for k, v in values.items()}
+            logits: Tensor = functional_call(net, mine, (x.to(kind),))
+            return logits
+
+        kind_name = f"DENT of torch {type(self.model).__name__}"
+        return Classifier(call, kind_name, True, bound=True, slack=1e-5), None
+
+    def unrolled(self, state: None, x: Tensor, seed: int) -> tuple[Tensor, None]:
+        """The answers on this batch, differentiable through all steps."""
+        net = rowwise(self.model)
+        point = x.to(next(iter(net.state_dict().values())).dtype)
+        values = self._moved(net, point, seed, graph=torch.is_grad_enabled())
+        logits: Tensor = functional_call(net, values, (point,))
+        return logits, None
+
+    def _moved(self, net: nn.Module, x: Tensor, seed: int, graph: bool) -> dict[str, Tensor]:
+        """The parameters of each row after the steps; `net` is left in eval mode."""
         values = {
             f"{name}.{key}": getattr(module, key).detach().expand(len(x), -1).clone()
             for name, module in net.named_modules()
@@ -80,19 +101,14 @@ class DENT:
         with seeded(seed), torch.enable_grad():
             net.train()  # matters for dropout only: the statistics are fixed
             for _ in range(self.steps):
-                free = {k: v.detach().requires_grad_() for k, v in values.items()}
-                loss = sharpness(functional_call(net, free, (x.detach().to(kind),)))
-                grads = torch.autograd.grad(loss, list(free.values()))
-                values = optimiser.step(values, dict(zip(values, grads, strict=True)))
+                if not graph:
+                    values = {k: v.detach() for k, v in values.items()}
+                free = {k: v if v.requires_grad else v.requires_grad_() for k, v in values.items()}
+                loss = sharpness(functional_call(net, free, (x,)))
+                grads = torch.autograd.grad(loss, list(free.values()), create_graph=graph)
+                values = optimiser.step(free, dict(zip(free, grads, strict=True)))
         net.eval()
-
-        def call(x: Tensor, rows: Tensor) -> Tensor:
-            mine = {k: v[rows] for k, v in values.items()}
-            logits: Tensor = functional_call(net, mine, (x.to(kind),))
-            return logits
-
-        kind_name = f"DENT of torch {type(self.model).__name__}"
-        return Classifier(call, kind_name, True, bound=True, slack=1e-5), None
+        return values if graph else {k: v.detach() for k, v in values.items()}
 
 
 def sharpness(logits: Tensor) -> Tensor:
@@ -167,7 +183,7 @@ class AdaMod:
             grad = grads[name]
             m = self.first[name] = one * self.first.get(name, zero) + (1 - one) * grad
             v = self.second[name] = two * self.second.get(name, zero) + (1 - two) * grad.square()
-            eta = size / (v.sqrt() + self.eps)
+            eta = size / ((v + _TINY).sqrt() + self.eps)
             cap = self.bound[name] = three * self.bound.get(name, zero) + (1 - three) * eta
             after[name] = value - eta.minimum(cap) * m
         return after

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from assay.defenses.arguments import check_arguments
@@ -89,6 +90,28 @@ class TENT:
         values = {k: v.detach().clone() for k, v in _affine(net).items()}
         return frozen(answering), (values, copy.deepcopy(steps.state_dict()))
 
+    def unrolled(self, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
+        """The answers on this batch and the next state, differentiable through all steps."""
+        net, steps = self._revive(state)
+        values, moments = {k: v.clone() for k, v in state[0].items()}, _moments(steps, state[1])
+        point = x.to(next(net.parameters()).dtype)
+        graph = torch.is_grad_enabled()
+        for norm in _norms(net):
+            norm.train()
+        logits = functional_call(net, values, (point,))
+        for _ in range(self.steps):
+            with seeded(seed), torch.enable_grad():
+                free = {k: v if v.requires_grad else v.requires_grad_() for k, v in values.items()}
+                logits = functional_call(net, free, (point,))
+                loss = -(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean()
+                grads = torch.autograd.grad(loss, list(free.values()), create_graph=graph)
+            values, moments = adam(free, grads, moments, self.rate)
+        if self.predict == "post" and self.steps:
+            logits = functional_call(net, values, (point,))
+        if self.episodic:
+            return logits, state
+        return logits, (values, moments)
+
     def _revive(self, state: Any) -> tuple[nn.Module, torch.optim.Adam]:
         values, moments = state
         net = copy.deepcopy(self.model).eval().requires_grad_(False)
@@ -97,9 +120,44 @@ class TENT:
             free[name].data.copy_(value)
             free[name].requires_grad_(True)
         steps = torch.optim.Adam(free.values(), lr=self.rate)
-        if moments is not None:
+        if isinstance(moments, dict):
             steps.load_state_dict(copy.deepcopy(moments))
         return net, steps
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Adam's memory of each parameter, with the graph it came from."""
+
+    count: int
+    first: tuple[Tensor, ...]
+    second: tuple[Tensor, ...]
+
+
+def _moments(steps: torch.optim.Adam, held: Any) -> Moments | None:
+    """What a state holds: nothing, an optimiser's state, or moments of an unrolled round."""
+    if held is None or isinstance(held, Moments):
+        return held
+    each = list(steps.state.values())
+    count = int(each[0]["step"])
+    return Moments(count, *(tuple(e[k] for e in each) for k in ("exp_avg", "exp_avg_sq")))
+
+
+def adam(
+    values: dict[str, Tensor], grads: tuple[Tensor, ...], held: Moments | None, rate: float
+) -> tuple[dict[str, Tensor], Moments]:
+    """One step of Adam as a function: torch's own works in place, where no gradient passes."""
+    zeros = tuple(torch.zeros_like(g) for g in grads)
+    held = held or Moments(0, zeros, zeros)
+    count = held.count + 1
+    first = tuple(0.9 * m + 0.1 * g for m, g in zip(held.first, grads, strict=True))
+    second = tuple(0.999 * v + 0.001 * g.square() for v, g in zip(held.second, grads, strict=True))
+    size = rate / (1 - 0.9**count)
+    moved = {
+        name: value - size * m / (((v + 1e-30) / (1 - 0.999**count)).sqrt() + 1e-8)
+        for (name, value), m, v in zip(values.items(), first, second, strict=True)
+    }
+    return moved, Moments(count, first, second)
 
 
 def freeze(net: nn.Module, x: Tensor) -> nn.Module:

@@ -83,6 +83,15 @@ class Round:
         model, after = self.defender.adapt(state, x, seed)
         return wrap(model).among(x), after
 
+    def unrolled(self, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
+        """The move's answers with their gradient, where there is none that of the last pass."""
+        if hasattr(self.defender, "unrolled"):
+            logits, after = self.defender.unrolled(state, x, seed)
+            return logits, after
+        model, after = self.adapt(state, x.detach().clone(), seed)
+        with model.ready():
+            return model.logits(x, torch.arange(len(x))), after
+
     def attack(self, state: Any, private: int, public: int | None = None) -> Move:
         """The attacker's move from what it takes for the defender's state."""
         began = time.perf_counter()
@@ -99,6 +108,13 @@ class Round:
                 model, _ = self.adapt(state, batch.detach().clone(), referee_seed)
                 stack.enter_context(model.ready())
                 return model
+
+            def unrolled(batch: Tensor, draw: int, after: Any, turn: int) -> tuple[Tensor, Any]:
+                calls[0] += 1
+                seed = derive(private, draw, turn) if turn else derive(private, draw)
+                if public is not None and not turn:
+                    seed = public
+                return self.unrolled(state if after is None else after, batch, seed)
 
             with torch.no_grad():
                 clean = base.logits(x, torch.arange(len(x)))
@@ -122,7 +138,9 @@ class Round:
                     losses.find(self.goal.loss),
                     self.budget,
                     scope=controlled & targets.any(1),
-                    rehearsal=Rehearsal(adapt, static, scored, controlled, simulated, self.random),
+                    rehearsal=Rehearsal(
+                        adapt, static, scored, controlled, simulated, unrolled, self.random
+                    ),
                 )
                 if bool(scored.any()):
                     run(self.attacker, problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -19,4 +20,6 @@ class Rehearsal:
     scored: Tensor  # (n,) bool: the rows that count
     controlled: Tensor  # (n,) bool: the rows it may change
     simulated: Tensor  # (n,): the attacker's own idea of its success, written by the attack
+    # (batch, draw, state or None, turn) -> answers, differentiable in the batch, and the next state
+    unrolled: Callable[[Tensor, int, Any, int], tuple[Tensor, Any]]
     random: bool = False  # another draw is another defender

@@ -83,11 +83,15 @@ class Report:
         """The inputs handed in, aligned with the table (clean where no attack succeeded)."""
         return self.records.adversarial
 
-    def metric(self, name: str, by: str | None = None) -> Any:
+    def metric(self, name: str, by: str | None = None, over: str | None = None) -> Any:
         """An `Estimate`; with `by`, a dict of them, one per value of that column.
 
         Columns that hold classes are split by the classes' names, where the data have names.
+        `over`: how several runs of the referee are one: each row by its "worst" run (the attacker
+        may submit again) or by the "majority" of them; None: the mean.
         """
+        if over is not None:
+            return Report(self.spec, rounds.over_runs(self.records, over)).metric(name, by)
         if by is not None:
             return self._split(name, by)
         if name in self._of_groups:

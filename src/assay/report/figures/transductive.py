@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.errors import AssayError
+from assay.records import Records
 from assay.report.spec import kind, unattacked
 from assay.report.stats import Estimate, bootstrap, wilson
 
@@ -60,7 +62,45 @@ def figures(report: Report) -> Figures:
         found["adaptations"] = (title, bootstrap(once.to_numpy()))
     if played["doubt"].notna().any():
         found |= _rejection(played)
+    if not table["controlled"].all() and not unattacked(report.spec):
+        found |= _benign(table)
     return found
+
+
+def _benign(table: pd.DataFrame) -> Figures:
+    """Accuracy of rows that are not the attacker's: in the rounds it moves in, and after them."""
+    attacked = table.groupby("round")["controlled"].transform("any")
+    after = ~attacked & (table["round"] > table.loc[attacked, "round"].min())
+    others = ~table["controlled"] & (table["skipped"] != "invalid")
+    found: Figures = {}
+    for name, rows, when in (
+        ("benign", table[others & attacked], "in attacked rounds"),
+        ("benign_later", table[others & after], "in later rounds"),
+    ):
+        if len(rows):
+            title = f"accuracy of others' rows {when}"
+            found[name] = (title, _share(rows, rows["final"] == rows["y"]))
+            calm = _share(rows, rows["clean"] == rows["y"])
+            found[f"{name}_unpoisoned"] = (f"{title}, nobody attacking", calm)
+    return found
+
+
+def over_runs(records: Records, over: str) -> Records:
+    """One record per row in the place of one per row and run: a run that ended as `over` says.
+
+    "worst": the goal was reached in any run; "majority": in more than half of them.
+    """
+    if over not in ("worst", "majority"):
+        raise AssayError(f"over={over!r}: expected 'worst', 'majority' or nothing for the mean")
+    names = np.asarray(records.columns["id"]).astype(str)
+    group = np.unique(names, return_inverse=True)[1]
+    success = records.columns["success"]
+    share = np.bincount(group, success) / np.bincount(group)
+    won = share > (0.0 if over == "worst" else 0.5)
+    order = np.lexsort((records.columns["run"], success != won[group], group))
+    first = np.unique(group[order], return_index=True)[1]
+    one = records.take(np.sort(order[first]))
+    return Records(one.columns | {"run": np.zeros_like(one.columns["run"])}, one.adversarial)
 
 
 def _share(rows: pd.DataFrame, hits: Any) -> Estimate:
@@ -103,8 +143,6 @@ def curve(report: Report, points: int = 100) -> pd.DataFrame:
     table = report.table[report.table["skipped"] == ""]
     doubt = table["doubt"].to_numpy()
     if not len(table) or np.isnan(doubt).all():
-        from assay.errors import AssayError
-
         raise AssayError("this report knows no rejection: its defender has no reject class")
     calm = ~table["controlled"].to_numpy()
     clean = doubt[calm] if calm.any() else table["clean_doubt"].to_numpy()
