@@ -31,14 +31,14 @@ def list_(
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.config.registry import names, parameters, summary
+    from assay.config.registry import names, origin, parameters, summary
 
-    table = Table("name", "what it does", "parameters", show_lines=True)
+    table = Table("name", "from", "what it does", "parameters", show_lines=True)
     plain = kind is Kind.losses  # a loss is named, never given parameters
     found = names(kind.value)
     if kind is Kind.noises:  # what `parts` of a noise are made of
         found = found | names("marginals")
     for name, noun in found.items():
         wanted = "" if plain else ", ".join(str(p) for p in parameters(noun).values())
-        table.add_row(name, escape(summary(noun)), escape(wanted))
+        table.add_row(name, origin(noun), escape(summary(noun)), escape(wanted))
     console().print(table)

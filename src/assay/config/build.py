@@ -217,8 +217,11 @@ def table(noun: Any) -> Table:
         given = {k: plain(v) for k, v in noun.given.items() if v is not None}
         return {"type": noun.name} | given
     made = nouns.table(noun)
-    known = names(_kind(type(noun)) or "attacks")
-    if made["type"] not in known or implied(known[made["type"]]):
+    try:
+        makes = find(_kind(type(noun)) or "attacks", made["type"])
+    except AssayError:
+        makes = None
+    if makes is None or implied(makes):
         raise AssayError(f"{noun!r} cannot be written to a file: no public name makes it")
     return made
 

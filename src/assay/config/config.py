@@ -35,7 +35,7 @@ from assay import toml
 from assay.config import build as nouns
 from assay.config import positions as lines
 from assay.config.build import Wrong, at
-from assay.config.registry import find, parameters
+from assay.config.registry import FOLDER, find, parameters
 from assay.config.sources import Data, Model
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
@@ -151,6 +151,7 @@ def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
 
 def configured(given: dict[str, Any], place: Place) -> Config:
     """The configuration that tables describe; what is wrong is `Wrong`, with its path."""
+    FOLDER.set(place.folder)
     if "sweep" in given:
         raise Wrong(("sweep",), "a sweep is several runs; use assay run, or assay.run.grid.read")
     sections = [f.name for f in fields(Config) if f.name != "place"]

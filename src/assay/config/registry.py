@@ -2,7 +2,8 @@
 
 Nothing is registered by hand. The names are the package's public ones, sorted by the module they
 live in and by what they can do: an attack is called with a problem, a space makes regions, a goal
-gives targets. So a new attack is in here as soon as `import assay` knows it.
+gives targets. So a new attack is in here as soon as `import assay` knows it. Other packages
+register theirs by entry points, or are named in full: "mypackage.module:Corner", "file.py:Corner".
 
 What a reader would get wrong: a noun need not be a class. `Linf` is a function that returns an
 `Lp`, and `standard` is one that takes the space of the run; both are called by name like any class.
@@ -14,9 +15,13 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from assay.errors import AssayError, nearest
@@ -37,6 +42,15 @@ VOCABULARIES = frozenset({"assay.attacks.orders", "assay.noise", "assay.losses"}
 # Required parameters of these names are the run's own space and its data's schema: not written.
 IMPLIED = frozenset({"space", "schema"})
 REQUIRED = inspect.Parameter.empty
+# kind -> the entry-point group through which other packages register theirs
+GROUPS = {
+    "attacks": "assay.attacks",
+    "spaces": "assay.spaces",
+    "goals": "assay.goals",
+    "noises": "assay.noise",
+    "datasets": "assay.datasets",
+}
+FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the file being read
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,26 @@ def names(kind: str) -> dict[str, Callable[..., Any]]:
     """
     if kind not in KINDS:
         raise AssayError(f"nothing is called '{kind}'{nearest(kind, KINDS)}")
+    return _registered(kind) | _own(kind)
+
+
+def _registered(kind: str) -> dict[str, Callable[..., Any]]:
+    """What installed packages register under the entry-point group of this kind."""
+    found: dict[str, Callable[..., Any]] = {}
+    for point in sorted(entry_points(group=GROUPS.get(kind, "")), key=lambda p: p.name):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:
+            raise AssayError(
+                f"{point.group}: '{point.name}' = '{point.value}' cannot be loaded "
+                f"({type(error).__name__}: {error}); mend or remove the package that registers it"
+            ) from error
+        _check_kind(kind, point.value, found[point.name])
+    return found
+
+
+def _own(kind: str) -> dict[str, Callable[..., Any]]:
+    """What the package itself has; nobody can take one of its names."""
     home, methods = KINDS[kind]
     if kind == "datasets":
         module = import_module(home)
@@ -80,7 +114,61 @@ def names(kind: str) -> dict[str, Callable[..., Any]]:
         if _inside(getattr(noun, "__module__", ""), home):
             found[name] = noun
     found = {n: f for n, f in found.items() if getattr(f, "__module__", "").startswith("assay")}
-    return {n: f for n, f in sorted(found.items()) if _makes(f, methods)}
+    return {n: f for n, f in sorted(found.items()) if _makes(f, methods) and not _abstract(f)}
+
+
+def _abstract(noun: Any) -> bool:
+    """Nothing to be made from a file: a protocol, a class to inherit from, a function of data."""
+    if inspect.isclass(noun):
+        protocol = getattr(noun, "_is_protocol", False)
+        return bool(protocol) or inspect.isabstract(noun) or noun.__name__ == "Joint"
+    signature, hints = inspect.signature(noun).parameters, _hints(noun)
+    return any(
+        p.default is REQUIRED and p.kind is p.POSITIONAL_OR_KEYWORD and hints.get(n, Any) is Any
+        for n, p in signature.items()
+        if n not in IMPLIED
+    )
+
+
+def origin(noun: Callable[..., Any]) -> str:
+    """The package a noun comes from."""
+    return noun.__module__.partition(".")[0]
+
+
+def _check_kind(kind: str, name: str, noun: Any) -> None:
+    methods = KINDS[kind][1]
+    if not (callable(noun) if kind in ("datasets", "losses") else _makes(noun, methods)):
+        raise AssayError(
+            f"'{name}' is no {kind.removesuffix('s')}: it lacks {', '.join(methods) or '()'}; "
+            "see ay.extend"
+        )
+
+
+def _imported(kind: str, name: str) -> Callable[..., Any]:
+    """The noun at "package.module:Name", or at "file.py:Name" next to the configuration file."""
+    place, _, member = name.rpartition(":")
+    try:
+        module = _file(FOLDER.get() / place) if place.endswith(".py") else import_module(place)
+    except Exception as error:
+        raise AssayError(
+            f"type = '{name}': '{place}' cannot be imported ({type(error).__name__}: {error})"
+        ) from error
+    if not hasattr(module, member):
+        raise AssayError(f"'{place}' has no '{member}'{nearest(member, vars(module))}")
+    noun: Callable[..., Any] = getattr(module, member)
+    _check_kind(kind, name, noun)
+    return noun
+
+
+@cache
+def _file(path: Path) -> types.ModuleType:
+    spec = spec_from_file_location(path.stem, path.resolve())
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # dataclasses look their own module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def _inside(module: str, home: str) -> bool:
@@ -99,6 +187,8 @@ def _makes(noun: Any, methods: tuple[str, ...]) -> bool:
 def find(kind: str, name: str) -> Callable[..., Any]:
     """The noun of that name, or an error with the nearest one."""
     known = names(kind)
+    if ":" in name:
+        return _imported(kind, name)
     if name not in known:
         raise AssayError(f"no {kind.removesuffix('s')} '{name}'{nearest(name, known)}")
     return known[name]
