@@ -28,7 +28,7 @@ from assay.errors import AssayError, nearest
 
 # kind -> (where its modules live, the methods by which one of them is known)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "attacks": ("assay.attacks", ("needs", "__call__")),
+    "attacks": ("assay.attacks assay.proofs", ("needs", "__call__")),
     "spaces": ("assay.spaces assay.tables", ("around",)),
     "goals": ("assay.goals", ("targets",)),
     "orders": ("assay.attacks.orders", ("scores",)),

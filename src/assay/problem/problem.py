@@ -287,7 +287,8 @@ class Problem:
 
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:
         """Hand in candidates; which of the rows are solved now."""
-        self.value(rows, z)
+        if len(rows):
+            self.value(rows, z)
         return self.referee.solved[rows]
 
     def prove(self, rows: Tensor, vacuous: Tensor | None = None) -> None:

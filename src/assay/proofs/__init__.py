@@ -1,0 +1,1 @@
+"""Proofs: attacks that may also close a row as proven."""

@@ -58,12 +58,12 @@ class Enumerate:
         return Needs(fixed=True)
 
     def __call__(self, problem: Problem) -> None:
-        rows = problem.open
+        rows = problem.undecided
         region = problem.region(rows)
         if not isinstance(region, Listed):
             raise Unsupported(
                 f"{self!r} lists the points of a space, which {type(region).__name__} cannot; "
-                "it works in ay.Text spaces"
+                "it works in tables and ay.Text spaces"
             )
         few = (region.sizes() <= self.most).nonzero()[:, 0]
         for part, place, x in _blocks(region, few[region.sizes()[few].argsort()]):
@@ -80,11 +80,11 @@ class Enumerate:
             if not len(now):
                 continue
             logits = problem.query(now, some)
-            lead = gap(logits, problem.targets[now])
+            lead = gap(logits, problem.goal[now])
             scale = logits.abs().amax(1).clamp_min(1.0)
             close = ~(lead < -problem.model.slack * scale)  # a NaN was not asked: not proven
             near[now[close]] = True
-        left = rows[problem.alive(rows)]
+        left = rows[~problem.solved[rows]]
         problem.prove(left[~near[left]])
 
 

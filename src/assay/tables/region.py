@@ -23,6 +23,7 @@ from torch import Tensor
 from assay.spaces.genes import Genes, of_table
 from assay.spaces.lp import LpRegion
 from assay.streams import Stream
+from assay.tables import axes
 from assay.tables.box import box
 from assay.tables.few_changes import keep_largest
 from assay.tables.rounding import rounded, tangent
@@ -213,6 +214,14 @@ class TableRegion:
     def box(self) -> tuple[Tensor, Tensor]:
         """(n, d) bounds of each feature that hold for every valid record."""
         return box(self)
+
+    def sizes(self) -> Tensor:
+        """(n,) float64: how many records there may be; infinite where a real feature can move."""
+        return axes.sizes(self)
+
+    def points(self, row: int) -> Tensor:
+        """(m, d): every valid record of a row is among them."""
+        return axes.points(self, row)
 
     def unrepaired(self) -> TableRegion:
         """The same region, where broken relations are left to the penalty (judged as before)."""
