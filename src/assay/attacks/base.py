@@ -68,7 +68,9 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     if not len(rows):
         return
     view = problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack))
-    with timed(problem.referee.spent, view.label, rows, len(problem.y)):
+    if not (attack.needs.gradient or proof):
+        view.searching(view.label)
+    with timed(problem.spent, view.label, rows, len(problem.y)):
         attack(view)
 
 

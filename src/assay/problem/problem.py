@@ -119,6 +119,15 @@ class Problem:
         """Note for the records how promising the strategy finds each row: lower comes first."""
         self.referee.score[:] = scores
 
+    @property
+    def spent(self) -> dict[str, Tensor]:
+        """Seconds by stage and row, as far as they are booked."""
+        return self.referee.spent
+
+    def searching(self, label: str) -> None:
+        """Note that who hands in under this name needs no gradient."""
+        self.referee.searches.add(label)
+
     def reaches(self, logits: Tensor) -> Tensor:
         """(n,) bool: do these logits, of all rows, reach the goal by more than rounding?"""
         return reached(logits, self.goal, self.referee.slack)

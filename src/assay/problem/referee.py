@@ -45,6 +45,7 @@ class Referee:
     blocked: Tensor = field(init=False)
     score: Tensor = field(init=False)  # a strategy's promise of the row: lower is tried first
     winner: list[str] = field(init=False)
+    searches: set[str] = field(init=False, default_factory=set)  # who asked for no gradient
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
     nonfinite: int = field(init=False, default=0)
@@ -67,6 +68,12 @@ class Referee:
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
         self.winner = [""] * n
+
+    @property
+    def searched(self) -> int:
+        """Rows that fell to an attack that needs no gradient."""
+        solved = self.solved.tolist()
+        return sum(s and w in self.searches for s, w in zip(solved, self.winner, strict=True))
 
     def fork(self) -> Referee:
         """A referee who has seen nothing yet, on the same account of what was spent."""

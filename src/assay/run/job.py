@@ -19,7 +19,13 @@ from assay.problem.referee import Referee
 from assay.records import Records
 from assay.spaces.region import Space
 
-COUNTED = ("gradients", "flat", "nonfinite", "put_back")  # what a referee notices on the way
+COUNTED = (
+    "gradients",
+    "flat",
+    "nonfinite",
+    "put_back",
+    "searched",
+)  # what a referee notices on the way
 
 
 @dataclass(frozen=True, eq=False)
