@@ -20,9 +20,9 @@ from typing import Any
 
 from assay._evaluate import evaluate
 from assay.attacks.base import Attack, label
-from assay.attacks.gmsa import GMSA, Transfer
 from assay.attacks.parameters import check_made
 from assay.attacks.standard import standard
+from assay.attacks.transductive.gmsa import GMSA, Transfer
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.transductive import Transductive

@@ -6,7 +6,7 @@ import torch
 from tests.toys.transductive import Dice, Fixed, Picky, linear, plane
 
 import assay as ay
-from assay.attacks.gmsa import lengthened, warmed
+from assay.attacks.transductive.gmsa import lengthened, warmed
 from assay.model.classifier import wrap
 
 SPACE = ay.Linf(0.2)

@@ -110,5 +110,9 @@ class BatchStatistics(nn.Module):
 
 
 def MedBN(model: nn.Module, share: float = 1.0) -> Norm:
-    """`Norm` by medians: one poisoned row in the batch moves them little."""
+    """`Norm` by medians: one poisoned row in the batch moves them little.
+
+    >>> MedBN(nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))).centre
+    'median'
+    """
     return Norm(model, share, centre="median")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from assay.attacks.apgd import APGD
 from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
-from assay.attacks.unrolled import through_of
+from assay.attacks.transductive.unrolled import through_of
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 

@@ -1,0 +1,1 @@
+"""Attacks on models that move after the attacker: rehearsed, unrolled, poisoned."""
