@@ -19,6 +19,7 @@ namespace assay::probability {
 namespace {
 
 constexpr double kFine = 0.1;  // rounding may cost this share of what spanning trees cost
+constexpr double kWide = 1e-3;  // a narrower box is left to the tables
 constexpr double kEven = 0.1;  // what a tree's range counts next to its cost where a split is chosen
 
 int64_t joint_cells(const Int64s& sizes, int64_t most) {
@@ -32,7 +33,8 @@ int64_t joint_cells(const Int64s& sizes, int64_t most) {
 
 }  // namespace
 
-void examine(const Local& m, const Box& box, const Limits& limits, size_t ties, Finding& found) {
+void examine(const Local& m, const Box& box, const Limits& limits, size_t ties, bool moments,
+             Finding& found) {
     const int64_t rivals = m.rivals;
     found = Finding{};
     Reached r;
@@ -148,6 +150,7 @@ void examine(const Local& m, const Box& box, const Limits& limits, size_t ties, 
             }
         }
     }
+    if (moments && found.high - found.low > kWide) by_moments(m, r, g, found);
 }
 
 }  // namespace assay::probability

@@ -64,6 +64,7 @@ struct Finding {
     double low = 0.0, high = 1.0;
     int64_t feature = -1, cut = -1;  // where to split it
     double log_cells = 0.0;          // of an open box
+    bool by_moments = false;         // Cantelli said more than the tables
     std::vector<Tied> tied;          // undecided cells of a listed box
     int64_t work = 0;                // about nanoseconds
 };
@@ -139,6 +140,12 @@ int64_t tails(const double* table, const Doubles& chance, const Int64s& leaders,
 // A box that falls apart once a few features are fixed; false if that takes more than `most` steps.
 bool meet_in_the_middle(const Local& m, const Box& box, int64_t most, Finding& found);
 
-void examine(const Local& m, const Box& box, const Limits& limits, size_t ties, Finding& found);
+// Cantelli's inequality with the exact mean and variance of every margin: raises low, lowers high, and
+// chooses the split if that was worth it.
+void by_moments(const Local& m, const Reached& r, const Merged& g, Finding& found);
+
+// `moments`: worth a try in this box.
+void examine(const Local& m, const Box& box, const Limits& limits, size_t ties, bool moments,
+             Finding& found);
 
 }  // namespace assay::probability

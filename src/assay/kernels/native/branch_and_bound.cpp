@@ -24,6 +24,7 @@ struct Node {
     double weight = 1.0, low = 0.0, high = 0.0;
     int64_t feature = -1, cut = -1, number = 0;
     Halves halves = kUntried;
+    bool by_moments = true;  // they helped in the box it came from
 };
 
 struct Narrower {  // the heap's top is the widest, the first born of equal ones
@@ -136,8 +137,10 @@ class Search {
     }
 
     void look(int32_t i) {
-        examine(m_, {nodes_[i].lo.data(), nodes_[i].hi.data()}, limits_, kTies, found_);
+        examine(m_, {nodes_[i].lo.data(), nodes_[i].hi.data()}, limits_, kTies,
+                nodes_[i].by_moments, found_);
         Node& node = nodes_[i];
+        node.by_moments = found_.by_moments;
         work_ += found_.work;
         ++born_;
         if (found_.state == kCell) {
