@@ -38,6 +38,8 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "seconds": ("float64", 0.0),
     "score": ("float64", np.nan),  # how promising the attacker's strategy finds the row
     "probability_low": ("float64", np.nan),
+    "estimate_low": ("float64", np.nan),  # of the same probability, beside a wide certificate
+    "estimate_high": ("float64", np.nan),
     "probability_high": ("float64", np.nan),
     "controlled": ("bool", True),  # the attacker may change this row
     "simulated": ("float64", np.nan),  # the attacker's own estimate of its success

@@ -368,3 +368,57 @@ def test_bounds_and_draws_together_are_no_wider_than_draws_alone() -> None:
     ).interval(np.eye(2, dtype=bool)[label])
     assert (high - low <= 1.02 * (alone[1] - alone[0])).all()
     assert (low <= alone[1]).all() and (alone[0] <= high).all()
+
+
+def test_moments_bound_what_tables_cannot() -> None:
+    """Many deep trees under wide noise: Cantelli's inequality holds, and says more than nothing."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(800, 16))
+    y = (x[:, 0] * x[:, 1] + x[:, 2] - x[:, 3] * x[:, 4] + x[:, 5:9].sum(axis=1) > 0).astype(int)
+    for model in (
+        RandomForestClassifier(60, max_depth=8, random_state=0),
+        xgb.XGBClassifier(n_estimators=80, max_depth=4, n_jobs=1),
+    ):
+        ensemble = read(model.fit(x, y))
+        rows = x[:12]
+        label = ensemble.decide(rows)
+        noise = nz.Normal(sd=0.25)
+        found = probability(ensemble, noise, rows, label, budget=0.05)
+        drawn = np.array(
+            [
+                (ensemble.predict(noise.sample(rows[i : i + 1], 20_000, rng)[0]) == label[i]).mean()
+                for i in range(12)
+            ]
+        )
+        error = 5 * np.sqrt(np.maximum(drawn * (1 - drawn), 1e-4) / 20_000)
+        assert (found.low <= drawn + error).all() and (drawn - error <= found.high).all()
+        sure = drawn > 0.999
+        assert sure.any() and np.median(found.low[sure]) > 0.8
+
+
+def test_moments_are_those_of_all_boxes() -> None:
+    """One look at the whole box with useless tables: what is left is Cantelli's inequality with the
+    mean and variance that an enumeration of all boxes gives."""
+    used = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x = np.round(rng.normal(size=(150, 3)), 1)
+        y = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(int)
+        ensemble = read(RandomForestClassifier(9, max_depth=3, random_state=0).fit(x, y))
+        grid, noise, rows = Grid.of(ensemble), nz.Normal(sd=0.5), x[:4]
+        boxes, label = all_boxes(ensemble), ensemble.decide(rows)
+        mass = noise.mass(rows, boxes.low[None], boxes.high[None])
+        scores = ensemble.scores(np.where(np.isfinite(boxes.high), boxes.high, 1e6))
+        how = {"budget": 1e-9, "listed": 0, "crossed": 1, "widest": 2, "bins": 2}
+        low, high, _ = bounds(ensemble, grid, grid.masses(noise, rows), rows, label, **how)
+        for i, c in enumerate(label):
+            margin = scores[:, c] - scores[:, 1 - c]
+            mean = mass[i] @ margin
+            variance = mass[i] @ (margin - mean) ** 2
+            tail = variance / (variance + mean**2)
+            if mean > 0:
+                assert low[i] >= 1 - tail - 1e-5
+                used += abs(low[i] - (1 - tail)) < 1e-5
+            else:
+                assert high[i] <= tail + 1e-5
+    assert used > 10

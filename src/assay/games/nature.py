@@ -57,8 +57,9 @@ class Nature:
     """A classifier and the noise its inputs carry.
 
     `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as
-    work, so that results do not depend on the machine. `method`: "auto"; "estimate" (trees by
-    quasi-Monte-Carlo along one feature); "combined" (certified bounds, then sampling of what they
+    work, so that results do not depend on the machine. `method`: "auto" (trees: certified, with an
+    estimate beside a certificate that stays wide); "estimate" (trees by quasi-Monte-Carlo along one
+    feature); "combined" (certified bounds, then sampling of what they
     leave open); "monte carlo" (any model); "importance" (the same for rare changes). Where
     draws are made, `draws` is the most per record and `confidence` that of their interval.
 
@@ -229,11 +230,14 @@ class Nature:
             y=y.numpy(),
             clean=clean,
             final=clean,
-            success=(found.high < 0.5) & some,  # an interval that holds 0.5 decides nothing
+            success=(found.high < 0.5) & some,
+            verdict=np.where(some, _verdicts(found), ""),
             winner=np.where(some, found.kind, ""),
             seconds=seconds / len(x),
             probability_low=np.where(some, found.low, np.nan),
             probability_high=np.where(some, found.high, np.nan),
+            estimate_low=np.nan if found.estimate_low is None else found.estimate_low,
+            estimate_high=np.nan if found.estimate_high is None else found.estimate_high,
             skipped=np.where(some, "", "no target"),
         )
 
@@ -333,6 +337,13 @@ class Nature:
         model: Classifier = self.model
         with model.ready(), torch.no_grad():
             return int(model.logits(torch.from_numpy(np.ascontiguousarray(x[:1]))).shape[1])
+
+
+def _verdicts(found: exact.Probability) -> NDArray[np.str_]:
+    """More likely to stay than not: known ("proven", only by a certificate), known not to
+    ("broken"), or undecided ("open")."""
+    stays = "proven" if found.kind in ("exact", "certified") else ""
+    return np.where(found.high < 0.5, "broken", np.where(found.low >= 0.5, stays, "open"))
 
 
 def _source(model: Any) -> Any:

@@ -61,6 +61,17 @@ def by_method(
         budget=ready.budget,
         seed=seed,
     )
-    if ready.method != "combined":
-        return ask(estimate=ready.method == "estimate")
+    if ready.method == "auto":
+        return exact.with_estimate(
+            ask(),
+            ensemble,
+            ready.noise,
+            x,
+            allowed,
+            tolerance=ready.tolerance,
+            budget=ready.budget,
+            seed=seed,
+        )
+    if ready.method == "estimate":
+        return ask(estimate=True)
     return ask(draws=Draws(ready.draws, ready.confidence, [generator(seed, i) for i in ids]))

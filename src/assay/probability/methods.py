@@ -29,6 +29,7 @@ from assay.trees.grid import Grid
 
 WIDE = 1e-3  # bounds by factors that are wider than this give way to the estimate
 LATTICE = 16_384  # the most points of a lattice rule
+UNHELPFUL = 0.01  # a wider certificate gets an estimate beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,8 @@ class Probability:
     low: Floats
     high: Floats
     kind: str  # "exact", "certified", "numerical", "estimate", "sampled", "certified+sampled", ...
+    estimate_low: Floats | None = None  # beside a wide certificate, NaN where it is narrow
+    estimate_high: Floats | None = None
 
     @property
     def width(self) -> Floats:
@@ -187,6 +190,31 @@ def _carried(grid: Grid, noise: Noise, features: int) -> float:
     known to be accurate, else their error at every threshold."""
     parts = noise.marginals(features)
     return float(sum(part.error * len(t) for part, t in zip(parts, grid.thresholds, strict=True)))
+
+
+def with_estimate(
+    found: Probability,
+    ensemble: Ensemble,
+    noise: Noise,
+    x: Floats,
+    allowed: NDArray[np.bool_],
+    *,
+    tolerance: float,
+    budget: float,
+    seed: int = 0,
+) -> Probability:
+    """A certificate, and an estimate beside it for the records where it is wide."""
+    rows = np.flatnonzero(found.width > max(tolerance, UNHELPFUL))
+    if found.kind != "certified" or not len(rows):
+        return found
+    ends = np.full((2, len(x)), np.nan)
+    some = _estimate(
+        ensemble, Grid.of(ensemble), noise, ensemble.rows(x)[rows], allowed[rows],
+        max(tolerance, WIDE), budget, seed, None,
+    )  # fmt: skip
+    ends[0, rows] = np.maximum(some.low, found.low[rows])  # the certificate holds for both
+    ends[1, rows] = np.minimum(some.high, found.high[rows])
+    return replace(found, estimate_low=ends[0], estimate_high=ends[1])
 
 
 def distribution(

@@ -29,6 +29,8 @@ def rows(report: Report) -> Section:
     def outcome(row: dict[Any, Any]) -> str:
         if row["skipped"] or not noise:
             return str(row["skipped"] or row["verdict"])
+        if row["verdict"] == "open":
+            return "undecided"
         return kinds[int(row["probability_low"] < SURE)]
 
     lines = [
