@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import assay as ay
 from assay.config.build import build, number, table
 from assay.config.config import Config, parse, read, to_toml
+from assay.config.models import Model
 from assay.config.registry import KINDS, names, parameters, summary
-from assay.config.sources import Data, Model
+from assay.config.sources import Data
 from assay.errors import AssayError
 
 GOOD = """\

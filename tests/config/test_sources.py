@@ -11,7 +11,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import assay as ay
-from assay.config.sources import Data, Model
+from assay.config.models import Model
+from assay.config.sources import Data
 from assay.errors import AssayError
 
 X = np.random.default_rng(0).random((12, 3))
@@ -65,7 +66,6 @@ def test_bytes_are_scaled(folder):
     ("source", "said"),
     [
         (Data(), "either a name .* or a path"),
-        (Data(name="mnist", path="d.npz"), "either a name .* or a path"),
         (Data(path="e.npz"), "'e.npz': no such file"),
         (Data(path="odd.txt"), "expected a file of .npz"),
         (Data(name="mnits"), "did you mean 'mnist'"),
@@ -82,7 +82,7 @@ def test_refused_before_opening(folder, source, said):
     [
         (Data(path="d.csv", label="kin"), "no column 'kin'; did you mean 'kind'"),
         (Data(path="d.csv", label="kind", ids="rw"), "no column 'rw'"),
-        (Data(path="d.csv", label="row"), "column 'kind' .* is not numeric"),
+        (Data(path="d.csv", label="kind", scale=2.0, ids="row", where={"d": 1}), "no column 'd'"),
         (Data(path="d.npz", label="z"), "no array 'z'"),
         (Data(path="broken.npz"), "cannot be read as an .npz"),
         (Data(path="broken.parquet"), "cannot be read as a table"),
@@ -178,3 +178,122 @@ def test_a_class_in_a_file_is_made_and_one_that_needs_more_is_told_of(tmp_path):
     assert Model(python="nets.py:Plain").load(tmp_path).kind == "torch Plain"
     with pytest.raises(AssayError, match="a class that needs width; name an object"):
         Model(python="nets.py:Wide").load(tmp_path)
+
+
+# --- a pipeline and boosters from files, on a table with text
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory):
+    """A CSV with text and missing cells, its schema, and a model file of each kind."""
+    import catboost
+    import lightgbm
+    import xgboost
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    folder, rng = tmp_path_factory.mktemp("loans"), np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "amount": rng.integers(1, 100, 200),
+            "purpose": rng.choice(["car", "house", "boat"], 200),
+            "income": np.where(rng.random(200) < 0.1, np.nan, rng.normal(50, 9, 200)),
+        }
+    )
+    y = ((frame["purpose"] == "boat") ^ (frame["amount"] > 60)).astype(int)
+    frame.assign(paid=y).to_csv(folder / "loans.csv", index=False)
+    schema = ay.Schema(
+        [
+            ay.Feature("purpose", "category", values=("house", "car", "boat")),
+            ay.Feature("income", low=0, high=100, missing=True),
+            ay.Feature("amount", "integer", 0, 200),
+        ]
+    )
+    (folder / "loans.toml").write_text(schema.toml())
+    text = make_pipeline(SimpleImputer(strategy="most_frequent"),
+                         OneHotEncoder(handle_unknown="ignore"))  # fmt: skip
+    parts = [("t", text, ["purpose"]), ("n", SimpleImputer(), ["amount", "income"])]
+    pipe = make_pipeline(ColumnTransformer(parts), LogisticRegression(max_iter=1000))
+    joblib.dump(pipe.fit(frame, y), folder / "pipe.joblib")
+    native = frame.assign(purpose=frame["purpose"].astype("category"))
+    models = {"pipe.joblib": pipe.predict(frame)}
+    booster = xgboost.XGBClassifier(n_estimators=8, enable_categorical=True).fit(native, y)
+    for name in ("x.json", "x.ubj"):
+        booster.save_model(folder / name)
+        models[name] = booster.predict(native)
+    light = lightgbm.LGBMClassifier(n_estimators=8, verbose=-1).fit(native, y)
+    light.booster_.save_model(folder / "l.txt")
+    cat = catboost.CatBoostClassifier(iterations=8, verbose=0, cat_features=["purpose"],
+                                      allow_writing_files=False).fit(frame, y)  # fmt: skip
+    cat.save_model(str(folder / "c.cbm"))
+    return folder, models | {"l.txt": light.predict(native), "c.cbm": cat.predict(frame)}
+
+
+@pytest.mark.parametrize("file", ["pipe.joblib", "x.json", "x.ubj", "l.txt", "c.cbm"])
+def test_a_model_file_of_each_kind_answers_as_it_does_by_itself(loans, file):
+    from assay.model.agreement import agree
+    from assay.model.frames import fitted
+    from assay.model.probe import probe
+
+    folder, own = loans
+    source = Model(path=file, name="mine", score=0.9)
+    source.check(folder)
+    model = source.load(folder)
+    assert model.title == "mine" and model.score == 0.9
+    for schema in (None, "loans.toml"):
+        data = Data(path="loans.csv", label="paid", schema=schema, name="loans").load(folder)
+        made = probe(fitted(model, data), data.x[:32])
+        assert made.logits(data.x).argmax(1).tolist() == np.ravel(own[file]).tolist()
+        assert agree(made, data) == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "said"),
+    [
+        ("pickle", "x.json", "cannot be read as pickle; it looks like xgboost"),
+        ("xgboost", "pipe.joblib", "cannot be read as xgboost"),
+        ("xgboost", "l.txt", "cannot be read as xgboost; it looks like lightgbm"),
+        ("lightgbm", "c.cbm", "cannot be read as lightgbm; it looks like catboost"),
+        ("torchscript", "saved.pt", "cannot be read as torchscript; it looks like .*torch.save"),
+        ("onnx", "l.txt", "only .onnx files|cannot be read as an ONNX"),
+    ],
+)
+def test_a_model_file_of_another_kind_is_said_to_be(loans, kind, file, said):
+    folder, _ = loans
+    torch.save(torch.nn.Linear(2, 2), folder / "saved.pt")
+    with pytest.raises(AssayError, match=said):
+        Model(**{kind: file}).load(folder)
+
+
+def test_the_command_line_gives_a_pipeline_its_own_accuracy(loans, monkeypatch):
+    from typer.testing import CliRunner
+
+    from assay.cli import app
+
+    folder, own = loans
+    monkeypatch.chdir(folder)
+    (folder / "text.toml").write_text(
+        """
+        [data]
+        path = "loans.csv"
+        label = "paid"
+        schema = "loans.toml"
+        rows = 40
+        [model]
+        path = "pipe.joblib"
+        [space]
+        type = "TableSpace"
+        eps = 0.5
+        [attack]
+        type = "Graft"
+        evaluations = 60
+        """
+    )
+    done = CliRunner().invoke(app, ["run", "text.toml", "--out", "out", "--quiet"])
+    assert done.exit_code == 0, done.output
+    report = ay.Report.load(folder / "out")
+    y = pd.read_csv("loans.csv")["paid"].to_numpy()
+    ids = report.table["id"].to_numpy()
+    assert report.metric("clean").value == pytest.approx((own["pipe.joblib"] == y)[ids].mean())

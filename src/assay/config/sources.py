@@ -1,18 +1,15 @@
-"""Sources: where a run's data and model come from, as the [data] and [model] tables of a file say.
+"""Sources: where a run's data come from, as the [data] table of a file says (models: models.py).
 
 Nothing is opened until `load()`; what can be refused without opening anything (a missing file, two
 sources at once, a name nobody knows) is refused by `check()`, before any work.
 
-What a reader would get wrong: `pickle`, `torchscript` and `python` run code that is in the file
-they name. They are for files you trust; `onnx` is the one that only holds a model.
+What a reader would get wrong: a table in a file is the user's own table, with its text and its
+missing cells. What its columns are is for the schema to say, and the model's business to take.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,14 +21,14 @@ from assay.config.positions import Path as Place
 from assay.config.registry import find
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
-from assay.model.classifier import Classifier, wrap
 
 
 @dataclass(frozen=True)
 class Data:
-    """A bundled data set by `name`, or a file at `path` (.npz, .csv, .parquet).
+    """A bundled data set by `name`, or a file at `path` (.npz, .csv, .csv.gz, .parquet).
 
-    `where` keeps classes, e.g. {y = [1, "stop"]}; `rows` then draws that many, the same ones for
+    With a path, `name` is what reports call it. `where` keeps classes, e.g. {y = [1, "stop"]}, or
+    rows by any column of a table, {purpose = "car"}; `rows` then draws that many, the same ones for
     every seed. `label` and `ids` name columns of a table (arrays y and ids of an .npz), `scale`
     multiplies the inputs ("1/255" for bytes), `schema` is a file that says what the columns of a
     table are; `options` go to the data set's own function.
@@ -49,28 +46,25 @@ class Data:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, folder: Path, place: Place = ()) -> None:
-        if (self.name is None) == (self.path is None):
+        if self.name is None and self.path is None:
             raise Wrong(place, "data needs either a name (of a bundled set) or a path (of a file)")
         with at((*place, "name")):
-            if self.name is not None:
+            if self.name is not None and self.path is None:
                 find("datasets", self.name)
         with at((*place, "path")):
             if self.path is not None:
                 _check_file(folder, self.path)
-        if self.schema is not None and self.name is not None:
+        if self.schema is not None and self.path is None:
             raise Wrong((*place, "schema"), f"{self.name} comes with its own schema, if it has one")
         if self.schema is not None and not _there(folder / self.schema):
             said = f"schema = '{self.schema}': no such file in {folder.resolve()}"
             raise Wrong((*place, "schema"), said)
         if self.rows is not None and self.rows < 1:
             raise Wrong((*place, "rows"), f"rows = {self.rows}: expected at least 1")
-        if self.where is not None and set(self.where) != {"y"}:
-            raise Wrong(
-                (*place, "where"), f"where = {dict(self.where)}: expected classes: {{y = 1}}"
-            )
 
     def load(self, folder: Path = Path()) -> Dataset:
-        if self.name is not None:
+        if self.path is None:
+            assert self.name is not None
             splits = find("datasets", self.name)(**self.options)
             data: Dataset | None = getattr(splits, self.split)
             if data is None:
@@ -78,7 +72,7 @@ class Data:
         else:
             file = folder / str(self.path)
             schema = self.schema and str(folder / self.schema)
-            data = _READERS[file.suffix](file, replace(self, schema=schema))
+            data = _READERS[_suffix(file)](file, replace(self, schema=schema))
         if self.where is not None:
             data = data.where(**self.where)
         return data if self.rows is None else data.sample(self.rows)
@@ -95,7 +89,7 @@ def _there(file: Path) -> bool:
 def _check_file(folder: Path, path: str) -> None:
     if not _there(folder / path):
         raise AssayError(f"path = '{path}': no such file in {folder.resolve()}")
-    if Path(path).suffix not in _READERS:
+    if _suffix(Path(path)) not in _READERS:
         raise AssayError(f"path = '{path}': expected a file of {', '.join(_READERS)}")
 
 
@@ -116,31 +110,39 @@ def _npz(file: Path, source: Data) -> Dataset:
     )
 
 
+def _suffix(file: Path) -> str:
+    return "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
+
+
 def _table(file: Path, source: Data) -> Dataset:
     import pandas as pd
 
     try:
+<<<<<<< HEAD
         frame = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
     except Exception as error:  # of pandas or Arrow, which have kinds of their own
         said = str(error) or type(error).__name__
         raise AssayError(f"'{file}' cannot be read as a table: {said}") from None
+=======
+        frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    except (OSError, ValueError) as error:
+        raise AssayError(f"'{file}' cannot be read as a table: {error}") from None
+>>>>>>> e6403ca (Model files by kind; tables in files are the user's own)
     for column in (source.label, source.ids):
         if column is not None and column not in frame:
             raise AssayError(f"'{file}' has no column '{column}'{nearest(column, map(str, frame))}")
-    ids = None if source.ids is None else frame[source.ids].to_numpy()
-    inputs = frame.drop(columns=[c for c in (source.label, source.ids) if c is not None])
+    schema = None
     if source.schema is not None:
         from assay.tables.schema import Schema
 
         schema = Schema.read(source.schema)
-        made = _dataset(schema.tensor(inputs), frame[source.label].to_numpy(), ids, source, file)
-        return replace(made, schema=schema)
-    text = [str(c) for c in inputs if not pd.api.types.is_numeric_dtype(inputs[c].dtype)]
-    if text:
-        raise AssayError(
-            f"column '{text[0]}' of '{file}' is not numeric; encode text as numbers first"
-        )
-    return _dataset(inputs.to_numpy(dtype=float), frame[source.label].to_numpy(), ids, source, file)
+    named = source.name or file.name
+    made = Dataset(frame, target=source.label, ids=source.ids, schema=schema, name=named)
+    if source.scale == 1.0:
+        return made
+    if made.columns is not None and not made.columns.numeric:
+        raise AssayError(f"scale = {source.scale}: '{file}' has columns that are no numbers")
+    return replace(made, x=made.x * source.scale, table=None)  # no longer the table it was
 
 
 def _dataset(x: Any, y: Any, ids: Any, source: Data, file: Path,
@@ -150,9 +152,10 @@ def _dataset(x: Any, y: Any, ids: Any, source: Data, file: Path,
     if source.scale != 1.0:
         x = (np.asarray(x) * source.scale).astype(x.dtype if x.dtype.kind == "f" else np.float32)
     names = None if classes is None else tuple(str(c) for c in classes)
-    return Dataset(x, y, ids=ids, classes=names, name=file.name)
+    return Dataset(x, y, ids=ids, classes=names, name=source.name or file.name)
 
 
+<<<<<<< HEAD
 _READERS = {".npz": _npz, ".csv": _table, ".parquet": _table}
 
 
@@ -269,3 +272,6 @@ _LOADERS: dict[str, Callable[[Path, str], Any]] = {
     "torchscript": _torchscript,
     "demo": lambda folder, value: _demo_named(value)(),
 }
+=======
+_READERS = {".npz": _npz, ".csv": _table, ".csv.gz": _table, ".parquet": _table}
+>>>>>>> e6403ca (Model files by kind; tables in files are the user's own)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.model.frames import names_of
+from assay.model.frames import categorical, names_of
 
 if TYPE_CHECKING:
     from assay.data import Dataset
@@ -90,7 +90,12 @@ def _own_rows(model: Classifier, own: Any, data: Dataset, rows: slice) -> Any:
     features = [c for c in data.table.columns if str(c) in set(data.columns.names)]
     by_name = {str(c): c for c in data.table.columns}
     if names is not None and all(n in by_name for n in names):
-        return data.table.iloc[rows][[by_name[n] for n in names]].copy()
+        part = data.table.iloc[rows][[by_name[n] for n in names]].copy()
+        if type(asked).__module__.startswith(("xgboost", "lightgbm")):  # take no text as such
+            for c in categorical(data.columns).each:
+                if c.name in part and c.kind == "label" and part[c.name].dtype != c.dtype:
+                    part[c.name] = part[c.name].astype(c.dtype)
+        return part
     part = data.table.iloc[rows][features].copy()
     return part.to_numpy() if asked is not None and names is None else part
 

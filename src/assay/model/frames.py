@@ -65,7 +65,23 @@ def form(model: Any, columns: Columns | None) -> Rows:
         own = Columns.named(wanted)  # numbers are numbers: one block of float64
     else:
         own = Columns(tuple(replace(c, name=n) for c, n in zip(own.each, wanted, strict=True)))
+    if root in ("xgboost", "lightgbm"):
+        own = categorical(own)
     return lambda x: own.frame(x if straight else x[:, at])
+
+
+def categorical(columns: Columns) -> Columns:
+    """Text as categories, which is how XGBoost and LightGBM take it; both match by value."""
+    import pandas as pd
+
+    return Columns(
+        tuple(
+            c
+            if c.kind != "label" or isinstance(c.dtype, pd.CategoricalDtype)
+            else replace(c, dtype=pd.CategoricalDtype(list(c.values)))
+            for c in columns.each
+        )
+    )
 
 
 def _positional(model: Any, wanted: tuple[str, ...] | None, root: str) -> Rows:

@@ -1,0 +1,238 @@
+"""Models from files, as the [model] table of a run file says: by kind, or by the file's ending.
+
+    [model]
+    path = "model.ubj"          # or python = "file.py:name", onnx = ..., pickle = ..., ...
+    name = "credit, March"
+
+What a reader would get wrong: `pickle`, `torchscript` and `python` run code that is in the file
+they name. They are for files you trust; the others only hold a model.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from assay.config.build import at
+from assay.config.positions import Path as Place
+from assay.errors import AssayError, Unsupported, nearest
+from assay.model.classifier import Classifier, wrap
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model from exactly one place; `outputs` says what it returns ("logits", "probabilities").
+
+    `path`: a file whose kind its ending tells. `python`: "file.py:name", an object or a function
+    without parameters that returns it. `onnx`, `pickle` (also joblib), `skops`, `xgboost` (JSON or
+    UBJ), `lightgbm` (text), `catboost` (cbm), `torchscript`, `exported` (torch.export): a file.
+    `demo`: a small model that is trained on the spot. `name` is what reports call it, `score` the
+    accuracy you know it to have. Trust the file you name: python, pickle and torchscript run what
+    is in it.
+    """
+
+    path: str | None = None
+
+    python: str | None = None
+    onnx: str | None = None
+    pickle: str | None = None
+    skops: str | None = None
+    xgboost: str | None = None
+    lightgbm: str | None = None
+    catboost: str | None = None
+    torchscript: str | None = None
+    exported: str | None = None
+    demo: str | None = None
+    outputs: Literal["logits", "probabilities"] | None = None
+    name: str = ""
+    score: float | None = None
+
+    @property
+    def kind(self) -> str:
+        given = [k for k in _LOADERS if getattr(self, k) is not None]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise AssayError(f"model needs exactly one of {', '.join(_LOADERS)}; got {got}")
+        return given[0]
+
+    def check(self, folder: Path, place: Place = ()) -> None:
+        with at(place):
+            kind = self.kind
+        with at((*place, kind)):
+            value = getattr(self, kind)
+            if kind == "demo":
+                _demo_named(value)
+                return
+            file, colon, name = value.rpartition(":") if kind == "python" else (value, "", "")
+            if kind == "python" and not (colon and name.isidentifier() and file.endswith(".py")):
+                raise AssayError(f"python = '{value}': expected 'file.py:name'")
+            if not (folder / file).is_file():
+                raise AssayError(f"{kind} = '{value}': no such file in {folder.resolve()}")
+            if kind == "path" and Path(value).suffix not in _ENDINGS:
+                known = ", ".join(_ENDINGS)
+                raise AssayError(f"path = '{value}': expected a file of {known}; or name its kind")
+
+    def load(self, folder: Path = Path()) -> Classifier:
+        kind, value = self.kind, getattr(self, self.kind)
+        if kind == "path":
+            kind = _ENDINGS[Path(value).suffix]
+        return wrap(_LOADERS[kind](folder, value), self.outputs, name=self.name, score=self.score)
+
+
+def _python(folder: Path, value: str) -> Any:
+    file, _, name = value.rpartition(":")
+    path = (folder / file).resolve()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise AssayError(f"python = '{value}': '{path}' cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))  # so that the file may import its neighbours
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise AssayError(f"'{path}' cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise AssayError(f"'{path}' has no '{name}'{nearest(name, public)}")
+    found = getattr(module, name)
+    if inspect.isclass(found):
+        needed = [p.name for p in inspect.signature(found).parameters.values() if _needed(p)]
+        if needed:
+            raise AssayError(
+                f"python = '{value}' is a class that needs {', '.join(needed)}; name an object, or "
+                "a function without parameters that makes it"
+            )
+        return found()
+    makes = inspect.isfunction(found) and not inspect.signature(found).parameters
+    return found() if makes else found
+
+
+def _needed(p: inspect.Parameter) -> bool:
+    return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+
+
+def _content(path: Path) -> str:
+    """What a file looks like, in a word; empty where it could be anything."""
+    with path.open("rb") as file:
+        start = file.read(512)
+    if start.lstrip().startswith(b"{"):
+        return "xgboost" if b"learner" in start or b"version" in start else "JSON"
+    for magic, kind in (
+        (b"{L", "xgboost"), (b"tree", "lightgbm"), (b"CBM1", "catboost"), (b"\x80", "pickle"),
+    ):  # fmt: skip
+        if start.startswith(magic):
+            return kind
+    if start.startswith(b"PK"):
+        import zipfile
+
+        inside = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
+        if any("/code/" in name for name in inside):
+            return "torchscript"
+        if any(name.endswith("data.pkl") for name in inside):
+            return "a file of torch.save (load it in Python: python = 'file.py:name')"
+        if any("model" in name and name.endswith(".json") for name in inside):
+            return "exported"
+        return "skops" if "schema.json" in inside else ""
+    return ""
+
+
+def _opened(kind: str, read: Callable[[Path], Any]) -> Callable[[Path, str], Any]:
+    """A reader whose failure says what the file looks like instead."""
+
+    def load(folder: Path, value: str) -> Any:
+        path = folder / value
+        try:
+            return read(path)
+        except (AssayError, KeyboardInterrupt):
+            raise
+        except ImportError as error:
+            raise Unsupported(f"'{path}' needs {error.name}: pip install {error.name}") from None
+        except Exception as error:
+            found = _content(path)
+            seems = f"; it looks like {found}" if found and found != kind else ""
+            said = str(error).strip().splitlines()
+            raise AssayError(
+                f"'{path}' cannot be read as {kind}{seems}: {type(error).__name__}: "
+                f"{said[0] if said else ''}"
+            ) from error
+
+    return load
+
+
+def _pickle(path: Path) -> Any:
+    import joblib
+
+    return joblib.load(path)  # reads plain pickles as well
+
+
+def _skops(path: Path) -> Any:
+    from skops import io  # type: ignore[import-not-found]
+
+    return io.load(path)
+
+
+def _xgboost(path: Path) -> Any:
+    import xgboost
+
+    model = xgboost.XGBClassifier()
+    model.load_model(path)
+    return model
+
+
+def _lightgbm(path: Path) -> Any:
+    import lightgbm
+
+    return lightgbm.Booster(model_file=str(path))
+
+
+def _catboost(path: Path) -> Any:
+    import catboost
+
+    return catboost.CatBoostClassifier().load_model(str(path))
+
+
+def _torchscript(path: Path) -> Any:
+    import torch
+
+    return torch.jit.load(str(path))  # type: ignore[no-untyped-call]
+
+
+def _exported(path: Path) -> Any:
+    import torch
+
+    return torch.export.load(str(path)).module()
+
+
+def _demo_named(name: str) -> Callable[[], Any]:
+    from assay.demo.models import MODELS
+
+    if name not in MODELS:
+        raise AssayError(f"demo = '{name}': no such model{nearest(name, MODELS)}")
+    return MODELS[name]
+
+
+_LOADERS: dict[str, Callable[[Path, str], Any]] = {
+    "path": lambda folder, value: folder / value,
+    "python": _python,
+    "onnx": lambda folder, value: folder / value,
+    "pickle": _opened("pickle", _pickle),
+    "skops": _opened("skops", _skops),
+    "xgboost": _opened("xgboost", _xgboost),
+    "lightgbm": _opened("lightgbm", _lightgbm),
+    "catboost": _opened("catboost", _catboost),
+    "torchscript": _opened("torchscript", _torchscript),
+    "exported": _opened("exported", _exported),
+    "demo": lambda folder, value: _demo_named(value)(),
+}
+_ENDINGS = {
+    ".joblib": "pickle", ".pkl": "pickle", ".pickle": "pickle", ".skops": "skops",
+    ".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost",
+    ".onnx": "onnx", ".pt": "torchscript", ".pt2": "exported",
+}  # fmt: skip
