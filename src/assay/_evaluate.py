@@ -77,6 +77,7 @@ def evaluate(
     run.check()
     goal = Untargeted() if goal is None else goal
     check_kinds(space, goal)
+    _check_finite(data, hasattr(space, "schema") or getattr(game, "gaps", False))
     refused = game.refuses(goal, run)
     if refused is not None:
         raise Unsupported(refused)
@@ -242,11 +243,12 @@ def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -
     for goal in also:
         if isinstance(goal, type) or not isinstance(goal, Expandable):
             raise AssayError(f"also={also!r}: {goal!r} is no goal; expected e.g. ay.Untargeted()")
-    _check_finite(data)
 
 
-def _check_finite(data: Dataset) -> None:
-    bad = ~data.x.reshape(len(data), -1).isfinite()
+def _check_finite(data: Dataset, gaps: bool) -> None:
+    """Refuse what is no number; a missing cell is one where space or game know about `gaps`."""
+    flat = data.x.reshape(len(data), -1)
+    bad = flat.isinf() if gaps else ~flat.isfinite()
     if bool(bad.any()):
         row, column = (int(v) for v in bad.nonzero()[0])
         raise AssayError(

@@ -118,7 +118,8 @@ class Graft:
         child = torch.where(way[..., 4:5] < 0.35, crossed, a + b)
         child = torch.where(way[..., 4:5] > 0.65, a + self.scale * (b - c), child)
         fate, step = uniform(size), 2 * uniform(size) - 1
-        rate = 2 / count.clamp_min(2)[:, None, None]  # one feature redrawn, two undone
+        # One feature redrawn, two undone; with a handful of them that would undo every change.
+        rate = 2 / count.clamp_min(10)[:, None, None]
         child = torch.where(fate < rate, child + 0.6 * reach * step, child)
         child = torch.where(fate > 1 - 2 * rate, 0.0, child)
         p = problem.regions.p

@@ -35,14 +35,9 @@ from assay import toml
 from assay.config import build as nouns
 from assay.config import positions as lines
 from assay.config.build import Wrong, at
-<<<<<<< HEAD
-from assay.config.registry import FOLDER, find, parameters
-from assay.config.sources import Data, Model
-=======
 from assay.config.models import Model
-from assay.config.registry import find, parameters
+from assay.config.registry import FOLDER, find, parameters
 from assay.config.sources import Data
->>>>>>> e6403ca (Model files by kind; tables in files are the user's own)
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
 from assay.games.game import Game

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from assay.config.build import at
 from assay.config.positions import Path as Place
+from assay.config.sources import there
 from assay.errors import AssayError, Unsupported, nearest
 from assay.model.classifier import Classifier, wrap
 
@@ -71,7 +72,7 @@ class Model:
             file, colon, name = value.rpartition(":") if kind == "python" else (value, "", "")
             if kind == "python" and not (colon and name.isidentifier() and file.endswith(".py")):
                 raise AssayError(f"python = '{value}': expected 'file.py:name'")
-            if not (folder / file).is_file():
+            if not there(folder / file):
                 raise AssayError(f"{kind} = '{value}': no such file in {folder.resolve()}")
             if kind == "path" and Path(value).suffix not in _ENDINGS:
                 known = ", ".join(_ENDINGS)

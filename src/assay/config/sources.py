@@ -56,7 +56,7 @@ class Data:
                 _check_file(folder, self.path)
         if self.schema is not None and self.path is None:
             raise Wrong((*place, "schema"), f"{self.name} comes with its own schema, if it has one")
-        if self.schema is not None and not _there(folder / self.schema):
+        if self.schema is not None and not there(folder / self.schema):
             said = f"schema = '{self.schema}': no such file in {folder.resolve()}"
             raise Wrong((*place, "schema"), said)
         if self.rows is not None and self.rows < 1:
@@ -78,7 +78,7 @@ class Data:
         return data if self.rows is None else data.sample(self.rows)
 
 
-def _there(file: Path) -> bool:
+def there(file: Path) -> bool:
     """Is it a file? What cannot be a name is the name of none."""
     try:
         return file.is_file()
@@ -87,7 +87,7 @@ def _there(file: Path) -> bool:
 
 
 def _check_file(folder: Path, path: str) -> None:
-    if not _there(folder / path):
+    if not there(folder / path):
         raise AssayError(f"path = '{path}': no such file in {folder.resolve()}")
     if _suffix(Path(path)) not in _READERS:
         raise AssayError(f"path = '{path}': expected a file of {', '.join(_READERS)}")
@@ -118,16 +118,10 @@ def _table(file: Path, source: Data) -> Dataset:
     import pandas as pd
 
     try:
-<<<<<<< HEAD
-        frame = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
+        frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
     except Exception as error:  # of pandas or Arrow, which have kinds of their own
         said = str(error) or type(error).__name__
         raise AssayError(f"'{file}' cannot be read as a table: {said}") from None
-=======
-        frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
-    except (OSError, ValueError) as error:
-        raise AssayError(f"'{file}' cannot be read as a table: {error}") from None
->>>>>>> e6403ca (Model files by kind; tables in files are the user's own)
     for column in (source.label, source.ids):
         if column is not None and column not in frame:
             raise AssayError(f"'{file}' has no column '{column}'{nearest(column, map(str, frame))}")
@@ -155,123 +149,4 @@ def _dataset(x: Any, y: Any, ids: Any, source: Data, file: Path,
     return Dataset(x, y, ids=ids, classes=names, name=source.name or file.name)
 
 
-<<<<<<< HEAD
-_READERS = {".npz": _npz, ".csv": _table, ".parquet": _table}
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model from exactly one place; `outputs` says what it returns ("logits", "probabilities").
-
-    `python`: "file.py:name", an object or a function without parameters that returns it. `onnx`,
-    `pickle` (also joblib) and `torchscript`: a file. `demo`: a small model that is trained on the
-    spot. Trust the file you name: python, pickle and torchscript run what is in it.
-    """
-
-    python: str | None = None
-    onnx: str | None = None
-    pickle: str | None = None
-    torchscript: str | None = None
-    demo: str | None = None
-    outputs: Literal["logits", "probabilities"] | None = None
-
-    @property
-    def kind(self) -> str:
-        given = [k for k in _LOADERS if getattr(self, k) is not None]
-        if len(given) != 1:
-            got = " and ".join(given) or "none"
-            raise AssayError(f"model needs exactly one of {', '.join(_LOADERS)}; got {got}")
-        return given[0]
-
-    def check(self, folder: Path, place: Place = ()) -> None:
-        with at(place):
-            kind = self.kind
-        with at((*place, kind)):
-            value = getattr(self, kind)
-            if kind == "demo":
-                _demo_named(value)
-                return
-            file, colon, name = value.rpartition(":") if kind == "python" else (value, "", "")
-            if kind == "python" and not (colon and name.isidentifier() and file.endswith(".py")):
-                raise AssayError(f"python = '{value}': expected 'file.py:name'")
-            if not _there(folder / file):
-                raise AssayError(f"{kind} = '{value}': no such file in {folder.resolve()}")
-
-    def load(self, folder: Path = Path()) -> Classifier:
-        model = _LOADERS[self.kind](folder, getattr(self, self.kind))
-        return wrap(model, self.outputs)
-
-
-def _python(folder: Path, value: str) -> Any:
-    file, _, name = value.rpartition(":")
-    path = (folder / file).resolve()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise AssayError(f"python = '{value}': '{path}' cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # so that the file may import its neighbours
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise AssayError(f"'{path}' cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    if not hasattr(module, name):
-        public = [n for n in vars(module) if not n.startswith("_")]
-        raise AssayError(f"'{path}' has no '{name}'{nearest(name, public)}")
-    found = getattr(module, name)
-    if inspect.isclass(found):
-        needed = [p.name for p in inspect.signature(found).parameters.values() if _needed(p)]
-        if needed:
-            raise AssayError(
-                f"python = '{value}' is a class that needs {', '.join(needed)}; name an object, or "
-                "a function without parameters that makes it"
-            )
-        return found()
-    makes = inspect.isfunction(found) and not inspect.signature(found).parameters
-    return found() if makes else found
-
-
-def _needed(p: inspect.Parameter) -> bool:
-    return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-
-
-def _pickle(folder: Path, value: str) -> Any:
-    import joblib
-
-    path = folder / value
-    try:
-        return joblib.load(path)  # reads plain pickles as well
-    except Exception as error:
-        raise AssayError(
-            f"'{path}' cannot be unpickled: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _torchscript(folder: Path, value: str) -> Any:
-    import torch
-
-    try:
-        return torch.jit.load(str(folder / value))  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        raise AssayError(f"'{folder / value}' is no TorchScript file: {error}") from None
-
-
-def _demo_named(name: str) -> Callable[[], Any]:
-    from assay.demo.models import MODELS
-
-    if name not in MODELS:
-        raise AssayError(f"demo = '{name}': no such model{nearest(name, MODELS)}")
-    return MODELS[name]
-
-
-_LOADERS: dict[str, Callable[[Path, str], Any]] = {
-    "python": _python,
-    "onnx": lambda folder, value: folder / value,
-    "pickle": _pickle,
-    "torchscript": _torchscript,
-    "demo": lambda folder, value: _demo_named(value)(),
-}
-=======
 _READERS = {".npz": _npz, ".csv": _table, ".csv.gz": _table, ".parquet": _table}
->>>>>>> e6403ca (Model files by kind; tables in files are the user's own)

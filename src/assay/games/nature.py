@@ -82,6 +82,7 @@ class Nature:
     confidence: float = 0.99
     _ensemble: Ensemble | None = field(default=None, repr=False)
 
+    gaps: ClassVar[bool] = True  # a missing value has no measurement error and stays missing
     divisible: ClassVar[bool] = True  # records do not meet: any batch can be played by itself
     batch: ClassVar[int] = 32  # a record may take its whole budget: the bar should move
 

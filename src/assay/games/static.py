@@ -83,6 +83,7 @@ class Static:
                 "attack=None: a fixed model that nobody attacks has a clean accuracy and no more; "
                 "leave attack= out for the standard one"
             )
+        space.check(data.x)
         head = data.x[:32]
         model = probe(fitted(wrap(self.model), data), head)
         facts = inspect(model, head, data.y)
@@ -91,7 +92,6 @@ class Static:
             raise AssayError(
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
-        space.check(data.x)
         facts |= {"agreed": agree(model, data), "score": model.score}
         check_needs(attack, model, space)
         everything = torch.arange(len(data))

@@ -301,7 +301,7 @@ class Or(Relation):
 _RANK = {"+": 1, "*": 2, "/": 2, "%": 2, "neg": 3, "**": 4}
 RESERVED = frozenset(
     {"if", "then", "else", "and", "or", "not", "in", "within", "original", "abs", "min", "max"}
-    | {"log", "floor", "divide", "count", "sum"}
+    | {"log", "floor", "divide", "fill", "count", "sum"}
 )
 
 

@@ -49,6 +49,8 @@ def operate(op: str, args: list[Value]) -> Value:
             else _mark(out, bad, wrong)
         )
     b = values[1]
+    if op == "fill":
+        return torch.where(a.isnan(), b, a), bad
     if op == "*":
         return a * b, bad
     if op in ("/", "divide"):

@@ -94,6 +94,8 @@ def _operate(op: str, args: list[Interval]) -> Interval:
             # Away from 0 the quotient is unbounded; counts and amounts meet 0 or at least 1.
             b = args[1]
             return _ALL if b[0] <= 0 <= b[1] else _corners(lambda u, v: u / v, a, b)
+        case "fill":
+            return _hull([a, args[1]])
         case "**":
             return _ALL if a[0] <= 0 else _corners(lambda u, v: u**v, a, args[1])
         case "%":

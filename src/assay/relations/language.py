@@ -32,6 +32,11 @@ def count(*operands: Relation | Iterable[Relation]) -> Expr:
     return Count(tuple(flat))
 
 
+def fill(a: Any, value: Any) -> Expr:
+    """`a`, or `value` where it is missing: a relation over it is then known."""
+    return Op("fill", (expr(a), expr(value)))
+
+
 def divide(a: Any, b: Any, fill: Any) -> Expr:
     """a / b, and `fill` where b is 0.
 

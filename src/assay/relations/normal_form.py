@@ -41,6 +41,7 @@ class Layout:
     reaches: Mapping[str, Interval] = field(
         default_factory=dict
     )  # values allowed, where not the range
+    missing: frozenset[str] = frozenset()  # features that a record may lack
 
     @cached_property
     def place(self) -> dict[str, int]:

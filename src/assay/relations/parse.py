@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 )
 _COMPARE = {"<": "<", "<=": "<=", "==": "==", "!=": "!=", ">=": ">=", ">": ">",
             "≤": "<=", "≥": ">=", "≠": "!="}  # fmt: skip
-_FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3),
+_FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3), "fill": (2, 2),
               "min": (1, 0), "max": (1, 0), "sum": (1, 0), "count": (1, 0)}  # fmt: skip
 _HINTS = {"=": "write == for equality", "&": "write 'and'", "|": "write 'or'", "~": "write 'not'",
           "!": "write 'not', or != for unequal", "^": "write ** for powers"}  # fmt: skip

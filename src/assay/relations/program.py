@@ -17,7 +17,10 @@ and 0 wherever it holds, exactly. `and` adds penalties, `or` takes the smallest.
 changes by when the features cross their whole ranges (for linear relations the norm of that
 gradient, so a penalty is a distance in scaled coordinates): in raw units CTU-13's byte counts would
 drown any classifier's loss. Where a side is undefined (x / 0, log of 0) the relation does not hold,
-nor does its negation, and the penalty is 1, without gradient.
+nor does its negation, and the penalty is 1, without gradient. Where a value is *missing* (NaN, in a
+table that may have gaps) a comparison is unknown: three-valued logic (Kleene), and a relation that
+comes out unknown is accepted, as SQL's CHECK does. Negations stand at comparisons only, so counting
+an unknown one as true gives exactly that.
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ class Program:
             places.append(place)
             stacked.append(leaves)
         for shape, (places, stacked) in shapes.items():
-            self._groups.append((torch.tensor(places), _Builder(stacked).relation(shape)))
+            self._groups.append(
+                (torch.tensor(places), _Builder(stacked, bool(self.layout.missing)).relation(shape))
+            )
 
     def __len__(self) -> int:
         return len(self.relations)
@@ -137,7 +142,7 @@ def numbers(
     for each in expressions:
         stacked.append(Leaves(layout))
         shape = pattern(each, stacked[-1])
-    return _Builder(stacked).number(shape)
+    return _Builder(stacked, bool(layout.missing)).number(shape)
 
 
 class _Builder:
@@ -147,7 +152,8 @@ class _Builder:
     penalties are not computed. An expression becomes a function of (x, x0, tolerance) -> Value.
     """
 
-    def __init__(self, stacked: Sequence[Leaves]) -> None:
+    def __init__(self, stacked: Sequence[Leaves], gaps: bool = False) -> None:
+        self._gaps = gaps  # may values be missing?
         self._leaves = zip(*(each.items for each in stacked), strict=True)
 
     def _numbers(self) -> Tensor:
@@ -179,6 +185,7 @@ class _Builder:
         fixed, any_given, any_whole = slack.nan_to_num(), bool(given.any()), bool(whole.any())
         a_of, b_of = self.number(left), self.number(right)
         smallest = float(fixed[given].min()) if any_given else math.inf
+        gaps = self._gaps
 
         def least(tolerance: float) -> float:
             return min(tolerance * float(floor.min()), smallest, 0.49 if any_whole else math.inf)
@@ -195,7 +202,10 @@ class _Builder:
         def judge(x: Tensor, x0: Tensor, tolerance: float, grade: bool = True) -> _Judge:
             (a, bad_a), (b, bad_b) = a_of(x, x0, tolerance), b_of(x, x0, tolerance)
             v, bad = a - b, either(bad_a, bad_b)
-            if op in ("<=", "==") and not grade and v.numel():
+            unknown = _unknown(v, bad) if gaps else None
+            if unknown is not None:
+                a, b, v = (torch.where(unknown, 0.0, part) for part in (a, b, v))
+            if unknown is None and op in ("<=", "==") and not grade and v.numel():
                 size = v if op == "<=" else v.abs()
                 holds = size <= least(tolerance)
                 wrong = (~holds).nonzero(as_tuple=True)  # few: only these need the exact tolerance
@@ -217,11 +227,11 @@ class _Builder:
                 holds = size < -t if op == "<" else size > t
                 raw = size + margin if op == "<" else margin - size
             if bad is not None:
-                holds = holds & ~bad
+                holds, raw = holds & ~bad, torch.where(bad, scale, raw)
+            if unknown is not None:
+                holds, bad = holds | unknown, either(bad, unknown)
             if not grade:
                 return holds, v, bad
-            if bad is not None:
-                raw = torch.where(bad, scale, raw)
             # A violation may be too small to survive the division; it still is one.
             penalty = torch.where(holds, 0.0, (raw / scale).clamp_min(1e-300))
             return holds, penalty, bad
@@ -266,13 +276,17 @@ class _Builder:
         pairs = [
             (self.relation(p), self.relation(n)) for p, n in zip(*[iter(shapes)] * 2, strict=True)
         ]
+        gaps = self._gaps
 
         def value(x: Tensor, x0: Tensor, tolerance: float) -> Value:
             total: Tensor | None = None
             for part, opposite in pairs:
                 holds, penalty, _ = part(x, x0, tolerance)
-                soft = opposite(x, x0, tolerance)[1] - penalty
+                not_holds, away, _ = opposite(x, x0, tolerance)
+                soft = away - penalty
                 one = holds.to(x.dtype) + (soft - soft.detach())
+                if gaps:  # neither yes nor no: the number is not known
+                    one = torch.where(holds & not_holds, torch.nan, one)
                 total = one if total is None else total + one
             assert total is not None
             return total, None
@@ -281,9 +295,10 @@ class _Builder:
 
     def _where(self, test: Shape, yes: Shape, no: Shape) -> Callable[..., Value]:
         judge, a_of, b_of = self.relation(test), self.number(yes), self.number(no)
+        gaps = self._gaps
 
         def value(x: Tensor, x0: Tensor, tolerance: float) -> Value:
-            holds = judge(x, x0, tolerance, False)[0]
+            holds, _, doubt = judge(x, x0, tolerance, False)
             (a, bad_a), (b, bad_b) = a_of(x, x0, tolerance), b_of(x, x0, tolerance)
             bad = None
             if bad_a is not None or bad_b is not None:
@@ -291,9 +306,18 @@ class _Builder:
                 bad = torch.where(
                     holds, never if bad_a is None else bad_a, never if bad_b is None else bad_b
                 )
-            return torch.where(holds, a, b), bad
+            out = torch.where(holds, a, b)
+            if gaps and doubt is not None:  # which branch is not known
+                out = torch.where(doubt, torch.nan, out)
+            return out, bad
 
         return value
+
+
+def _unknown(v: Tensor, bad: Tensor | None) -> Tensor | None:
+    """Where a difference is not known because something is missing; None: nowhere."""
+    unknown = v.detach().isnan() if bad is None else v.detach().isnan() & ~bad
+    return unknown if bool(unknown.any()) else None
 
 
 def _stack(terms: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor | None]:

@@ -92,7 +92,10 @@ class Repair:
             before = out
             out = self._define(out, x0, low, high, tolerance)
             if len(balance):
-                out = balance(out, x0, low, high, tolerance)
+                moved = balance(out, x0, low, high, tolerance)
+                # What is missing is in no sum: a row that would lose a value to it stays as it is.
+                lost = (moved.isnan() & ~out.isnan()).any(1, keepdim=True)
+                out = torch.where(lost, out, moved)
                 out = self._define(out, x0, low, high, tolerance)
             if rounds > 1 and bool((out == before).all()):
                 break

@@ -11,7 +11,7 @@ Genes come sorted by kind (real, integer, category), because operators differ by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -32,6 +32,9 @@ class Genes:
     columns: Tensor  # (k,): places in the flattened input of the genes that are plain numbers
     codes: tuple[tuple[int, Tensor], ...] = ()  # then the categories: (place, codes of its values)
     one_hot_groups: tuple[Tensor, ...] = ()  # then the one-hot groups: places of the members
+    gaps: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # then these
+    gone: Tensor | None = None  # (n, d) bool: cells that are missing, None where none may be
+    may: Tensor | None = None  # (n, d) bool: cells that may change that
 
     def express(self, genes: Tensor) -> Tensor:
         """The flattened inputs (n * k, d) of k individuals per row (n, k, G)."""
@@ -44,13 +47,33 @@ class Genes:
         for k, members in enumerate(self.one_hot_groups, plain + len(self.codes)):
             code = torch.nn.functional.one_hot(genes[:, k].long(), len(members))
             x[:, members] = code.to(x.dtype)
+        if self.gone is not None and self.may is not None:
+            times = len(genes) // len(self.gone)
+            gone = self.gone.repeat_interleave(times, dim=0)
+            first = plain + len(self.codes) + len(self.one_hot_groups)
+            for k, place in enumerate(self.gaps.tolist(), first):
+                free = self.may[:, place].repeat_interleave(times)
+                gone[:, place] = torch.where(free, genes[:, k] > 0.5, gone[:, place])
+            x = torch.where(gone, torch.nan, x)
         return x
+
+    def with_gaps(self, gone: Tensor, may: Tensor, features: Tensor) -> Genes:
+        """Cells that are missing stay so, and a gene says it of each that may change its state."""
+        here = gone[:, features].to(self.start.dtype)
+        low = torch.cat([self.low, torch.zeros_like(here)], dim=1)
+        high = torch.cat([self.high, torch.ones_like(here)], dim=1)
+        kinds = (*self.kinds[:2], self.kinds[2] + len(features))
+        start = torch.cat([self.start, here], dim=1)
+        return replace(
+            self, kinds=kinds, low=low, high=high, start=start, gone=gone, may=may, gaps=features
+        )
 
     def take(self, rows: Tensor) -> Genes:
         """The genes of these rows."""
         return replace(
             self, low=self.low[rows], high=self.high[rows], start=self.start[rows],
-            origin=self.origin[rows],
+            origin=self.origin[rows], gone=None if self.gone is None else self.gone[rows],
+            may=None if self.may is None else self.may[rows],
         )  # fmt: skip
 
 

@@ -68,6 +68,12 @@ class Encoding:
         """D."""
         return len(self.numeric) + sum(len(z) for _, z, _, _ in self.categories)
 
+    def columns(self, mask: Tensor) -> Tensor:
+        """(n, D) what a mask of features (n, d) says of each coordinate."""
+        parts = [mask[:, self.numeric]]
+        parts += [mask[:, [i] * len(places)] for i, places, _, _ in self.categories]
+        return torch.cat(parts, dim=1)
+
     @cached_property
     def plain(self) -> bool:
         """Is every feature a number, so that nothing need be gathered?"""
@@ -103,7 +109,7 @@ class Encoding:
     def shift(self, x0: Tensor, z0: Tensor, z: Tensor) -> Tensor:
         """(n, d) records, neither rounded nor bounded; differentiable. At z0 exactly x0."""
         if self.plain:
-            return x0 + (z - z0) * self.width
+            return x0 + (z - z0)[:, : self.size] * self.width
         moved = (
             x0[:, self.numeric]
             + (z[:, : len(self.numeric)] - z0[:, : len(self.numeric)]) * self.width

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from assay.errors import Unsupported
 from assay.spaces.genes import Genes, of_table
 from assay.spaces.lp import LpRegion
 from assay.streams import Stream
 from assay.tables import axes
 from assay.tables.box import box
 from assay.tables.few_changes import keep_largest
+from assay.tables.missing import Gaps
 from assay.tables.rounding import rounded, tangent
 from assay.tables.validate import bounded, one_hot, typed
 
@@ -46,6 +48,7 @@ class TableRegion:
     low: Tensor  # (n, d), the original value for immutables
     high: Tensor
     ball: LpRegion  # of the search coordinates, with the box as its box
+    gaps: Gaps | None = None  # what is missing, where anything may be
     _last: list[Any] = field(default_factory=list, repr=False)
 
     @property
@@ -70,7 +73,15 @@ class TableRegion:
 
     def encode(self, x: Tensor) -> Tensor:
         """(n, D) search coordinates of records."""
-        return self.space.encoding.encode(x)
+        encode = self.space.encoding.encode
+        if self.gaps is None:
+            return encode(x)
+        return torch.cat([encode(self.gaps.known(x)), self.gaps.coordinates(x)], dim=1)
+
+    @property
+    def _start(self) -> Tensor:
+        """(n, d) the clean records, with a number in every cell."""
+        return self.x0 if self.gaps is None else self.gaps.filled
 
     def decode(self, z: Tensor) -> Tensor:
         """The records that would be handed in, (n, d); straight-through gradient."""
@@ -80,9 +91,10 @@ class TableRegion:
         hard, holds = self._hard(z.detach())
         out = hard
         if torch.is_grad_enabled() and z.requires_grad:
-            soft = self.space.encoding.shift(self.x0, self.origin, z)
+            moved = z if self.gaps is None else self.gaps.stretched(z, self.origin)
+            soft = self.space.encoding.shift(self._start, self.origin, moved)
             if self.space.repair:
-                soft = self.space.plan.smooth(soft, self.x0)
+                soft = self.space.plan.smooth(soft, self._start)
             out = hard + (soft - soft.detach())
         self._last[:] = [z, z._version, out, holds]
         return out
@@ -124,10 +136,15 @@ class TableRegion:
         """
         space, schema, encoding = self.space, self.space.schema, self.space.encoding
         lift = 1e-6 if careful else 0.5
-        x = rounded(x0, z0, z, low, high, encoding.numeric, encoding.width, schema.whole, lift)
+        start = self._start
+        if self.gaps is not None:
+            z = self.gaps.stretched(z, z0)
+        x = rounded(start, z0, z, low, high, encoding.numeric, encoding.width, schema.whole, lift)
         if encoding.categories or encoding.blocks:
-            x = encoding.snap(x0, z0, z, x, 1.0 if careful else 0.0)
-            x = torch.where(schema.mutable, x.maximum(low).minimum(high), x0)
+            x = encoding.snap(start, z0, z, x, 1.0 if careful else 0.0)
+            x = torch.where(schema.mutable, x.maximum(low).minimum(high), start)
+        if self.gaps is not None:
+            x = self.gaps.put(x, z[:, encoding.size :])
         if not space.repair:
             return x, schema.program.valid(x, x0, space.tolerance)
         return space.plan(x, x0, low, high, space.tolerance)
@@ -174,7 +191,11 @@ class TableRegion:
         """(n,) bool: kinds, bounds, immutables, one-hot groups, relations and distance."""
         schema = self.space.schema
         good = (typed(schema, x) & bounded(schema, x, self.x0)).all(1) & one_hot(schema, x).all(1)
-        good &= (schema.mutable | (x == self.x0)).all(1)
+        same = x == self.x0
+        if self.gaps is not None:
+            same |= x.isnan() & self.gaps.gone
+            good &= self.gaps.allowed(x)
+        good &= (schema.mutable | same).all(1)
         good &= self.share(x) <= 1 + _SLACK
         return good & schema.program.valid(x, self.x0, self.space.tolerance)
 
@@ -185,8 +206,14 @@ class TableRegion:
                 (x[:, m] != self.x0[:, m]).any(1) for m in self.space.schema.one_hot_groups.values()
             ]
             single = torch.tensor([not f.group for f in self.space.schema.features])
-            changed = ((x != self.x0) & single).sum(1)
+            other = x != self.x0
+            if self.gaps is not None:
+                other &= ~(x.isnan() & self.gaps.gone)
+            changed = (other & single).sum(1)
             return torch.stack([changed, *groups]).sum(0).to(torch.float64)
+        if self.gaps is not None:
+            moved = self.gaps.moved(self.space.encoding, x, bool(self.space.priced))
+            return moved.norm(self.p, dim=1)  # type: ignore[no-any-return]
         far: Tensor = (self.encode(x) - self.origin).norm(self.p, dim=1)
         return far
 
@@ -196,7 +223,11 @@ class TableRegion:
         if self.space.prices is None:
             return share
         encode = self.space.prices.encode
-        return share.maximum((encode(x) - encode(self.x0)).norm(1, dim=1) / self.space.cost)
+        if self.gaps is not None:
+            money = self.gaps.moved(self.space.prices, x, True)
+        else:
+            money = encode(x) - encode(self.x0)
+        return share.maximum(money.norm(1, dim=1) / self.space.cost)
 
     def violation(self, x: Tensor) -> Tensor:
         """(n,) how far records are from their relations, neither decoded nor repaired."""
@@ -209,15 +240,27 @@ class TableRegion:
         far[encoding.numeric] = (
             2 * self.space.radius * encoding.width
         )  # no bound: the ball is the bound
-        return of_table(self.space.schema.features, self.x0, self.low, self.high, far)
+        features = self.space.schema.features
+        genes = of_table(features, self._start, self.low, self.high, far)
+        if self.gaps is None:
+            return genes
+        return genes.with_gaps(self.gaps.gone, self.gaps.may, self.gaps.features)
 
     def box(self) -> tuple[Tensor, Tensor]:
         """(n, d) bounds of each feature that hold for every valid record."""
+        if self.gaps is not None and bool((self.gaps.gone | self.gaps.may).any()):
+            raise Unsupported(
+                "records with missing cells have no box: proofs need tables without them"
+            )
         return box(self)
 
     def sizes(self) -> Tensor:
-        """(n,) float64: how many records there may be; infinite where a real feature can move."""
-        return axes.sizes(self)
+        """(n,) float64: how many records there may be; infinite where a real feature can move, or
+        a cell may be missing."""
+        found = axes.sizes(self)
+        if self.gaps is None:
+            return found
+        return torch.where((self.gaps.gone | self.gaps.may).any(1), torch.inf, found)
 
     def points(self, row: int) -> Tensor:
         """(m, d): every valid record of a row is among them."""
@@ -235,4 +278,6 @@ class TableRegion:
             low=self.ball.low[rows],
             high=self.ball.high[rows],
         )
-        return TableRegion(self.space, self.x0[rows], self.low[rows], self.high[rows], ball)
+        gaps = None if self.gaps is None else self.gaps.take(rows)
+        low, high = self.low[rows], self.high[rows]
+        return TableRegion(self.space, self.x0[rows], low, high, ball, gaps)

@@ -140,6 +140,11 @@ class Schema:
         return torch.tensor([f.mutable for f in self.features])
 
     @cached_property
+    def gaps(self) -> Tensor:
+        """(d,) bool: a record may lack it."""
+        return torch.tensor([f.missing for f in self.features])
+
+    @cached_property
     def whole(self) -> Tensor:
         """(d,) bool: may hold whole numbers only."""
         return torch.tensor([f.kind in ("integer", "boolean") for f in self.features])
@@ -159,6 +164,7 @@ class Schema:
                 for f in self.features if f.values
             },
             {f.name: f.reach for f in self.features},
+            frozenset(f.name for f in self.features if f.missing),
         )  # fmt: skip
 
     @cached_property
@@ -218,7 +224,8 @@ class Schema:
     def fit(self, table: pd.DataFrame | Tensor) -> Schema:
         """The same schema, each feature scaled by its smallest and largest value in the data."""
         x = self.tensor(table)
-        low, high = x.amin(0), x.amax(0)
+        low = x.nan_to_num(nan=math.inf).amin(0)
+        high = x.nan_to_num(nan=-math.inf).amax(0)
         changed = [
             f
             if f.kind in ("category", "boolean")

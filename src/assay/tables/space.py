@@ -15,6 +15,7 @@ from assay.errors import AssayError
 from assay.relations.repair import Repair
 from assay.spaces.lp import LpRegion
 from assay.tables.encoding import Encoding
+from assay.tables.missing import Gaps
 from assay.tables.region import TableRegion
 from assay.tables.schema import Schema
 
@@ -157,13 +158,29 @@ class TableSpace:
                 f"x has dtype {x.dtype}; tables need float64 (sums of counts and ratios do not "
                 "survive float32): Dataset(x.double(), y), or schema.tensor(df)"
             )
+        lacking = (x.isnan() & ~self.schema.gaps).nonzero()
+        if len(lacking):
+            row, column = lacking[0].tolist()
+            name = self.schema.names[column]
+            raise AssayError(
+                f"row {row} has no '{name}' ({len(lacking)} cells in all are missing that must "
+                f"not be); say so in the schema: Feature('{name}', ..., missing=True)"
+            )
         if not bool(self.schema.mutable.any()):
             raise AssayError(f"{self.schema!r} has no mutable feature: there is nothing to attack")
 
     def around(self, x: Tensor) -> TableRegion:
         """The region around each record."""
         self.check(x)
+        gaps, records = Gaps.of(self.schema, x, self.encoding), x
         low, high = self.schema.bounds(x)
+        if gaps is not None:
+            x = gaps.filled
+            ends = torch.tensor([f.range for f in self.schema.features], dtype=x.dtype)
+            low = torch.where(low.isnan(), ends[:, 0], low)
+            high = torch.where(high.isnan(), ends[:, 1], high)
+            fixed = gaps.gone & ~gaps.may
+            low, high = torch.where(fixed, x, low), torch.where(fixed, x, high)
         frozen = ~self.schema.mutable
         # A record outside its bounds is invalid (`contains` says so), but must not break the box.
         whole = self.schema.whole  # nor must a bound of 0.5 make half a unit of it
@@ -185,5 +202,10 @@ class TableSpace:
             blocks = [torch.full((len(x), len(places)), 0.0 if way < 0 else size, dtype=x.dtype)
                       for _, places, _, size in self.encoding.categories]  # fmt: skip
             sides.append(torch.cat([number, *blocks], dim=1))
+        if gaps is not None:
+            fixed = self.encoding.columns(gaps.gone & ~gaps.may)
+            sides = [torch.where(fixed, z, side) for side in sides]
+            sides = [*gaps.sides(z, *sides)]
+            z = torch.cat([z, gaps.origin], dim=1)
         ball = LpRegion(z, (z.shape[1],), float(self.p), search, sides[0], sides[1])
-        return TableRegion(self, x, low, high, ball)
+        return TableRegion(self, records, low, high, ball, gaps)

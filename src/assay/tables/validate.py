@@ -27,14 +27,16 @@ def typed(schema: Schema, x: Tensor) -> Tensor:
         if f.kind == "category":
             codes = torch.tensor(f.codes, dtype=x.dtype)
             good[:, i] = (x[:, i, None] == codes).any(1)
-    return good
+    return good | (x.isnan() & schema.gaps)
 
 
 def bounded(schema: Schema, x: Tensor, x0: Tensor) -> Tensor:
     """(n, d) bool: is each value within its bounds, to rounding?"""
     low, high = schema.bounds(x0)
     slack = BOUND_SLACK * x.abs().clamp_min(1.0)
-    return (x >= low - slack) & (x <= high + slack)
+    # The original's own value is no bound where the original has none.
+    below, above = x < low - slack, x > high + slack
+    return ~(below | above) & (~x.isnan() | schema.gaps)
 
 
 def one_hot(schema: Schema, x: Tensor) -> Tensor:
