@@ -91,8 +91,9 @@ class TableSpace:
 
     def to_table(self, whole: bool = False) -> nouns.Table:
         """With the schema by its name: a file has it with the data."""
-        size = {"eps": self.eps, "p": self.p} if self.cost is None else {"cost": self.cost}
-        rest = nouns.given(self, leave=("schema", "eps", "p", "cost"))
+        size: nouns.Table = {} if self.priced else {"eps": self.eps, "p": self.p}
+        size |= {} if self.cost is None else {"cost": self.cost}
+        rest = nouns.given(self, leave=("schema", "eps", "p", "cost", "priced"))
         return {"type": "TableSpace", "schema": self.schema.name or len(self.schema)} | size | rest
 
     @property
