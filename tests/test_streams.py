@@ -112,3 +112,25 @@ def test_ids_of_any_kind_have_keys():
     names = keys(np.array(["a", "b", "a"]))
     assert names[0] == names[2] != names[1]
     assert torch.equal(keys(["a"]), keys(np.array(["a"], dtype=object)))
+
+
+def test_two_purposes_never_share_a_draw():
+    rows = torch.arange(1000)
+    drawn = {
+        purpose: Stream(3, rows, purpose=purpose).uniform(rows, 1)[:, 0].numpy()
+        for purpose in ("attack", "sample", "split", "holdout", "until", "gate", "target")
+    }
+    for a, x in drawn.items():
+        for b, y in drawn.items():
+            assert a == b or abs(np.corrcoef(x, y)[0, 1]) < 0.12
+
+
+def test_rows_that_were_sampled_are_not_attacked_with_the_number_that_chose_them():
+    import assay as ay
+
+    data = ay.Dataset(torch.zeros(2000, 1), [0] * 2000)
+    kept = data.sample(100, seed=0)
+    from assay.streams import keys
+
+    start = Stream(0, keys(kept.ids)).uniform(torch.arange(100), 1)
+    assert 0.35 < float(start.mean()) < 0.65  # it was below 0.05 for every row

@@ -90,7 +90,8 @@ def evaluate(
     if played is None and budget is not None:
         raise AssayError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")
     if run.until is not None:
-        order = Stream(seed, keys(rows.ids)).uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
+        draws = Stream(seed, keys(rows.ids), purpose="until")
+        order = draws.uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
         rows, aim = rows.take(order), aim.take(order)
     job = Job(target, rows, space, aim, played, seed, batch, budget or Budget())
     facts = job.prepare()

@@ -259,7 +259,7 @@ class Dataset:
         """`n` rows drawn without replacement; the draw depends on the seed and the ids alone."""
         if not isinstance(n, int | np.integer) or not 0 < n <= len(self):
             raise AssayError(f"a sample of {n} rows asked for, but the data has {len(self)}")
-        return self.take(self._draws(seed).argsort()[:n].sort().values)
+        return self.take(self._draws(seed, "sample").argsort()[:n].sort().values)
 
     def split(self, share: float = 0.25, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Two parts, the second with about this share of the rows; a row's part depends on its id.
@@ -271,13 +271,14 @@ class Dataset:
         n = round(share * len(self))
         if not 0 < n < len(self):
             raise AssayError(f"split({share}): expected a share that leaves rows in both parts")
-        order = self._draws(seed).argsort()
+        order = self._draws(seed, "split").argsort()
         return self.take(order[n:].sort().values), self.take(order[:n].sort().values)
 
-    def _draws(self, seed: int) -> Tensor:
+    def _draws(self, seed: int, purpose: str) -> Tensor:
         from assay.streams import Stream, keys
 
-        return Stream(seed, keys(self.ids)).uniform(torch.arange(len(self)), 1)[:, 0]
+        stream = Stream(seed, keys(self.ids), purpose=purpose)
+        return stream.uniform(torch.arange(len(self)), 1)[:, 0]
 
     def in_schema(self, schema: Any) -> Dataset:
         """The same rows as a space of this schema holds them: its columns, matched by name."""

@@ -1,4 +1,4 @@
-"""Random numbers as a pure function of (seed, example id, draw): no generator, no global state.
+"""Random numbers as a function of (seed, purpose, example id, draw): no global state.
 
 Each row of a batch has its own key, made from the seed and the example's id, and its own count of
 draws made so far. A draw hashes (key, count, position) with the SplitMix64 finaliser, so what a row
@@ -23,6 +23,9 @@ from torch import Tensor
 
 GOLDEN = 0x9E3779B97F4A7C15  # the step of the counter: 2^64 divided by the golden ratio
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the two factors of the finaliser
+
+
+ATTACK = "attack"
 
 
 def _signed(value: int) -> int:
@@ -62,7 +65,9 @@ def derive(seed: int, *labels: str | int) -> int:
 
 
 class Stream:
-    """Draws per row of a batch.
+    """Draws per row of a batch, for one purpose.
+
+    Two purposes never share a draw: rows chosen by a number must not be attacked with it.
 
     >>> a = Stream(0, torch.tensor([5, 9])).uniform(torch.tensor([0, 1]), 3)
     >>> b = Stream(0, torch.tensor([9])).uniform(torch.tensor([0]), 3)
@@ -70,8 +75,10 @@ class Stream:
     True
     """
 
-    def __init__(self, seed: int, ids: Tensor, device: torch.device | str = "cpu") -> None:
-        self.seed = int(seed)
+    def __init__(
+        self, seed: int, ids: Tensor, device: torch.device | str = "cpu", purpose: str = ATTACK
+    ) -> None:
+        self.seed = int(seed) if purpose == ATTACK else derive(seed, purpose)
         start = _mix(torch.tensor(_signed(self.seed * GOLDEN + 1)))
         self._keys = _mix(start + ids.to(torch.int64) * _signed(GOLDEN)).to(device)
         self._draws = torch.zeros(len(ids), dtype=torch.int64, device=device)

@@ -152,8 +152,7 @@ class Guess:
             goal, rows = problem.targets, problem.open
             allowed, order = _likeliest(problem)
             pick = torch.zeros_like(allowed)
-            # Not the first number of the draw: `Dataset.sample` of the same seed chose rows by it.
-            pick[rows] = problem.random.integers(rows, 2, allowed[rows][:, None])[:, 1]
+            pick[rows] = problem.random.integers(rows, 1, allowed[rows][:, None])[:, 0]
             run(self.attack, problem.aim(targets=_single(goal, order, pick)), self.name)
             return
         scores = self.order.scores(problem) if self.order else None

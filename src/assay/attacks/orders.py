@@ -99,8 +99,7 @@ class ByChance(Order):
 
     def scores(self, problem: Problem) -> Tensor:
         rows = torch.arange(len(problem.y), device=problem.y.device)
-        # Not the first number of the draw: `Dataset.sample` of the same seed chose rows by it.
-        return problem.random.uniform(rows, problem.clean.shape[1] + 1)[:, 1:]
+        return problem.random.uniform(rows, problem.clean.shape[1])
 
 
 @dataclass(frozen=True)

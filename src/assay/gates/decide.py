@@ -31,7 +31,7 @@ from assay.gates.criterion import Criterion
 from assay.gates.evidence import Evidence
 from assay.report.report import CLASSES, Report, class_name
 from assay.report.stats import Estimate, bootstrap, wilson
-from assay.streams import Stream, derive, keys
+from assay.streams import Stream, keys
 
 LOOK = 32  # rows between two looks at a report that is finished
 EXIT = {"pass": 0, "fail": 1, "undecided": 2}
@@ -172,7 +172,7 @@ def gate(
     """
     table = report.table
     ids = table["id"].to_numpy()
-    draws = Stream(derive(seed, "gate"), keys(ids)).uniform(torch.arange(len(ids)), 1)
+    draws = Stream(seed, keys(ids), purpose="gate").uniform(torch.arange(len(ids)), 1)
     order = draws[:, 0].argsort().numpy()
     watch = Watch(criteria, alpha, report.spec)
     for start in range(0, len(order), LOOK):

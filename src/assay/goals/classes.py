@@ -120,7 +120,9 @@ class RandomTarget(Goal):
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         rows, count = torch.arange(len(y)), clean.shape[1]
-        shift = 1 + Stream(self.seed, index.cpu()).integers(rows, 1, count - 1).to(y.device)
+        shift = 1 + Stream(self.seed, index.cpu(), purpose="target").integers(
+            rows, 1, count - 1
+        ).to(y.device)
         t = (y[:, None] + shift) % count
         return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
 

@@ -22,7 +22,9 @@ def holdout(data: Dataset, share: float = 0.2, seed: int = 0) -> tuple[Dataset, 
     """
     if not 0 < share < 1:
         raise AssayError(f"holdout(share={share}): expected a number between 0 and 1")
-    draws = Stream(seed, keys(data.ids)).uniform(torch.arange(len(data)), 1)[:, 0]
+    draws = Stream(seed, keys(data.ids), purpose="holdout").uniform(torch.arange(len(data)), 1)[
+        :, 0
+    ]
     held = torch.zeros(len(data), dtype=torch.bool)
     for c in data.y.unique():
         rows = (data.y == c).nonzero()[:, 0]

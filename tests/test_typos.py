@@ -1,0 +1,23 @@
+"""A misspelt public name is an error, for type checkers too; the right one is named."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def test_when_it_runs():
+    import assay as ay
+
+    with pytest.raises(AttributeError, match="did you mean 'PGD'"):
+        ay.PDG  # noqa: B018
+
+
+def test_for_a_type_checker(tmp_path):
+    file = tmp_path / "typo.py"
+    file.write_text("import assay as ay\nfrom assay import PDG\n\nay.PDG\n")
+    command = [sys.executable, "-m", "mypy", "--follow-imports=skip", "--no-incremental", str(file)]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert said.returncode == 1
+    assert 'typo.py:2: error: Module "assay" has no attribute "PDG"' in said.stdout
+    assert 'typo.py:4: error: Module has no attribute "PDG"' in said.stdout
