@@ -33,7 +33,9 @@ def sweep(
 ) -> Sweep:
     """Play all runs of `grid` below the folder `out`; `tell` hears of each (a report, or why not).
 
-    `run` says how each is carried out; with resume=True, what is finished is taken as it is.
+    `run` says how each is carried out; with resume=True, what is finished is taken as it is. With
+    shard=(i, n) every n-th run is played, each whole, and no page is made: when all shards have
+    played into one folder, the same sweep with resume=True makes it.
 
     >>> import assay as ay
     >>> import tempfile
@@ -49,14 +51,18 @@ def sweep(
     2
     """
     out, run = Path(out), run or Run()
+    mine, whole = grid.points, run.shard is None
     if run.shard is not None:
-        raise AssayError("a sweep cannot be sharded: give each machine a file with some values")
+        run.check()
+        mine, run = grid.points[run.shard[0] - 1 :: run.shard[1]], replace(run, shard=None)
+        if not mine:
+            raise AssayError(f"there are only {len(grid.points)} runs: make fewer shards")
     settings = {p.name: p.settings for p in grid.points}
     numbers = _numbers(grid)
     reports: dict[str, Report] = {}
     failed: dict[str, str] = {}
     loaded: dict[str, Any] = {}
-    for point in grid.points:
+    for point in mine:
         try:
             report = _play(point, out / point.name, run, progress, loaded)
         except Exception as error:  # a model may raise anything
@@ -66,7 +72,7 @@ def sweep(
             continue
         reports[point.name] = report
         tell(point, report)
-        if len(reports) % _OFTEN == 0:
+        if whole and len(reports) % _OFTEN == 0:
             Sweep(settings, reports, numbers, failed).save(out)
         if any(f.id == "interrupted" for f in report.flags):
             break
@@ -74,7 +80,8 @@ def sweep(
         first = next(iter(failed.values()))
         raise AssayError(f"no run of the sweep succeeded; the first failed: {first}")
     made = Sweep(settings, reports, numbers, failed)
-    made.save(out)
+    if whole:
+        made.save(out)
     return made
 
 

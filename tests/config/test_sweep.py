@@ -162,9 +162,23 @@ def test_a_model_that_breaks_down_does_not_stop_the_others(small: Path, tmp_path
     assert len(made.reports) == 1
 
 
-def test_shards_and_sweeps_do_not_mix(small: Path, tmp_path: Path) -> None:
-    said = assay("run", str(small), "--out", str(tmp_path / "o"), "--shard", "1/2", code=2)
-    assert "cannot be sharded" in said
+def test_shards_of_a_sweep_make_the_whole(small: Path, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assay("run", str(small), "--out", str(whole))
+    for i in "12":
+        said = assay("run", str(small), "--out", str(parts), "--shard", f"{i}/2")
+        assert "--resume without --shard joins them" in said
+        assert not (parts / "report.html").exists()
+    played = {p.parent.name: p.stat().st_mtime_ns for p in parts.glob("*/chunks")}
+    assay("run", str(small), "--out", str(parts), "--resume")
+    assert played == {p.parent.name: p.stat().st_mtime_ns for p in parts.glob("*/chunks")}
+    a, b = (json.loads((folder / "sweep.json").read_text()) for folder in (whole, parts))
+    assert a == b and not a["failed"]
+    for name in a["settings"]:
+        records = [ay.Report.load(folder / name).table["success"] for folder in (whole, parts)]
+        assert (records[0] == records[1]).all()
+    said = assay("run", str(small), "--out", str(parts), "--shard", "90/99", code=2)
+    assert "make fewer shards" in said
     assert "which one" in assay("run", str(small), "--out", str(tmp_path / "o"), "--seed", "3",
                                 code=2)  # fmt: skip
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as sps
 
+from assay.report import stats
 from assay.report.stats import at_most, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 
@@ -56,6 +57,20 @@ def test_bootstrap_draws_clusters_whole():
 def test_bootstrap_is_the_same_each_time():
     values = np.random.default_rng(0).normal(size=40)
     assert bootstrap(values) == bootstrap(values)
+
+
+def test_the_closed_form_of_many_clusters_is_the_bootstrap(monkeypatch):
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 6000, 9000)  # clusters of uneven size, skewed values
+    values = rng.exponential(size=9000) + rng.normal(size=6000)[ids]
+    monkeypatch.setattr(stats, "MANY", 10**9)
+    drawn = bootstrap(values, ids)
+    monkeypatch.setattr(stats, "MANY", 100)
+    closed = bootstrap(values, ids)
+    assert closed.value == pytest.approx(drawn.value) and closed.n == drawn.n
+    width = drawn.high - drawn.low
+    assert closed.low == pytest.approx(drawn.low, abs=0.04 * width)
+    assert closed.high == pytest.approx(drawn.high, abs=0.04 * width)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))

@@ -161,7 +161,10 @@ def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:
     made = sweep(grid, folder, run=run, progress=False if quiet else None, tell=tell)
     if not quiet:
         typer.echo(str(made))
-    typer.echo(f"saved in {folder}: open {folder / 'report.html'}")
+    if run.shard is None:
+        typer.echo(f"saved in {folder}: open {folder / 'report.html'}")
+    else:
+        typer.echo(f"saved in {folder}; when all shards are, --resume without --shard joins them")
     if any(f.id == "interrupted" for r in made.reports.values() for f in r.flags):
         raise typer.Exit(130)
     if made.failed:
