@@ -87,7 +87,7 @@ class Layer:
                 f.write(half)
 
     @contextmanager
-    def installed(self) -> Iterator[Layer]:
+    def installed(self) -> Iterator[Layer]:  # noqa: C901  (a dozen short functions)
         """While the block lasts, everything goes through here."""
         saved = (builtins.open, io.open, os.fsync, os.replace, os.rename, os.unlink, os.mkdir)
         remove, connect, path_open = os.remove, sqlite3.connect, pathlib.Path.open

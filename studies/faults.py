@@ -1,6 +1,6 @@
 """Fault campaign: whatever happens to a run, no record is lost, changed, or made twice.
 
-    python studies/faults.py                        every point, in this process, both ways it can fail
+    python studies/faults.py                        every point, in this process
     python studies/faults.py --executor processes   the same with two worker processes
     python studies/faults.py --executor ray         the same on a Ray cluster of this machine
     python studies/faults.py --random 30            SIGKILLs at random moments, in real processes
