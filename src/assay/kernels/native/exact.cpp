@@ -10,12 +10,14 @@
 #include <chrono>
 
 #include "exact_fit.h"
+#include "exact_rounding.h"
 #include "kernel.h"
 
 namespace assay {
 namespace {
 
-enum Verdict : int32_t { kOpen = 0, kBroken = 1, kProven = 2 };
+// kTied: proven but for cells whose sums are so close that only the library can tell.
+enum Verdict : int32_t { kOpen = 0, kBroken = 1, kProven = 2, kTied = 3 };
 
 // Seconds of this thread's own work, so that a busy machine does not leave rows open.
 double now() {
@@ -29,7 +31,8 @@ double now() {
 }
 
 struct Settings {
-    double seconds, slack;  // per row; a margin above `slack` is sure in the library's precision
+    double slack;  // a margin above it is sure in the library's precision
+    bool exact;    // all sums are exact, so that ties are decided by the order of the classes
     int64_t root_sweeps, sweeps;
 };
 
@@ -43,6 +46,7 @@ struct Node {
 class Search {
    public:
     int64_t nodes = 0;
+    int64_t ties = 0;
     double bound = kInf;  // no point of the region has a smaller margin
 
     Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, double end)
@@ -54,6 +58,7 @@ class Search {
         std::fill(dual_.lam.begin(), dual_.lam.end(), 0.0);
         std::fill(dual_.mu.begin(), dual_.mu.end(), 0.0);
         unresolved_ = false, tried_.clear();
+        const int64_t before = ties;
         std::vector<Node> stack(1);
         Box& whole = stack[0].box;
         whole.low.assign(cells_.F, 0), whole.high.resize(cells_.F);
@@ -76,13 +81,13 @@ class Search {
             if (node.rival != rival_) dual_.margin(rival_ = node.rival, target);
             switch (visit(node, root)) {
                 case kBroken: std::copy(point_.x.begin(), point_.x.end(), x); return kBroken;
+                case kTied: std::copy(point_.x.begin(), point_.x.end(), x); break;
                 case kProven: break;
                 default: branch(node, stack);
             }
         }
-        if (!unresolved_) return kProven;
-        bound = std::min(bound, 0.0);
-        return kOpen;
+        if (ties > before || unresolved_) bound = std::min(bound, 0.0);
+        return unresolved_ ? kOpen : ties > before ? kTied : kProven;
     }
 
    private:
@@ -112,10 +117,22 @@ class Search {
         return best;
     }
 
-    bool reached() {  // does the library's own sum at the point reach the goal?
-        e_.scores(point_.x.data(), scores_.data());
-        return allowed_[e_.label(scores_.data())];
+    // Does the library's own sum at the point reach the goal? Within its rounding: kTied.
+    Verdict judge(const double* x) {
+        e_.scores(x, scores_.data());
+        const bool goal = allowed_[e_.label(scores_.data())];
+        double gap = e_.outputs == 1 ? scores_[0] - e_.cut : 0.0;
+        if (e_.outputs > 1) {
+            double inside = -kInf, outside = -kInf;
+            for (int64_t k = 0; k < e_.outputs; ++k)
+                (allowed_[k] ? inside : outside) = std::max(allowed_[k] ? inside : outside, scores_[k]);
+            gap = inside - outside;
+        }
+        if (!settings_.exact && std::fabs(gap) <= settings_.slack) return kTied;
+        return goal ? kBroken : kProven;
     }
+
+    bool reached() { return judge(point_.x.data()) == kBroken; }
 
     bool try_point(const Box& box) {
         if (dual_.best_cell == tried_) return false;
@@ -134,13 +151,16 @@ class Search {
     Verdict visit(Node& node, bool root) {
         if (!propagate(node.box)) return kProven;
         dual_.enter(node.box);
-        if (dual_.value > settings_.slack) return kProven;
+        if (closed()) return kProven;
         const int64_t sweeps = root ? settings_.root_sweeps : settings_.sweeps;
         for (int64_t s = 0; s < sweeps; ++s) {
             const double before = dual_.value;
             dual_.sweep(s % 2 == 0);
             if (!dual_.mu.empty()) dual_.multiply();
-            if (dual_.value > settings_.slack) return kProven;
+            if (dual_.value > settings_.slack) {
+                dual_.enter(node.box);  // sums that were updated step by step, from scratch
+                if (closed()) return kProven;
+            }
             if ((root || s + 1 == sweeps) && try_point(node.box)) return kBroken;
             if (now() > end_ || dual_.value - before < 1e-9) break;
         }
@@ -153,20 +173,22 @@ class Search {
         return kOpen;
     }
 
+    bool closed() const { return dual_.value - dual_.rounding > settings_.slack; }
+
     // All features in one cell each: one label. Is there a valid point in it?
     Verdict settle(const Box& box) {
         std::vector<double> x(cells_.F);
         for (int64_t f = 0; f < cells_.F; ++f) x[f] = cells_.high[cells_.start[f] + box.low[f]];
-        e_.scores(x.data(), scores_.data());
-        if (!allowed_[e_.label(scores_.data())]) return kProven;
-        if (point_.build(box.low, box, nullptr, true)) return kBroken;
-        const Fit fit = fitting_.run(box.low, 500);
-        if (fit == Fit::kFound) {
+        const Verdict verdict = judge(x.data());
+        if (verdict == kProven) return kProven;
+        if (!point_.build(box.low, box, nullptr, true)) {
+            const Fit fit = fitting_.run(box.low, 500);
+            unresolved_ |= fit == Fit::kUnknown;
+            if (fit != Fit::kFound) return kProven;
             point_.x = fitting_.x;
-            return kBroken;
         }
-        unresolved_ |= fit == Fit::kUnknown;
-        return kProven;
+        ties += verdict == kTied;
+        return verdict;
     }
 
     // Cells at the ends that no constraint leaves room for; false if there is no room at all.
@@ -258,20 +280,23 @@ class Search {
 }  // namespace
 }  // namespace assay
 
-// verdict (rows,), point (rows, features), margin (rows,): a lower bound where a row stays open.
+// verdict (rows,), point (rows, features): where broken, or a tie; margin (rows,): a lower bound
+// where a row stays open; ties (rows,): cells that only the library can tell.
 ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain, int64_t rows,
-                    int64_t features, int64_t classes, int64_t threads, double seconds, double slack,
-                    int64_t root_sweeps, int64_t sweeps, const uint8_t* allowed, int32_t* verdict,
-                    double* point, double* margin, int64_t* nodes, double* spent) {
+                    int64_t features, int64_t classes, int64_t threads, double seconds, double unit,
+                    int64_t exact, int64_t root_sweeps, int64_t sweeps, const uint8_t* allowed,
+                    int32_t* verdict, double* point, double* margin, int64_t* ties, int64_t* nodes,
+                    double* spent) {
     using namespace assay;
     return guarded([&] {
         each_row(rows, threads, [&](int64_t i) {
             const double begin = now(), end = begin + seconds;
-            const Settings settings{seconds, slack, root_sweeps, sweeps};
             const uint8_t* goal = allowed + i * classes;
             const Cells cells(*ensemble, *domain, i);
-            verdict[i] = kProven, margin[i] = kInf, nodes[i] = 0;
+            verdict[i] = kProven, margin[i] = kInf, nodes[i] = ties[i] = 0;
             if (!cells.empty) {
+                const double slack = exact ? 1e-9 : row_slack(cells, unit);
+                const Settings settings{slack, exact != 0, root_sweeps, sweeps};
                 Search search(cells, goal, settings, end);
                 std::vector<double> scores(ensemble->outputs);
                 ensemble->scores(cells.x0, scores.data());
@@ -287,9 +312,9 @@ ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain
                         verdict[i] = kBroken;
                         break;
                     }
-                    if (found == kOpen) verdict[i] = kOpen;
+                    if (found == kOpen || (found == kTied && verdict[i] == kProven)) verdict[i] = found;
                 }
-                margin[i] = search.bound, nodes[i] = search.nodes;
+                margin[i] = search.bound, nodes[i] = search.nodes, ties[i] = search.ties;
             }
             spent[i] = now() - begin;
         });

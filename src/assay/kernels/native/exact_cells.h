@@ -51,7 +51,7 @@ struct Cells {
     std::vector<int32_t> edges;
     std::vector<Range> ranges;
     std::vector<std::vector<int32_t>> pairs_of;  // (F,) pairs that test a feature
-    std::vector<int32_t> constant;               // leaves of trees that cannot change
+    std::vector<std::array<int32_t, 2>> constant;  // trees that cannot change: index, leaf
     int32_t potentials = 0;
 
     std::vector<Term> terms;
@@ -273,7 +273,7 @@ struct Cells {
             paths.clear();
             descend(ensemble.roots[t], lo, hi, touched, paths);
             if (paths.size() == 1) {
-                constant.push_back(paths[0].node);
+                constant.push_back({static_cast<int32_t>(t), paths[0].node});
                 continue;
             }
             std::vector<int32_t> features;

@@ -25,6 +25,7 @@ class Dual {
     std::vector<double> theta;       // (cells)
     std::vector<int32_t> best_cell;  // (F,) argmin theta_f, within the feature
     double value = -kInf;
+    double rounding = 0.0;  // what float64 can have added to `value` since `enter`, and no more then
 
     explicit Dual(const Cells& c)
         : cells(c), lam(c.potentials, 0.0), mu(c.domain.constraints, 0.0), theta(c.low.size()),
@@ -37,7 +38,7 @@ class Dual {
         rival_ = rival, target_ = target;
         base_ = margin_of(e.base);
         if (e.outputs == 1) base_ += target == 1 ? e.cut : -e.cut;
-        for (int32_t node : cells.constant) base_ += margin_of(node);
+        for (auto& [tree, node] : cells.constant) base_ += margin_of(node);
         for (size_t i = 0; i < leaf_value_.size(); ++i)
             leaf_value_[i] = margin_of(cells.leaf_node[i]);
     }
@@ -83,6 +84,7 @@ class Dual {
             }
             active_end_[t] = end;
         }
+        measure();
         for (int64_t f = 0; f < cells.F; ++f) {
             for (int32_t c = box.low[f]; c <= box.high[f]; ++c) theta[cells.start[f] + c] = 0.0;
             for (int32_t k : cells.entries_of[f]) add_entry(cells.entries[k], mu[cells.entries[k].constraint]);
@@ -150,6 +152,31 @@ class Dual {
         double m = v[a];
         for (int32_t k = a + 1; k <= b; ++k) m = v[k] < m ? v[k] : m;
         return m;
+    }
+
+    // 1e-12 of the size of everything that is added up: some thousand additions of 2^-53 each.
+    void measure() {
+        double size = std::fabs(base_);
+        for (size_t r = 0; r < mu.size(); ++r) size += mu[r] * std::fabs(cells.bound[r]);
+        for (const Entry& e : cells.entries) {
+            if (mu[e.constraint] == 0) continue;
+            double most = 0.0;
+            for (int32_t c = box_->low[e.feature]; c <= box_->high[e.feature]; ++c)
+                most = std::max(most, std::fabs(cells.h[e.table + c]));
+            size += mu[e.constraint] * most;
+        }
+        for (size_t p = 0; p < cells.pairs.size(); ++p) {
+            double most = 0.0;
+            for (int32_t k = clip_[p].a; k <= clip_[p].b; ++k)
+                most = std::max(most, std::fabs(lam[cells.pairs[p].lam + k]));
+            size += 2 * most;
+        }
+        for (const Tree& t : cells.trees) {
+            double most = 0.0;
+            for (int32_t i = t.leaf; i < t.leaf_end; ++i) most = std::max(most, std::fabs(leaf_value_[i]));
+            size += most;
+        }
+        rounding = 1e-12 * size;
     }
 
     void add_entry(const Entry& e, double weight) {

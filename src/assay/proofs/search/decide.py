@@ -15,8 +15,9 @@ from assay.errors import Unsupported
 from assay.kernels.arrays import Bools, Floats, Ints
 from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
-from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, search
+from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, search
 from assay.proofs.search.separable import Separable
+from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion
 from assay.trees.ensemble import Ensemble
 
@@ -54,13 +55,18 @@ def decide(
         )
     answer = search(ensemble, box, constraints_of(region, box), allowed, seconds)
     verdict = answer.verdict.copy()
-    found = np.flatnonzero(verdict == BROKEN)
+    found = np.flatnonzero((verdict == BROKEN) | (verdict == TIED))
     if len(found):
         part = region.take(torch.from_numpy(found))
         points = torch.from_numpy(answer.point[found]).to(region.origin.dtype)
+        points = points.reshape(len(found), *_shape(region))
         valid = part.contains(points).numpy()
-        label = ensemble.decide(points.double().numpy())
-        verdict[found[~(valid & allowed[found, label])]] = OPEN
+        label = ensemble.decide(points.double().numpy().reshape(len(found), -1))
+        good = valid & allowed[found, label]
+        # one tied cell, and the library says no: then there is nothing else
+        alone = (verdict[found] == TIED) & (answer.ties[found] == 1) & valid
+        alone &= ensemble.library is not None
+        verdict[found] = np.where(good, BROKEN, np.where(alone, PROVEN, OPEN))
     return Decision(
         verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,
         answer.seconds,
@@ -77,3 +83,7 @@ def constraints_of(region: Any, box: Box) -> list[Constraint]:
         )
         found += relations.read(schema.relations)[0]
     return found
+
+
+def _shape(region: Any) -> tuple[int, ...]:
+    return region.shape if isinstance(region, LpRegion) else (-1,)

@@ -16,7 +16,9 @@ from assay.proofs.search.constraint import Constraint, pack
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
-OPEN, BROKEN, PROVEN = range(3)
+OPEN, BROKEN, PROVEN, TIED = range(4)
+SWEEPS = 20, 3  # of messages: at the root, in every other box
+_SHORT = 2.0**20  # sums of whole multiples of 1 / _SHORT are exact
 
 ENSEMBLE = Layout(
     nodes="size", outputs="size", trees="size",
@@ -38,18 +40,20 @@ DOMAIN = Layout(
 )  # fmt: skip
 _exact = Kernel(
     "exact", ensemble=ENSEMBLE, domain=DOMAIN, rows="size", features="size", classes="size",
-    threads="int64", seconds="float64", slack="float64", root_sweeps="int64", sweeps="int64",
-    allowed="uint8[rows, classes]", verdict="out int32[rows]", point="out float64[rows, features]",
-    margin="out float64[rows]", nodes_visited="out int64[rows]", spent="out float64[rows]",
+    threads="int64", seconds="float64", unit="float64", exact="int64", root_sweeps="int64",
+    sweeps="int64", allowed="uint8[rows, classes]", verdict="out int32[rows]",
+    point="out float64[rows, features]", margin="out float64[rows]", ties="out int64[rows]",
+    nodes_visited="out int64[rows]", spent="out float64[rows]",
 )  # fmt: skip
 
 
 class Answer(SimpleNamespace):
-    """verdict (n,), point (n, d), margin (n,) a lower bound, nodes (n,), seconds (n,)."""
+    """verdict (n,), point (n, d), margin (n,) a lower bound, ties, nodes, seconds (n,)."""
 
     verdict: Array
     point: Floats
     margin: Floats
+    ties: Ints
     nodes: Ints
     seconds: Floats
 
@@ -66,14 +70,21 @@ def search(
     )  # fmt: skip
     answer = Answer(
         verdict=np.zeros(n, dtype=np.int32), point=box.x0.copy(), margin=np.zeros(n),
-        nodes=np.zeros(n, dtype=np.int64), seconds=np.zeros(n),
+        ties=np.zeros(n, dtype=np.int64), nodes=np.zeros(n, dtype=np.int64), seconds=np.zeros(n),
     )  # fmt: skip
+    unit = 2.0**-24 if ensemble.single else 2.0**-53
     _exact(
-        ensemble, domain, torch.get_num_threads(), seconds, ensemble.slack() + 1e-9, 20, 3,
+        ensemble, domain, torch.get_num_threads(), seconds, unit, _sums_are_exact(ensemble), *SWEEPS,
         np.ascontiguousarray(allowed, dtype=np.uint8), answer.verdict, answer.point, answer.margin,
-        answer.nodes, answer.seconds,
+        answer.ties, answer.nodes, answer.seconds,
     )  # fmt: skip
     return answer
+
+
+def _sums_are_exact(ensemble: Ensemble) -> bool:
+    numbers = np.concatenate([ensemble.value.ravel(), ensemble.base, [ensemble.cut]]) * _SHORT
+    whole = np.array_equal(numbers, np.rint(numbers)) and bool(np.all(np.abs(numbers) < 2.0**40))
+    return whole and not ensemble.single
 
 
 def _flat(name: str, lists: Iterable[ArrayLike]) -> dict[str, Array]:
