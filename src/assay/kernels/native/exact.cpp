@@ -153,7 +153,7 @@ class Search {
         dual_.enter(node.box);
         if (closed()) return kProven;
         const int64_t sweeps = root ? settings_.root_sweeps : settings_.sweeps;
-        for (int64_t s = 0; s < sweeps; ++s) {
+        for (int64_t s = 0; s < 4 * sweeps + 20; ++s) {
             const double before = dual_.value;
             dual_.sweep(s % 2 == 0);
             if (!dual_.mu.empty()) dual_.multiply();
@@ -161,8 +161,11 @@ class Search {
                 dual_.enter(node.box);  // sums that were updated step by step, from scratch
                 if (closed()) return kProven;
             }
-            if ((root || s + 1 == sweeps) && try_point(node.box)) return kBroken;
-            if (now() > end_ || dual_.value - before < 1e-9) break;
+            const double gain = dual_.value - before;
+            // Beyond the usual number only while ten more like the last would close the box.
+            const bool last = gain < 1e-9 || (s + 1 >= sweeps && dual_.value + 10 * gain < settings_.slack);
+            if ((root || last) && try_point(node.box)) return kBroken;
+            if (last || now() > end_) break;
         }
         node.bound = dual_.value;
         if (e_.outputs > 1) {  // the one that stands in the way at these cells

@@ -74,7 +74,8 @@ def search(
     )  # fmt: skip
     unit = 2.0**-24 if ensemble.single else 2.0**-53
     _exact(
-        ensemble, domain, torch.get_num_threads(), seconds, unit, _sums_are_exact(ensemble), *SWEEPS,
+        ensemble, domain, torch.get_num_threads(), seconds, unit, _sums_are_exact(ensemble),
+        *SWEEPS,
         np.ascontiguousarray(allowed, dtype=np.uint8), answer.verdict, answer.point, answer.margin,
         answer.ties, answer.nodes, answer.seconds,
     )  # fmt: skip
