@@ -125,3 +125,29 @@ def test_a_module_that_is_random_is_asked_with_the_same_draw():
     adapted, _ = defender.adapt(defender.start(), x, 3)
     with torch.no_grad():
         assert torch.equal(adapted.logits(x), adapted.logits(x))
+
+
+def test_gradients_that_are_still_collected_are_copied():
+    class Patient(BatchTent):
+        """Steps every second batch."""
+
+        seen = 0
+
+        @torch.enable_grad()
+        def forward(self, x):
+            logits = self.model(x)
+            (-(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean()).backward()
+            self.seen += 1
+            if self.seen % 2 == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            return logits
+
+    real, defender = Patient(batch_net(), 0.1), Adapting(Patient(batch_net(), 0.1))
+    state = defender.start()
+    for draw in range(4):
+        x = plane(16, seed=draw).x
+        expected = real(x).detach()
+        adapted, state = defender.adapt(state, x, draw)
+        with torch.no_grad():
+            torch.testing.assert_close(adapted.logits(x), expected, atol=1e-6, rtol=1e-6)

@@ -1,7 +1,8 @@
 """copied(): a deep copy of other people's modules that keeps what their optimisers carry.
 
 A torch optimiser copies as three fields (defaults, state, groups) and drops every other attribute,
-so an optimiser that holds another one (SAM) comes back broken. Here each optimiser that a module
+so an optimiser that holds another one (SAM) comes back broken; a parameter's collected gradient is
+dropped, too. Here each optimiser that a module
 holds is copied with all its attributes, into the same memo: its groups lead to the *copy's*
 parameters.
 
@@ -38,7 +39,11 @@ def copied(module: Module) -> Module:
     for optimiser, twin in zip(found, twins, strict=True):
         carried = {k: v for k, v in vars(optimiser).items() if k != "step"}
         vars(twin).update(copy.deepcopy(carried, memo))
-    return copy.deepcopy(module, memo)
+    made = copy.deepcopy(module, memo)
+    for old, new in zip(module.parameters(), made.parameters(), strict=True):
+        if old.grad is not None:  # a module that steps every few batches collects them
+            new.grad = old.grad.detach().clone()
+    return made
 
 
 def _optimisers(thing: Any, seen: set[int]) -> Iterator[Optimizer]:

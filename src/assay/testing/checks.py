@@ -23,6 +23,7 @@ from torch import Tensor
 
 import assay
 from assay._evaluate import evaluate
+from assay.defenses.copies import copied
 from assay.goals.classes import Targeted, Untargeted
 from assay.goals.goal import reached
 from assay.goals.group import Group
@@ -251,8 +252,10 @@ def check_defender(defender: Any, x: Tensor, seed: int = 0) -> None:
     >>> ay.testing.check_defender(ay.defenses.TENT(model), data.x)
     """
     what = type(defender).__name__
-    before, given = copy.deepcopy(defender.start()), x.clone()
-    state = copy.deepcopy(before)
+    first_state = defender.start()
+    twin = copied if isinstance(first_state, torch.nn.Module) else copy.deepcopy
+    before, given = twin(first_state), x.clone()
+    state = twin(before)
     globals_before = torch.random.get_rng_state()
     first, after = _adapted(defender, state, x, seed)
     _expect(torch.equal(globals_before, torch.random.get_rng_state()),
