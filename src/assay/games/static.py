@@ -27,7 +27,7 @@ from assay.goals.goal import Expandable, Goal
 from assay.model.agreement import agree
 from assay.model.classifier import wrap
 from assay.model.frames import fitted
-from assay.model.probe import inspect, probe
+from assay.model.probe import inspect, other_scale, probe
 from assay.problem.needs import check_needs
 from assay.problem.problem import Problem
 from assay.problem.referee import Referee
@@ -93,6 +93,7 @@ class Static:
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
         facts |= {"agreed": agree(model, data), "score": model.score}
+        facts["other_scale"] = other_scale(model, data.x, data.y)
         check_needs(attack, model, space)
         everything = torch.arange(len(data))
         blank = torch.zeros(len(data), classes, dtype=data.x.dtype, device=data.y.device)

@@ -196,7 +196,7 @@ def _scores(out: Any) -> Tensor:
     if isinstance(out, Tensor):
         return out
     try:
-        return torch.as_tensor(np.asarray(out))
+        return torch.as_tensor(np.ascontiguousarray(out))
     except TypeError as error:
         raise AssayError(
             f"the model gives a {type(out).__name__} that cannot be read as scores ({error}); "

@@ -15,7 +15,7 @@ import numpy as np
 from assay.goals.quota import AS
 from assay.records import Records
 from assay.report.spec import in_text
-from assay.report.stats import Estimate, at_most
+from assay.report.stats import Estimate, at_most, wilson
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -71,6 +71,8 @@ IDS = (
     "run-failed",
     "sources-missing",
     "no-attack",
+    "other-score",
+    "other-scale",
     "wide-gap",
     "vacuous-robustness",
     "still-improving",
@@ -100,6 +102,10 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("probabilities"):
         text = "the outputs look like probabilities where logits were meant: gradients may vanish; "
         yield Flag("probabilities", text + "use ay.wrap(model, outputs='probabilities')")
+    if facts.get("other_scale"):
+        now, then = facts["other_scale"]
+        text = f"clean accuracy is {now:.3f}, and {then:.3f} when the inputs are standardised: the "
+        yield Flag("other-scale", text + "model seems to expect inputs on another scale")
     difference = facts.get("repeat_difference", 0.0)
     if difference > 1e-6:
         text = f"the model answers differently on repeat (by {difference:.2g} of the largest logit)"
@@ -153,6 +159,7 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     rejects = bool(np.isfinite(c["doubt"]).any())  # not answering is no wrong order of classes
     if facts.get("classes") and not rejects:
         yield from _of_chance(c, facts["classes"])
+    yield from _of_score(c, facts.get("score"))
     known = np.isfinite(c["simulated"]) & (c["skipped"] == "")
     if known.any():
         gain = c["simulated"][known] - c["success"][known]
@@ -204,6 +211,16 @@ def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
         text = f"{nearer} of {int(left.sum())} open rows still came nearer to the goal when the "
         text += "search's budget ended: robust accuracy would fall with more"
         yield Flag("still-improving", text + " (Graft(evaluations=), MOEVA(generations=))")
+
+
+def _of_score(c: Mapping[str, Any], score: float | None) -> Iterator[Flag]:
+    """A flag where the accuracy the owner measured lies outside what these rows allow."""
+    if score is None:
+        return
+    found = wilson(int((c["clean"] == c["y"]).sum()), len(c["y"]))
+    if not found.low - 0.01 <= score <= found.high + 0.01:
+        text = f"clean accuracy here is {found}, but its owner says {score:.3f}: are these the"
+        yield Flag("other-score", text + " same data, asked in the same way?")
 
 
 def _of_chance(c: Mapping[str, Any], classes: int) -> Iterator[Flag]:
