@@ -103,7 +103,9 @@ def evaluate(
         spec["shard"] = list(run.shard)
     records = _collect(job, run, spec, facts, progress)
     flags = checks.of_report(records, facts, spec)
-    report = Report(spec, records, flags, examples=gather(rows, records))
+    report = Report(
+        spec, records, flags, examples=gather(rows, records), rows=rows.by_id, data=rows
+    )
     if "interrupted" in facts or not also:
         return report
     again = partial(

@@ -321,6 +321,11 @@ class Dataset:
         digest.update("\n".join(str(i) for i in self.ids.tolist()).encode())
         return digest.hexdigest()
 
+    @property
+    def by_id(self) -> pd.DataFrame | None:
+        """The table as it came in, indexed by id; None where there is none."""
+        return None if self.table is None else self.table.set_axis(self.ids, axis=0)
+
     @cached_property
     def digests(self) -> dict[Any, int]:
         """A number for the contents of each input, by id: the same wherever the row turns up."""

@@ -208,3 +208,29 @@ def test_functions_that_take_frames_or_mappings():
         assert answers(model, data) == pipe.predict(FRAME).tolist() and model.title == "mine"
     with pytest.raises(AssayError, match="give the data as a table"):
         wrap(pipe.predict_proba, inputs="frame").logits(data.x)
+
+
+def test_a_report_is_split_by_columns_of_the_table_and_shows_what_was_changed(tmp_path):
+    pipe = recipe(RandomForestClassifier(20, random_state=0)).fit(FRAME[TEXT + NUMBERS],
+                                                                  FRAME["paid"])  # fmt: skip
+    table = FRAME[:60].assign(branch=np.where(np.arange(60) < 20, "north", "south"))
+    data = ay.Dataset(table, target="paid", schema=SCHEMA, ids=np.arange(100, 160))
+    report = ay.evaluate(pipe, data, space=SCHEMA.space(eps=1.0, p=1),
+                         attack=ay.Graft(evaluations=100))  # fmt: skip
+    for each in (report, ay.Report.load(report.save(tmp_path / "run"))):
+        parts = each.metric("robust", by="branch")
+        north = each.table["id"] < 120
+        assert parts["north"].n == 20
+        assert parts["north"].value == 1 - each.table["success"][north].mean()
+        assert set(each.metric("clean", by="purpose")) == set(table["purpose"])
+        assert each.metric("clean", by=(each.table["id"] % 2).tolist())[0].n == 30
+        with pytest.raises(AssayError, match="no column 'brnch'.*did you mean 'branch'"):
+            each.metric("robust", by="brnch")
+    frame = report.adversarial_frame()
+    assert frame["home"].isin(["own", "rent"]).all() and len(frame) > 5
+    was = table.set_axis(np.arange(100, 160), axis=0).loc[frame.index]
+    assert (pipe.predict(frame[TEXT + NUMBERS]) != was["paid"]).all()
+    for i, row in frame.iterrows():
+        differ = [c for c in SCHEMA.names if row[c] != was.loc[i, c]]
+        assert row["changed"] == ", ".join(differ) and 0 < row["distance"] <= 1 + 1e-9
+    assert report.metric("robust") < 1.0 and f"{report.metric('robust'):.3f}".startswith("0.")

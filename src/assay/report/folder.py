@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from assay.report.report import Report
 
-FILES = ("report.html", "records.parquet", "adversarial.npz", "examples.npz")  # besides the spec
+FILES = (  # besides the spec
+    "report.html", "records.parquet", "adversarial.npz", "examples.npz", "rows.parquet"
+)  # fmt: skip
 FIX = "run it again with --resume, which saves it anew, or save the report again"
 
 
@@ -56,9 +58,12 @@ def save(report: Report, folder: Path) -> None:
             if report.examples is not None:
                 made["examples.npz"] = new("examples.npz")
                 report.examples.save(made["examples.npz"])
+            if report.rows is not None:
+                made["rows.parquet"] = new("rows.parquet")
+                pq.write_table(_plain(report.rows), made["rows.parquet"])
             spec["saved"] = {name: durable.digest(file) for name, file in made.items()}
             new("spec.json").write(json.dumps(spec, indent=2, default=str).encode())
-        for name in {"adversarial.npz", "examples.npz"} - set(made):
+        for name in {"adversarial.npz", "examples.npz", "rows.parquet"} - set(made):
             (folder / name).unlink(missing_ok=True)  # of the report that was here before
     except OSError as error:
         raise AssayError(f"cannot write the report to '{folder}': {error}") from None
@@ -112,7 +117,29 @@ def load(folder: Path) -> dict[str, Any]:
         with durable.reading(shown, FIX):
             examples = Examples.load(shown)
     records = Records.of(len(table), adversarial, **columns)
-    return {"spec": spec, "records": records, "flags": flags, "also": other, "examples": examples}
+    known = {"spec": spec, "records": records, "flags": flags, "also": other, "examples": examples}
+    if (folder / "rows.parquet").exists():
+        with durable.reading(folder / "rows.parquet", FIX):
+            known["rows"] = _by_id(folder / "rows.parquet", spec)
+    return known
+
+
+def _plain(rows: pd.DataFrame) -> Any:
+    """The table of the data as Arrow can hold it: mixed columns as text."""
+    import pyarrow as pa
+
+    made = {"id": rows.index.astype(str)}
+    for name in rows.columns:
+        column = rows[name].array
+        try:
+            made[str(name)] = pa.array(column)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            made[str(name)] = pa.array([None if v is None else str(v) for v in column])
+    return pa.table(made)
+
+
+def _by_id(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
+    return _table(path, spec).set_index("id")
 
 
 def _table(path: Path, spec: dict[str, Any]) -> pd.DataFrame:

@@ -66,6 +66,8 @@ class Report:
     flags: tuple[Flag, ...] = ()
     also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
     examples: Examples | None = None  # a few successes before and after, to show
+    rows: Any = field(default=None, repr=False)  # the table of the data, by id, for slices
+    data: Any = field(default=None, repr=False)  # the data themselves; not saved
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -83,8 +85,33 @@ class Report:
         """The inputs handed in, aligned with the table (clean where no attack succeeded)."""
         return self.records.adversarial
 
-    def metric(self, name: str, by: str | None = None, over: str | None = None) -> Any:
-        """An `Estimate`; with `by`, a dict of them, one per value of that column.
+    def adversarial_frame(self) -> pd.DataFrame:
+        """The rows an attack has changed, as a frame in the types of the user's table, by id.
+
+        `changed` lists the columns that differ from the row as it was, `distance` is what it took.
+        """
+        data, inputs = self.data, self.adversarial
+        if data is None or inputs is None or data.columns is None:
+            raise AssayError(
+                "there is no table to write the rows as: load the data and use "
+                "data.frame(report.adversarial), or schema.frame(report.adversarial)"
+            )
+        places = {i: k for k, i in enumerate(data.ids.tolist())}
+        at = np.nonzero(self.table["success"].to_numpy() & (self.table["winner"] != "clean"))[0]
+        ids = self.table["id"].to_numpy()[at]
+        clean = data.x[[places[i] for i in ids]].numpy()
+        now = inputs[at]
+        other = (clean != now) & ~(np.isnan(clean) & np.isnan(now))
+        frame: pd.DataFrame = data.columns.frame(now)
+        frame.index = ids
+        names = np.array(data.columns.names)
+        frame["changed"] = [", ".join(names[row]) for row in other]
+        frame["distance"] = self.table["distance"].to_numpy()[at]
+        return frame
+
+    def metric(self, name: str, by: Any = None, over: str | None = None) -> Any:
+        """An `Estimate`; with `by`, a dict of them, one per value of that column: of the records,
+        of the data's own table, or a list with one value per record.
 
         Columns that hold classes are split by the classes' names, where the data have names.
         `over`: how several runs of the referee are one: each row by its "worst" run (the attacker
@@ -100,21 +127,44 @@ class Report:
             raise AssayError(f"no metric '{name}'{nearest(name, {*METRICS, *self._of_groups})}")
         return METRICS[name][1](self.table)
 
-    def _split(self, name: str, by: str) -> dict[Any, Estimate]:
+    def _values(self, by: Any) -> pd.Series:
+        """One value per record to split by."""
+        import pandas as pd
+
+        if not isinstance(by, str):
+            values = pd.Series(np.asarray(by))
+            if len(values) != len(self.table):
+                raise AssayError(f"by= has {len(values)} values for {len(self.table)} records")
+            return values
+        if by in self.table:
+            return self.table[by]
+        known = [*self.table.columns, *(() if self.rows is None else self.rows.columns)]
+        if self.rows is None or by not in self.rows:
+            raise AssayError(f"no column '{by}' in the records or the data{nearest(by, known)}")
+        values = pd.Series(self.rows[by].reindex(self.table["id"]).array)
+        if values.nunique() > 100:
+            raise AssayError(
+                f"column '{by}' has {values.nunique()} different values; give by= a list of groups,"
+                " e.g. pandas.qcut(...), one per record"
+            )
+        return values
+
+    def _split(self, name: str, by: Any) -> dict[Any, Estimate]:
         """Each part is a report of its own, so that a figure means in parts what it means whole."""
-        if by not in self.table:
-            raise AssayError(f"no column '{by}' in the records{nearest(by, self.table.columns)}")
+        values = self._values(by)
         if "quota" in self.spec and name in self._of_groups:
             raise AssayError(
                 f"'{name}' of a quota is about bands of several classes, and cannot be split by "
                 f"'{by}'; report.table has the pairs"
             )
         names = self.spec.get("classes") or []
-        clear = by in CLASSES and len(set(names)) == len(names)
+        clear = isinstance(by, str) and by in CLASSES and len(set(names)) == len(names)
         named = class_name(self.spec) if clear else lambda value: value
         parts = {
             value: Report(self.spec, self.records.take(np.asarray(rows)))
-            for value, rows in self.table.groupby(by).indices.items()
+            for value, rows in self.table.groupby(
+                values, observed=True, dropna=False
+            ).indices.items()
         }
         return {named(value): part.metric(name) for value, part in parts.items()}
 

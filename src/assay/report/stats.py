@@ -13,7 +13,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95 % interval and its denominator."""
+    """A figure with its 95 % interval and its denominator.
+
+    As a number it is its value: compare `low` or `high` where the interval is to decide.
+
+    >>> e = Estimate(0.93, 0.79, 0.98, 30)
+    >>> e > 0.9, f"{e:.1%}", float(e)
+    (True, '93.0%', 0.93)
+    """
 
     value: float
     low: float
@@ -25,6 +32,25 @@ class Estimate:
             return "- (n = 0)"
         value, low, high = self.written(".3f")
         return f"{value} [{low}, {high}] (n = {self.n})"
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __lt__(self, other: float | Estimate) -> bool:
+        return self.value < float(other)
+
+    def __le__(self, other: float | Estimate) -> bool:
+        return self.value <= float(other)
+
+    def __gt__(self, other: float | Estimate) -> bool:
+        return self.value > float(other)
+
+    def __ge__(self, other: float | Estimate) -> bool:
+        return self.value >= float(other)
+
+    def __format__(self, spec: str) -> str:
+        """`f"{estimate:.2f}"` is the value, `f"{estimate}"` all of it."""
+        return format(self.value, spec) if spec else str(self)
 
     def written(self, usual: str) -> tuple[str, str, str]:
         """Value, low and high in the format `usual`, or with exponents where that shows no digits.
