@@ -69,6 +69,7 @@ from assay.noise.independent import Independent as Independent
 from assay.problem.budget import Budget as Budget
 from assay.proofs.enumerate import Enumerate as Enumerate
 from assay.proofs.linear import Linear as Linear
+from assay.proofs.networks import Bounds as Bounds
 from assay.proofs.trees import Exact as Exact
 from assay.relations.language import F as F
 from assay.relations.language import implies as implies

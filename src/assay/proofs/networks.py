@@ -1,0 +1,140 @@
+"""Bounds: what a network can answer in a whole region at once, so that most rows need no attack.
+
+For each class t of the goal and each class s outside it, the lead of t over s is bounded from above
+over the region's box and ball (`search/crown.py`). A t that is behind some s everywhere cannot be
+reached; a row none of whose t can be reached is proven. In a table whole numbers are rounded
+inwards first, and relations only make the set smaller, so the box's bound holds there, too.
+
+Where that is not enough, in this order: the slopes of the bounds are climbed (`alpha` rounds);
+boxes with few features that can move are cut in halves (`splits` boxes for a row); and in a table
+with relations the last linear bound is maximised under them by HiGHS (`seconds` a row).
+
+What a reader would get wrong: the network computes in single precision and the bounds in double. A
+row is proven only if the lead stays below 0 by more than the referee's own slack for rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
+from assay.proofs.search.crown import Network
+from assay.proofs.search.domain import Domain
+from assay.proofs.search.inputs import domain
+from assay.proofs.search.layers import Step, trace
+from assay.proofs.search.splits import split
+from assay.proofs.search.under_rules import under_rules
+from assay.tables.region import TableRegion
+
+_MEMORY = 2 * 10**7  # numbers carried backwards at a time
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """CROWN, `alpha` rounds of better slopes, `splits` boxes a row, `seconds` of HiGHS a row.
+
+    >>> Bounds(splits=0)
+    Bounds(alpha=20, splits=0, few=12, seconds=0.2)
+    """
+
+    alpha: int = field(default=20, metadata={"least": 0})
+    splits: int = field(default=128, metadata={"least": 0})
+    few: int = 12  # features that can move: more are not worth cutting
+    seconds: float = 0.2
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=True, box=True, fixed=True)
+
+    def __call__(self, problem: Problem) -> None:
+        module = copy.deepcopy(problem.model.module).cpu().double().eval()
+        for parameter in module.parameters():
+            parameter.requires_grad_(False)
+        steps, layer = trace(module)
+        rows = problem.undecided
+        pairs = int((problem.goal.sum(1) * (~problem.goal).sum(1)).max())
+        size = max(64, problem.region(rows[:1]).origin.shape[1])
+        each = max(1, _MEMORY // (max(pairs, 64) * size * 4))
+        for start in range(0, len(rows), each):
+            self._rows(problem, rows[start : start + each], steps, layer)
+
+    def _rows(self, problem: Problem, rows: Tensor, steps: list[Step], layer: Any) -> None:
+        region = problem.region(rows)
+        held = domain(region, layer)
+        shape = problem.shape if layer is None else (held.centre.shape[1],)
+        spec, t, s = leads(problem.goal[rows])
+        slack = 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
+
+        def sure(lead: Tensor, at: Tensor) -> Tensor:
+            """Which rows `at` are proven by bounds of their leads."""
+            return proven(lead < -slack[at, None], t[at], s[at], problem.goal[rows[at]])
+
+        def settle(at: Tensor, done: Tensor) -> Tensor:
+            """Close what is done of the rows `at`; the others."""
+            found = at[done]
+            if len(found):
+                vacuous = None
+                if isinstance(region, TableRegion):
+                    wide = domain(region.take(found), layer, anywhere=True)
+                    vacuous = sure(bounded(steps, shape, wide).highest(spec[found]), found)
+                problem.prove(rows[found], vacuous)
+            return at[~done]
+
+        left = (held.low.isfinite() & held.high.isfinite()).all(1).nonzero()[:, 0]
+        if not len(left):
+            return
+        left = settle(left, sure(bounded(steps, shape, held.take(left)).highest(spec[left]), left))
+        if self.alpha and len(left):
+            climbed = bounded(steps, shape, held.take(left)).climb(spec[left], self.alpha)
+            left = settle(left, sure(climbed, left))
+        unit = torch.where(held.scale.isfinite(), held.scale, 1.0)
+        few = ((held.high - held.low)[left] > 1e-4 * unit).sum(1) <= self.few
+        if self.splits and bool(few.any()):
+            at = left[few]
+            done = split(
+                steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
+            )
+            left = torch.cat([settle(at, done), left[~few]])
+        if self.seconds and isinstance(region, TableRegion) and region.constrained:
+            for k in left.tolist():
+                one = torch.tensor([k])
+                walked = bounded(steps, shape, held.take(one))
+                lead = under_rules(walked, spec[one], region, k, layer, self.seconds)
+                if lead is not None:
+                    settle(one, sure(lead, one))
+
+
+def bounded(steps: list[Step], shape: tuple[int, ...], held: Domain) -> Network:
+    """The network on these domains, with the bounds of its layers."""
+    network = Network(steps, shape, held)
+    with torch.no_grad():
+        network.prepare()
+    return network
+
+
+def leads(goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(n, m, C) the leads of each class t of a goal over each s outside it; t and s are (n, m).
+
+    Rows with fewer pairs repeat their first.
+    """
+    n, classes = goal.shape
+    pairs = [[(t, s) for t in g.nonzero()[:, 0].tolist() for s in (~g).nonzero()[:, 0].tolist()]
+             for g in goal]  # fmt: skip
+    most = max((len(p) for p in pairs), default=1)
+    filled = torch.tensor([p + [p[0]] * (most - len(p)) for p in pairs]).reshape(n, most, 2)
+    t, s = filled[..., 0], filled[..., 1]
+    one = torch.nn.functional.one_hot
+    return (one(t, classes) - one(s, classes)).double(), t, s
+
+
+def proven(behind: Tensor, t: Tensor, s: Tensor, goal: Tensor) -> Tensor:
+    """(n,): is every class of the goal behind some class outside it, wherever one goes?"""
+    lost = torch.zeros_like(goal, dtype=torch.int64)
+    lost.scatter_add_(1, t, behind.long())
+    return ((lost > 0) | ~goal).all(1)

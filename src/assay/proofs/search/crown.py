@@ -1,0 +1,219 @@
+"""CROWN (Zhang et al. 2018): linear bounds of a network's outputs in its inputs, walked backwards.
+
+To bound a linear function of the output from above, its weights are carried from the last step to
+the first. An affine step transposes them; at a bent step each weight takes the line above the curve
+where it is positive and the line below where it is negative; in the end a linear function of the
+input is left, and the domain says how high that reaches. Lines need bounds of what goes into a bent
+step; these come from intervals and, where a layer is not too wide, from the same walk.
+
+The line below an unstable ReLU may have any slope in [0, 1]: alpha-CROWN (Xu et al. 2021) climbs
+the gradient of the bound in these slopes. Any slope is valid, so an unfinished climb is, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from assay.proofs.search.domain import Domain
+from assay.proofs.search.layers import Bound, Step
+
+WIDE = 600  # numbers of a layer: wider ones keep their intervals
+_GRID = 65  # points on which a smooth curve is compared with its chord
+# A smooth curve, and the most its second derivative can be: what the grid may have missed.
+SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
+    "sigmoid": (torch.sigmoid, 0.1),
+    "tanh": (torch.tanh, 0.77),
+    "gelu": (functional.gelu, 0.8),
+    "silu": (functional.silu, 0.5),
+    "elu": (functional.elu, 1.0),
+    "softplus": (functional.softplus, 0.25),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Of a bent step, number by number: below * x + floor <= curve <= above * x + roof."""
+
+    below: Tensor
+    floor: Tensor
+    above: Tensor
+    roof: Tensor
+    loose: Tensor  # where `below` may be any slope between the curve's two
+
+
+def lines(step: Step, side: Bound) -> Lines:
+    """The lines of a curve between these bounds."""
+    low, high = side
+    if step.curve in ("relu", "leaky"):
+        slope = step.slope
+        up, down = low >= 0, high <= 0
+        wide = (high - low).clamp_min(1e-12)
+        chord = (high - slope * low) / wide
+        above = torch.where(up, 1.0, torch.where(down, slope, chord))
+        roof = torch.where(up | down, 0.0, high - chord * high)
+        steep = torch.where(high > -low, 1.0, slope)
+        below = torch.where(up, 1.0, torch.where(down, slope, steep))
+        return Lines(below, torch.zeros_like(below), above, roof, ~(up | down))
+    curve, bent = SMOOTH[step.curve]
+    wide = high - low
+    slope_ = torch.where(wide > 1e-9, (curve(high) - curve(low)) / wide.clamp_min(1e-9), 0.0)
+    share = torch.linspace(0, 1, _GRID, dtype=low.dtype).reshape(-1, *[1] * low.ndim)
+    at = low + share * wide
+    off = curve(at) - slope_ * at
+    missed = bent * (wide / (_GRID - 1)).square() / 8 + 1e-9
+    floor, roof = off.amin(0) - missed, off.amax(0) + missed
+    return Lines(slope_, floor, slope_, roof, torch.zeros_like(low, dtype=torch.bool))
+
+
+@dataclass(eq=False)
+class Network:
+    """A traced network on one batch of domains: bounds of its steps, found once."""
+
+    steps: list[Step]
+    shape: tuple[int, ...]  # of one input, as the first step takes it
+    domain: Domain
+    bounds: dict[str, Bound] = field(default_factory=dict)
+    bent: dict[str, Lines] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Bounds of everything that a bent step takes in, and its lines."""
+        low, high = self.domain.box
+        n = len(low)
+        for step in self.steps:
+            if step.kind == "input":
+                self.bounds[step.name] = (low.reshape(n, *self.shape), high.reshape(n, *self.shape))
+                continue
+            taken = [self.bounds[name] for name in step.inputs]
+            if step.kind == "bent":
+                taken = [self._tighter(step.inputs[0], taken[0])]
+                self.bounds[step.inputs[0]] = taken[0]
+                self.bent[step.name] = lines(step, taken[0])
+            found = step.interval(*taken)
+            self.bounds[step.name] = cast(Bound, tuple(t.double() for t in found))
+
+    def _tighter(self, name: str, side: Bound) -> Bound:
+        """The bounds of a step by the walk back, where its intervals leave anything open."""
+        low, high = side
+        size = low[0].numel()
+        if size > WIDE or bool(((low >= 0) | (high <= 0)).all()):
+            return side
+        at = next(k for k, s in enumerate(self.steps) if s.name == name)
+        eye = torch.eye(size, dtype=low.dtype).reshape(1, size, *low.shape[1:])
+        eye = eye.expand(len(low), *eye.shape[1:])
+        top = self.highest(eye, at).reshape(low.shape)
+        bottom = -self.highest(-eye, at).reshape(low.shape)
+        return low.maximum(bottom), high.minimum(top)
+
+    def highest(
+        self, weight: Tensor, at: int | None = None, slopes: dict[str, Tensor] | None = None
+    ) -> Tensor:
+        """(n, m): how high weights (n, m, *shape) of step `at` can reach."""
+        final, const = self.linear(weight, at, slopes)
+        return self.domain.highest(final) + const
+
+    def linear(
+        self, weight: Tensor, at: int | None = None, slopes: dict[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(n, m, D) and (n, m): a linear function of the input that lies above the weights'."""
+        at = len(self.steps) - 1 if at is None else at
+        n, m = weight.shape[:2]
+        carried: dict[str, Tensor] = {self.steps[at].name: weight}
+        const = weight.new_zeros(n, m)
+        for step in reversed(self.steps[: at + 1]):
+            w = carried.pop(step.name, None)
+            if w is None:
+                continue
+            if step.kind == "input":
+                return w.reshape(n, m, -1), const
+            if step.kind == "affine":
+                parts, shift = self._back(step, w)
+                const = const + shift
+                for name, part in zip(step.inputs, parts, strict=True):
+                    carried[name] = carried[name] + part if name in carried else part
+                continue
+            up, down = w.clamp_min(0), w.clamp_max(0)
+            if step.kind == "bent":
+                line = self.bent[step.name]
+                below = line.below if slopes is None else slopes.get(step.name, line.below)
+                part = up * line.above[:, None] + down * below[:, None]
+                const = const + (up * line.roof[:, None] + down * line.floor[:, None]).flatten(
+                    2
+                ).sum(2)
+            elif step.kind == "pooled":
+                low, high = self.bounds[step.inputs[0]]
+                const = const + (up * step.call(high)[:, None]).flatten(2).sum(2)
+                part = _unpooled(step, low, down)
+            else:
+                low, high = self.bounds[step.name]
+                const = const + (up * high[:, None] + down * low[:, None]).flatten(2).sum(2)
+                continue
+            name = step.inputs[0]
+            carried[name] = carried[name] + part if name in carried else part
+        size = self.domain.centre.shape[1]
+        return weight.new_zeros(n, m, size), const  # nothing depends on the input
+
+    def _back(self, step: Step, w: Tensor) -> tuple[list[Tensor], Tensor]:
+        """An affine step's transpose, and what its constant part adds."""
+        n, m = w.shape[:2]
+        with torch.enable_grad():
+            zeros = [
+                torch.zeros(1, *self.bounds[name][0].shape[1:], dtype=w.dtype)
+                .expand(n * m, *self.bounds[name][0].shape[1:])
+                .requires_grad_()
+                for name in step.inputs
+            ]
+            out = step.call(*zeros)
+            grads = torch.autograd.grad(
+                out, zeros, w.reshape(out.shape), create_graph=w.requires_grad, allow_unused=True
+            )
+        parts = [
+            (torch.zeros_like(z) if g is None else g).reshape(n, m, *z.shape[1:])
+            for g, z in zip(grads, zeros, strict=True)
+        ]
+        shift = (w.reshape(out.shape) * out.detach()).flatten(1).sum(1).reshape(n, m)
+        return parts, shift
+
+    def climb(self, weight: Tensor, rounds: int) -> Tensor:
+        """(n, m): `highest`, with the slopes below unstable ReLUs climbed for `rounds`."""
+        best = self.highest(weight)
+        loose = {name: line for name, line in self.bent.items() if bool(line.loose.any())}
+        if not loose or not rounds:
+            return best
+        least = {s.name: s.slope for s in self.steps if s.name in loose}
+        slopes = {n: line.below.clone().requires_grad_() for n, line in loose.items()}
+        adam = torch.optim.Adam(slopes.values(), lr=0.2)
+        for _ in range(rounds):
+            with torch.enable_grad():
+                held = {
+                    n: torch.where(loose[n].loose, s.clamp(least[n], 1), loose[n].below)
+                    for n, s in slopes.items()
+                }
+                found = self.highest(weight, slopes=held)
+                if not found.requires_grad:  # an interval step stands between
+                    return best
+                adam.zero_grad()
+                found.sum().backward()  # type: ignore[no-untyped-call]
+            adam.step()
+            with torch.no_grad():
+                for n, s in slopes.items():
+                    s.clamp_(least[n], 1)
+            best = best.minimum(found.detach())
+        return best
+
+
+def _unpooled(step: Step, low: Tensor, down: Tensor) -> Tensor:
+    """Weights of the largest, on the one of its window that is surely large."""
+    pool: torch.nn.MaxPool2d = step.call  # type: ignore[assignment]
+    _, index = functional.max_pool2d(
+        low, pool.kernel_size, pool.stride, pool.padding, return_indices=True
+    )
+    n, m = down.shape[:2]
+    flat = low.new_zeros(n, m, low.shape[1], low[0, 0].numel())
+    places = index.flatten(2)[:, None].expand(n, m, -1, -1)
+    return flat.scatter_add(3, places, down.flatten(3)).reshape(n, m, *low.shape[1:])

@@ -1,0 +1,234 @@
+"""Bounds: never below what points reach, in every kind of layer; no proof that a point breaks."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tests.oracles.brute import records
+from torch import nn
+
+import assay as ay
+from assay.proofs.networks import bounded, leads
+from assay.proofs.search.inputs import domain
+from assay.proofs.search.layers import trace
+
+torch.manual_seed(0)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        h = torch.relu(self.a(x))
+        return self.c(0.5 * x + self.b(h) - h.mean(1, keepdim=True))
+
+
+def mlp(act):
+    return nn.Sequential(nn.Linear(5, 16), act, nn.Linear(16, 16), act, nn.Linear(16, 3))
+
+
+FLAT = {
+    **{type(a).__name__: mlp(a) for a in (nn.ReLU(), nn.LeakyReLU(0.1), nn.Sigmoid(), nn.Tanh(),
+                                          nn.GELU(), nn.SiLU(), nn.ELU(), nn.Softplus())},
+    "norms": nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6),
+                           nn.LayerNorm(6), nn.Tanh(), nn.Dropout(0.5), nn.Linear(6, 3)),
+    "residual": Residual(),
+    "softmax head": nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(dim=1)),
+    "softmax inside": nn.Sequential(nn.Linear(5, 8), nn.Softmax(dim=1), nn.Linear(8, 3)),
+}  # fmt: skip
+IMAGES = {
+    "conv": nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(),
+                          nn.AvgPool2d(2), nn.Flatten(), nn.Linear(27, 3)),
+    "max pool": nn.Sequential(nn.Conv2d(1, 4, 3, stride=1), nn.ReLU(), nn.MaxPool2d(2),
+                              nn.Flatten(), nn.Linear(16, 3)),
+}  # fmt: skip
+
+
+def ready(net):
+    for m in net.modules():
+        if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d):
+            m.running_mean.normal_(0, 0.3)
+            m.running_var.uniform_(0.5, 2)
+            m.weight.data.normal_(1, 0.5)
+    return net.eval()
+
+
+def inside(region, draws):
+    """Random points of the region, corners and edges too."""
+    stream = torch.Generator().manual_seed(0)
+    for k in range(draws):
+        step = torch.randn(region.origin.shape, generator=stream, dtype=region.origin.dtype)
+        step = step.sign() if k % 3 == 0 else step
+        size = region.eps * (10 if k % 2 else torch.rand(len(step), 1, generator=stream))
+        x = region.decode(region.project(region.origin + size * step))
+        yield x[region.contains(x)], region.contains(x)
+
+
+@pytest.mark.parametrize("name", [*FLAT, *IMAGES])
+@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.2), ay.L1(0.3)], ids=str)
+def test_no_point_of_the_region_goes_above_its_bound(name, space):
+    net = ready({**FLAT, **IMAGES}[name])
+    shape = (5,) if name in FLAT else (1, 6, 6)
+    x = torch.rand(8, *shape, generator=torch.Generator().manual_seed(1))
+    region = space.around(x)
+    steps, _ = trace(net.double())
+    head = net if name != "softmax head" else net[:-1]
+    goal = torch.ones(8, 3, dtype=torch.bool)
+    goal[torch.arange(8), torch.arange(8) % 3] = False
+    spec, _, _ = leads(goal)
+    network = bounded(steps, shape, domain(region))
+    top = network.highest(spec)
+    climbed = network.climb(spec, 8)
+    assert (climbed <= top + 1e-9).all()
+    for near, of in inside(region, 60):
+        with torch.no_grad():
+            reached = torch.einsum("nmc,nc->nm", spec[of], head(near.double()))
+        assert (reached <= climbed[of] + 1e-7).all()
+    net.float()
+
+
+def trained(x, y, net, rounds=250, noise=0.0):
+    adam = torch.optim.Adam(net.parameters(), 0.01)
+    for _ in range(rounds):
+        near = x + noise * (2 * torch.rand_like(x) - 1)
+        loss = nn.functional.cross_entropy(net(near), y)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return net.eval()
+
+
+X = torch.rand(150, 4, generator=torch.Generator().manual_seed(3))
+Y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.8).long()
+
+
+@pytest.mark.parametrize("space", [ay.Linf(0.05), ay.L2(0.08), ay.L1(0.1)], ids=str)
+def test_attacked_points_of_proven_rows_never_succeed_and_the_gap_is_small(space):
+    torch.manual_seed(1)
+    net = trained(X, Y, nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(),
+                                      nn.Linear(24, 2)))  # fmt: skip
+    data = ay.Dataset(X, Y)
+    report = ay.evaluate(net, data, space=space, attack=ay.Then(ay.Bounds(), ay.APGD(50)))
+    assert report.metric("open").value <= 0.02 and report.metric("proven").value > 0.2
+    alone = ay.evaluate(net, data, space=space, attack=ay.PGD(100, restarts=5))
+    assert not (alone.table["success"] & (report.table["verdict"] == "proven")).any()
+
+
+def test_planted_counterexamples_are_never_called_proven():
+    """A narrow spike beside every row: a bump of 1 + 1e-3 that two ReLUs add at one point."""
+    torch.manual_seed(2)
+    base = trained(X, Y, nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2)))
+    rows = X[:50]
+    with torch.no_grad():
+        logits = base(rows)
+        answer = logits.argmax(1)
+    planted = 0
+    for k in range(50):
+        at = rows[k] + 0.03 * torch.randn(4).sign()
+        at = at.clamp(0, 1)
+        net = Spiked(base, at, int(1 - answer[k]))
+        with torch.no_grad():
+            if int(net(at[None]).argmax(1)) == int(answer[k]):
+                continue
+        planted += 1
+        report = ay.evaluate(net, ay.Dataset(rows[k : k + 1], answer[k : k + 1]),
+                             space=ay.Linf(0.031), attack=ay.Bounds(splits=16))  # fmt: skip
+        assert report.table["verdict"].tolist() == ["open"]
+    assert planted >= 45
+
+
+class Spiked(nn.Module):
+    """Another network plus relu(height - steep * |x - at|_1) for one class."""
+
+    def __init__(self, base, at, towards):
+        super().__init__()
+        self.base = base
+        self.off = nn.Linear(4, 8)
+        self.top = nn.Linear(8, 1)
+        self.out = nn.Linear(1, 2, bias=False)
+        with torch.no_grad():
+            self.off.weight.copy_(torch.cat([torch.eye(4), -torch.eye(4)]))
+            self.off.bias.copy_(torch.cat([-at, at]))
+            self.top.weight.fill_(-1000.0)
+            self.top.bias.fill_(40.0)
+            self.out.weight.copy_(nn.functional.one_hot(torch.tensor([towards]), 2).float().T)
+
+    def forward(self, x):
+        spike = torch.relu(self.top(torch.relu(self.off(x))))
+        return self.base(x) + self.out(spike)
+
+
+FEATURES = [
+    ay.Feature("a", "integer", 0, 8), ay.Feature("b", "integer", 0, 8),
+    ay.Feature("k", "category", values=("u", "v", "w")), ay.Feature("c", "integer", 0, 8),
+]  # fmt: skip
+VALUES = [list(range(9)), list(range(9)), [0, 1, 2], list(range(9))]
+KINDS = ["number", "number", "category", "number"]
+
+
+@pytest.mark.parametrize(("eps", "p"), [(0.15, math.inf), (0.3, 2), (1.5, 2), (2.2, 1), (1, 0)])
+def test_tables_agree_with_all_their_records(eps, p):
+    schema = ay.Schema(FEATURES, ["a <= b + 2"])
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.integers(0, 9, 400), rng.integers(0, 9, 400), rng.integers(0, 3, 400),
+                  rng.integers(0, 9, 400)], 1).astype(float)  # fmt: skip
+    x = x[x[:, 0] <= x[:, 1] + 2]
+    y = torch.from_numpy((x @ [1.0, -0.5, 2.0, 0.3] > 4).astype(int))
+    net = ay.architectures.MLP(schema, 2, widths=(16,))
+    trained(torch.from_numpy(x), y, net, 150)
+    rows = torch.from_numpy(x[:25])
+    with torch.no_grad():
+        answer = net(rows).argmax(1)
+    report = ay.evaluate(net, ay.Dataset(rows, answer, schema=schema),
+                         space=schema.space(eps=eps, p=p), attack=ay.Bounds())  # fmt: skip
+    broken = []
+    for row, was in zip(rows.numpy(), answer, strict=True):
+        near = records(row, VALUES, KINDS, eps, p, lambda g: g[:, 0] <= g[:, 1] + 2)
+        with torch.no_grad():
+            broken.append(bool((net(torch.from_numpy(near)).argmax(1) != was).any()))
+    broken = np.array(broken)
+    proven = (report.table["verdict"] == "proven").to_numpy()
+    assert not (proven & broken).any()
+    assert proven.sum() >= 0.6 * (~broken).sum()
+
+
+def test_relations_prove_what_the_box_does_not():
+    schema = ay.Schema([ay.Feature(c, "real", 0, 1) for c in "ab"], ["a == b"])
+    net = nn.Sequential(nn.Linear(2, 2))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([[0.0, 0.0], [5.0, -5.0]]))
+        net[0].bias.copy_(torch.tensor([0.0, -0.5]))
+    x = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    run = {"space": schema.space(eps=0.2), "progress": False}
+    box = ay.evaluate(net, ay.Dataset(x, [0]), attack=ay.Bounds(seconds=0.0), **run)
+    rules = ay.evaluate(net, ay.Dataset(x, [0]), attack=ay.Bounds(), **run)
+    assert box.table["verdict"].tolist() == ["open"]
+    assert rules.table["verdict"].tolist() == ["proven"]
+
+
+def test_robustness_by_what_cannot_change_is_called_vacuous():
+    schema = ay.Schema([ay.Feature("flag", "boolean"), ay.Feature("a", "real", 0, 1)])
+    net = nn.Linear(2, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[0.0, 0.0], [-9.0, 1.0]]))
+        net.bias.copy_(torch.tensor([0.0, 4.0]))
+    x = torch.tensor([[1.0, 0.5], [1.0, 0.2], [0.0, 0.5]], dtype=torch.float64)
+    report = ay.evaluate(net, ay.Dataset(x, [0, 0, 1]), space=schema.space(eps=0.3),
+                         attack=ay.Bounds())  # fmt: skip
+    assert (report.table["verdict"] == "proven").all() and report.table["vacuous"].all()
+    assert "vacuous-robustness" in {f.id for f in report.flags}
+
+
+def test_what_bounds_do_not_know_is_named():
+    class Squares(nn.Module):
+        def forward(self, x):
+            return x * x
+
+    x = torch.rand(4, 5)
+    for net, name in ((nn.Sequential(nn.Linear(5, 3), nn.PReLU()), "PReLU"), (Squares(), "mul")):
+        data = ay.Dataset(x, net(x).argmax(1))
+        with pytest.raises(ay.Unsupported, match=name):
+            ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Bounds())
