@@ -105,7 +105,6 @@ WRONG = [
     ("rows = 20", "rows = -1", 7, "rows = -1"),
     ("rows = 20", "full = 3", 7, "3; expected true or false"),
     ("rows = 20", 'split = "tets"', 7, "'tets'; did you mean 'test'"),
-    ("{y = [1", "{z = [1", 8, "expected classes"),
     ('demo = "mnist"', 'demo = "mnits"', 11, "'mnits'.*did you mean 'mnist'"),
     ('demo = "mnist"', 'onnx = "no.onnx"', 11, "no such file"),
     ('demo = "mnist"', 'python = "no.py"', 11, "expected 'file.py:name'"),

@@ -18,6 +18,8 @@ class Kind(StrEnum):
     noises = "noises"
     goals = "goals"
     losses = "losses"
+    defenses = "defenses"
+    games = "games"
     datasets = "datasets"
 
 

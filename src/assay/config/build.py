@@ -78,7 +78,7 @@ class Later:
     given: Mapping[str, Any]
 
     def made(self, **run: Any) -> Any:
-        """The noun itself; `run` holds the schema and the space."""
+        """The noun itself; `run` holds the schema and the space, or the model and its defender."""
         needed = {k: run.get(k) for k in implied(self.noun)}
         if "schema" in needed and needed["schema"] is None:
             raise AssayError(f"{self.name} needs data with a schema, and these have none; use Linf")

@@ -36,7 +36,7 @@ from assay.config import build as nouns
 from assay.config import positions as lines
 from assay.config.build import Wrong, at
 from assay.config.models import Model
-from assay.config.registry import FOLDER, find, parameters
+from assay.config.registry import FOLDER, find, implied, parameters
 from assay.config.sources import Data
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
@@ -87,6 +87,8 @@ class Config:
     noise: Any = None  # instead of a space: nobody attacks
     nature: dict[str, Any] = field(default_factory=dict)  # what `Nature` takes besides the noise
     also: tuple[Any, ...] = ()  # further goals, shown in the same report
+    defense: Any = None  # around the model, which then adapts at test time
+    game: Any = None  # who moves when; with a defense `Transductive` unless named
 
     def load(self) -> tuple[Classifier | Game, Dataset]:
         """The model (or the game it plays) and the data, opened."""
@@ -95,12 +97,28 @@ class Config:
                 data = self.data.load(self.place.folder)
             with at(("model",)):
                 model = self.model.load(self.place.folder)
+            if self.defense is not None or self.game is not None:
+                return self._game(model), data
             if self.noise is None:
                 return model, data
             from assay.games.nature import Nature
 
             with at(("nature",)):
                 return Nature(model, self.noise, **self.nature), data
+
+    def _game(self, model: Classifier) -> Game:
+        """The game of a file: the model behind its defense, and who moves when."""
+        with at(("defense",)):
+            needs = implied(self.defense.noun) if self.defense is not None else frozenset()
+            if "model" in needs and model.module is None:
+                raise AssayError(f"{self.defense.name} adapts a torch module, not {model.kind}")
+            defender = self.defense and self.defense.made(model=model.module)
+        game = self.game or nouns.Later("Transductive", find("games", "Transductive"), {})
+        with at(("game",)):
+            if "defender" in implied(game.noun) and defender is None:
+                raise AssayError(f"{game.name} is played with a defender: add a table [defense]")
+            made: Game = game.made(defender=defender, model=model)
+            return made
 
     def options(self, data: Dataset) -> dict[str, Any]:
         """What `evaluate` takes by name: the nouns, finished with what the data know."""
@@ -175,9 +193,10 @@ def configured(given: dict[str, Any], place: Place) -> Config:
         read["nature"] = _nature(given.get("nature", {}))
     else:
         read["space"] = nouns.build("spaces", given["space"], ("space",))
-    for key in ("goal", "attack"):
+    for key in ("goal", "attack", "defense", "game"):
         if key in given:
-            read[key] = nouns.build(f"{key}s", given[key], (key,))
+            table = {"type": "Transductive"} | given[key] if key == "game" else given[key]
+            read[key] = nouns.build(f"{key}s", table, (key,))
     if "also" in given:
         read["also"] = _also(given["also"])
     for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
@@ -285,7 +304,7 @@ def to_toml(config: Config) -> str:
     else:
         tables["space"] = nouns.table(config.space)
     tables["data"] |= tables["data"].pop("options", {})
-    for key in ("goal", "attack"):
+    for key in ("goal", "attack", "defense", "game"):
         if getattr(config, key) is not None:
             tables[key] = nouns.table(getattr(config, key))
     if config.budget is not None:

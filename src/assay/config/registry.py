@@ -35,12 +35,14 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "noises": ("assay.noise", ("sample", "mass")),
     "marginals": ("assay.noise", ("quantile",)),
     "losses": ("assay.losses", ()),
+    "defenses": ("assay.defenses", ("start", "adapt")),
+    "games": ("assay.games", ("prepare", "play")),
     "datasets": ("assay.datasets", ()),
 }
 # Modules whose names are public by themselves, not through the package.
-VOCABULARIES = frozenset({"assay.attacks.orders", "assay.noise", "assay.losses"})
-# Required parameters of these names are the run's own space and its data's schema: not written.
-IMPLIED = frozenset({"space", "schema"})
+VOCABULARIES = frozenset({"assay.attacks.orders", "assay.defenses", "assay.losses", "assay.noise"})
+# Required parameters of these names are the run's own: not written.
+IMPLIED = frozenset({"defender", "model", "schema", "space"})
 REQUIRED = inspect.Parameter.empty
 # kind -> the entry-point group through which other packages register theirs
 GROUPS = {
@@ -48,6 +50,8 @@ GROUPS = {
     "spaces": "assay.spaces",
     "goals": "assay.goals",
     "noises": "assay.noise",
+    "defenses": "assay.defenses",
+    "games": "assay.games",
     "datasets": "assay.datasets",
 }
 FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the file being read
