@@ -283,8 +283,10 @@ def test_two_blocks_of_correlated_features_are_two_factors() -> None:
 
 
 def test_refusals(forest: RandomForestClassifier) -> None:
-    with pytest.raises(Unsupported, match="no adversary"):
-        ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), DATA, space=ay.Linf(0.1))
+    with pytest.raises(Unsupported, match="plays no attack"):
+        ay.evaluate(
+            ay.Nature(forest, ay.Normal(sd=0.1)), DATA, space=ay.Linf(0.1, high=9), attack=ay.PGD(2)
+        )
     with pytest.raises(Unsupported, match="name the class"):  # it would be read off no scores
         ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), DATA, goal=ay.LeastLikely())
     with pytest.raises(AssayError, match="features"):

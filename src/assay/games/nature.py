@@ -4,9 +4,10 @@ error?
     report = ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.1)), data)
 
 Real-world robustness (Scher & Truegler 2022): R = P(f(x + e) = f(x)). Tree ensembles get exact or
-certified intervals (trees/exact.py), every other classifier Monte Carlo with a Clopper-Pearson
-interval. With a goal other than untargeted, R is the probability that the label does *not* land in
-the goal's classes.
+certified intervals (probability/methods.py), every other classifier Monte Carlo with a
+Clopper-Pearson interval. With a goal other than untargeted, R is the probability that the label
+does *not* land in the goal's classes. With a space, somebody may shift the input first: R is the
+least over all shifts, between a certificate and the worst shift found.
 
 What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the
 paper; `expected_accuracy` is the probability of the true one. And `winner` says what kind of
@@ -27,10 +28,12 @@ from numpy.typing import NDArray
 from assay.attacks.base import Attack
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
+from assay.games import questions
 from assay.games.arguments import check_kinds, refused_quota
 from assay.games.game import USUAL, Carried, Play
-from assay.games.nature_methods import by_method
-from assay.games.rows import feature_names, rows_of
+from assay.games.nature_methods import by_method, tree_source, verdicts
+from assay.games.rows import rows_of
+from assay.games.shifts import check_shift, shifted
 from assay.goals.classes import LeastLikely, Untargeted
 from assay.goals.goal import Expandable, Goal
 from assay.kernels.arrays import Bools, Floats
@@ -39,10 +42,10 @@ from assay.model.classifier import Classifier, wrap
 from assay.model.frames import fitted, in_order
 from assay.model.probe import probe
 from assay.noise.joint import Noise
-from assay.noise.silenced import silenced
 from assay.nouns import table
 from assay.probability import methods as exact
 from assay.records import Records
+from assay.spaces.lp import Lp
 from assay.spaces.region import Space
 from assay.trees.ensemble import Ensemble
 from assay.trees.readers import read, reader
@@ -104,7 +107,7 @@ class Nature:
             raise AssayError(f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99")
 
     def describe(self) -> dict[str, Any]:
-        model = wrap(_source(self.model))
+        model = wrap(tree_source(self.model))
         return {
             "game": {"type": "Nature"} | {name: getattr(self, name) for name in ASKED},
             "model": model.title,
@@ -142,11 +145,13 @@ class Nature:
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Nature, dict[str, Any]]:
         """Read the trees, check the noise against the data."""
-        if space is not None or attack is not None:
+        if attack is not None:
             raise Unsupported(
-                "Nature has no adversary: it takes a noise, not a space or an attack; use "
-                "Static for those"
+                "Nature plays no attack: a space says how far somebody may shift the input before "
+                "the noise, and the worst shift is bounded; use Static for attacks"
             )
+        if space is not None:
+            check_shift(self._named(data).noise, space, rows_of(data))
         check_kinds(space, goal, attack)
         if isinstance(goal, LeastLikely):
             raise Unsupported("least_likely under noise: name the class, e.g. ay.Targeted(2)")
@@ -172,7 +177,7 @@ class Nature:
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
         return ready, facts | {
             "classes": classes,
-            "tolerance": self.tolerance,
+            **({} if space is not None else {"tolerance": self.tolerance}),
             "tolerance_given": self.tolerance != TOLERANCE,
             "moved": getattr(self.noise, "moved", 0.0),
         }
@@ -181,7 +186,7 @@ class Nature:
         """Compare the answers of what is played, trees read or model, with the model's own."""
         if self._ensemble is None:
             return agree(self.model, data)
-        source = _source(self.model)
+        source = tree_source(self.model)
         if isinstance(source, Ensemble):
             return 0
         names = tuple(str(c) for c in self._ensemble.classes)
@@ -210,9 +215,11 @@ class Nature:
         starts = range(0, len(data), options.batch)
         for start in starts if options.only is None else starts[options.only : options.only + 1]:
             rows = torch.arange(start, min(start + options.batch, len(data)))
-            yield ready._play(data, rows, goal, seed)
+            yield ready._play(data, rows, space, goal, seed)
 
-    def _play(self, data: Dataset, index: torch.Tensor, goal: Goal, seed: int) -> Records:
+    def _play(
+        self, data: Dataset, index: torch.Tensor, space: Space | None, goal: Goal, seed: int
+    ) -> Records:
         began = time.perf_counter()
         x, y = rows_of(data.x[index]), data.y[index]
         clean = self.predict(x)
@@ -224,6 +231,8 @@ class Nature:
             stays = ~goal.targets(y, blank, index, data.classes).numpy()
         some = ~stays.all(1)  # the others have nothing to fear: they are no part of any figure
         found = self.probability(x, stays, data.ids[index.numpy()], seed)
+        if isinstance(space, Lp):
+            found = shifted(self, found, x, stays, data.ids[index.numpy()], space, seed)
         seconds = time.perf_counter() - began
         return Records.of(
             len(x),
@@ -232,7 +241,7 @@ class Nature:
             clean=clean,
             final=clean,
             success=(found.high < 0.5) & some,
-            verdict=np.where(some, _verdicts(found), ""),
+            verdict=np.where(some, verdicts(found), ""),
             winner=np.where(some, found.kind, ""),
             seconds=seconds / len(x),
             probability_low=np.where(some, found.low, np.nan),
@@ -281,27 +290,27 @@ class Nature:
         return float(found.low.mean()), float(found.high.mean())
 
     def importance(self, data: Any, seed: int = 0) -> Any:
-        """Which features' noise matters: what each record gains when one feature reads exactly.
+        """Which features' noise matters: bounds on what each record gains when one feature reads
+        exactly, `["low"]` and `["high"]` (records x features)."""
+        return questions.importance(self, data, seed)
 
-        A DataFrame with bounds, `["low"]` and `["high"]` (records x features), named by the data's
-        schema or columns; a table's `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names.
-        """
-        import pandas as pd
+    def radius(self, data: Any, seed: int = 0) -> Any:
+        """How far the smoothed model's answer is certain: "label", "sds" and "L2" per record."""
+        return questions.radius(self, data, seed)
 
-        ready, x = self._named(data)._ready(), self._rows(data)
-        stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
-        before = ready.probability(x, stays, seed=seed)
-        low, high = {}, {}
-        for f, name in enumerate(feature_names(data, x.shape[1])):
-            quiet = silenced(ready.noise, f, x.shape[1])
-            if quiet is ready.noise:  # the feature has no noise: nothing to gain
-                low[name] = high[name] = np.zeros(len(x))
-                continue
-            after = replace(ready, noise=quiet).probability(x, stays, seed=seed)
-            low[name], high[name] = after.low - before.high, after.high - before.low
-        rows = data.ids if isinstance(data, Dataset) else getattr(data, "index", None)
-        ends = {"low": pd.DataFrame(low, index=rows), "high": pd.DataFrame(high, index=rows)}
-        return pd.concat(ends, axis=1)
+    def flip_level(
+        self,
+        data: Any,
+        share: float = 0.99,
+        *,
+        bias: bool = False,
+        feature: Any = None,
+        levels: Any = questions.LEVELS,
+        seed: int = 0,
+    ) -> Any:
+        """The noise level (or bias) at which a decision falls below `share`: "low" and "high" per
+        record, as multiples of the noise (of its standard deviations)."""
+        return questions.flip_level(self, data, share, bias, feature, levels, seed)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""
@@ -318,7 +327,7 @@ class Nature:
             isinstance(self.model, Classifier) and reader(self.model.source) is None
         ):
             return self
-        source = _source(self.model)
+        source = tree_source(self.model)
         if isinstance(source, Ensemble) or reader(source) is not None:
             try:
                 return replace(self, _ensemble=read(source))
@@ -338,18 +347,3 @@ class Nature:
         model: Classifier = self.model
         with model.ready(), torch.no_grad():
             return int(model.logits(torch.from_numpy(np.ascontiguousarray(x[:1]))).shape[1])
-
-
-def _verdicts(found: exact.Probability) -> NDArray[np.str_]:
-    """More likely to stay than not: known ("proven", only by a certificate), known not to
-    ("broken"), or undecided ("open")."""
-    stays = "proven" if found.kind in ("exact", "certified") else ""
-    return np.where(found.high < 0.5, "broken", np.where(found.low >= 0.5, stays, "open"))
-
-
-def _source(model: Any) -> Any:
-    return (
-        model.source
-        if isinstance(model, Classifier) and reader(model.source) is not None
-        else model
-    )

@@ -8,11 +8,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from assay.kernels.arrays import Bools, Floats
+from assay.model.classifier import Classifier
 from assay.probability import methods as exact
 from assay.probability.certified.bounds import Draws
 from assay.probability.importance import importance as sampled_where_labels_change
 from assay.probability.sampling import generator, monte_carlo
+from assay.trees.readers import reader
 
 if TYPE_CHECKING:
     from assay.games.nature import Nature
@@ -75,3 +80,19 @@ def by_method(
     if ready.method == "estimate":
         return ask(estimate=True)
     return ask(draws=Draws(ready.draws, ready.confidence, [generator(seed, i) for i in ids]))
+
+
+def verdicts(found: exact.Probability) -> NDArray[np.str_]:
+    """More likely to stay than not: known ("proven", only by a certificate), known not to
+    ("broken"), or undecided ("open")."""
+    stays = "proven" if found.kind in ("exact", "certified") else ""
+    return np.where(found.high < 0.5, "broken", np.where(found.low >= 0.5, stays, "open"))
+
+
+def tree_source(model: Any) -> Any:
+    """The model itself, or what was wrapped if that is trees."""
+    return (
+        model.source
+        if isinstance(model, Classifier) and reader(model.source) is not None
+        else model
+    )

@@ -36,6 +36,8 @@ def title(report: Report) -> str:
     goal = shorten(in_text(s, "goal"), 60, placeholder=" ...")
     if kind(s, "game") == "Nature":
         other = "" if untargeted(s) else f", {goal}"
+        if s.get("space"):
+            other += f", shifted by anybody within {_rounded(in_text(s, 'space'))}"
         return f"{s['model']} on {s['data']} under {s.get('under', 'noise')}{other}"
     return f"{s['model']} on {s['data']}: {_rounded(in_text(s, 'space'))}, {goal}"
 

@@ -75,7 +75,10 @@ def threat(report: Report) -> str:
     """What the attacker could do, in words, as far as the spec tells."""
     spec = report.spec
     if kind(spec, "game") == "Nature":
-        parts = [f"Nobody attacks: measurements are off by {spec.get('under') or 'noise'}."]
+        noise = spec.get("under") or "noise"
+        parts = [f"Nobody attacks: measurements are off by {noise}."]
+        if spec.get("space"):
+            parts = [f"Somebody may shift the input before it is measured with {noise}."]
     elif unattacked(spec):
         parts = ["Nobody attacks: the rows are played as they were given."]
     else:

@@ -1,0 +1,117 @@
+"""What a laboratory asks of a `Nature`: whose noise matters, how far an answer is certain, at which
+noise level or bias a decision falls. Always with both ends of what is known.
+
+What a reader would get wrong: a probability need not fall steadily with the noise. `flip_level` is
+about the levels it was asked about: up to "low" every one of them is known to be safe, and "high"
+is the first that is known not to be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assay.data import Dataset
+from assay.errors import AssayError, Unsupported
+from assay.games.rows import feature_names
+from assay.kernels.arrays import Floats
+from assay.noise.scaled import scaled
+from assay.noise.silenced import silenced
+from assay.probability.shifted import radius as smoothed_radius
+from assay.probability.shifted import shift
+
+if TYPE_CHECKING:
+    from assay.games.nature import Nature
+
+LEVELS = tuple(float(k) for k in np.geomspace(1 / 16, 16, 33))
+
+
+def importance(nature: Nature, data: Any, seed: int) -> Any:
+    """A DataFrame: columns "low" and "high", each over the features, named by the data's schema or
+    columns; a table's `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names."""
+    import pandas as pd
+
+    ready, x = nature._named(data)._ready(), nature._rows(data)
+    stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
+    before = ready.probability(x, stays, seed=seed)
+    low, high = {}, {}
+    for f, name in enumerate(feature_names(data, x.shape[1])):
+        quiet = silenced(ready.noise, f, x.shape[1])
+        if quiet is ready.noise:  # the feature has no noise: nothing to gain
+            low[name] = high[name] = np.zeros(len(x))
+            continue
+        after = replace(ready, noise=quiet).probability(x, stays, seed=seed)
+        low[name], high[name] = after.low - before.high, after.high - before.low
+    ends = {"low": pd.DataFrame(low, _index(data)), "high": pd.DataFrame(high, _index(data))}
+    return pd.concat(ends, axis=1)
+
+
+def radius(nature: Nature, data: Any, seed: int) -> Any:
+    """A DataFrame: the likeliest class under noise ("label"), and the shift within which it stays
+    the likeliest: in standard deviations of the noise ("sds") and in units of the data, by the
+    quietest direction ("L2"). 0: not known to be the likeliest."""
+    import pandas as pd
+
+    x = nature._rows(data)
+    per_unit = shift(nature._named(data).noise, x.shape[1], 2.0, 1.0).sds
+    if per_unit is None:
+        raise Unsupported("a radius is for normal noise; for uniform noise give evaluate a space")
+    low, high = nature.distribution(data, seed)
+    label, rows = low.argmax(axis=1), np.arange(len(x))
+    best, rivals = low[rows, label], high.copy()
+    rivals[rows, label] = -np.inf
+    sds = smoothed_radius(best, np.minimum(rivals.max(axis=1), 1 - best))
+    return pd.DataFrame({"label": label, "sds": sds, "L2": sds / per_unit}, _index(data))
+
+
+def flip_level(
+    nature: Nature, data: Any, share: float, bias: bool, feature: Any, levels: Any, seed: int
+) -> Any:
+    """A DataFrame: up to "low" the answer stays with probability `share` or more at every level
+    asked, at "high" it does not (infinite: at none). With `feature`, only its noise grows."""
+    import pandas as pd
+
+    if not 0 < share < 1:
+        raise AssayError(f"share={share}: expected a probability between 0 and 1, e.g. 0.99")
+    steps = np.sort(np.asarray(levels, dtype=float))
+    if steps.ndim != 1 or not len(steps) or not steps[0] > 0:
+        raise AssayError(f"levels={levels}: expected positive multiples of the noise")
+    ready, x = nature._named(data)._ready(), nature._rows(data)
+    places = None
+    if feature is not None:
+        known = feature_names(data, x.shape[1])
+        if feature not in known:
+            raise AssayError(f"no feature {feature!r}; features are {', '.join(map(str, known))}")
+        places = (known.index(feature),)
+    stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
+    safe, fallen = np.zeros(len(x)), np.full(len(x), np.inf)
+    sure, todo = np.ones(len(x), dtype=bool), np.arange(len(x))
+    for level in steps:
+        lows, highs = _at(ready, x[todo], stays[todo], level, bias, places, seed)
+        sure[todo] &= lows >= share
+        safe[todo[sure[todo]]] = level
+        fallen[todo[highs < share]] = level
+        todo = todo[~(highs < share)]
+        if not len(todo):
+            break
+    return pd.DataFrame({"low": safe, "high": fallen}, _index(data))
+
+
+def _at(
+    ready: Nature, x: Floats, stays: Any, level: float, bias: bool, places: Any, seed: int
+) -> tuple[Floats, Floats]:
+    """Bounds at one level; of a bias the worse of both directions."""
+    noises = [
+        scaled(
+            ready.noise, x.shape[1], 1.0 if bias else level, sign * level if bias else 0.0, places
+        )
+        for sign in ((1.0, -1.0) if bias else (1.0,))
+    ]
+    found = [replace(ready, noise=noise).probability(x, stays, seed=seed) for noise in noises]
+    return np.min([f.low for f in found], axis=0), np.min([f.high for f in found], axis=0)
+
+
+def _index(data: Any) -> Any:
+    return data.ids if isinstance(data, Dataset) else getattr(data, "index", None)

@@ -1,0 +1,120 @@
+"""Noise and adversary together: no shift that anybody finds is below the bound."""
+
+import math
+
+import numpy as np
+import pytest
+import xgboost as xgb
+from scipy.stats import norm
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+
+import assay as ay
+from assay.errors import AssayError, Unsupported
+from assay.probability.methods import probability
+from assay.probability.sampling import clopper_pearson
+from assay.probability.shifted import shift
+from assay.trees import read
+
+X, Y = load_iris(return_X_y=True)
+FREE = {"low": -math.inf, "high": math.inf}
+
+
+@pytest.fixture(scope="module")
+def forest() -> RandomForestClassifier:
+    return RandomForestClassifier(8, max_depth=3, random_state=0).fit(X, Y)
+
+
+@pytest.mark.parametrize("sd", [0.3, (0.2, 0.3, 0.4, 0.5)])
+@pytest.mark.parametrize("space", [ay.L2(0.2, **FREE), ay.L1(0.2, **FREE), ay.Linf(0.1, **FREE)])
+def test_no_shift_is_below_the_bound(forest, sd, space) -> None:
+    data = ay.Dataset(X[::15], Y[::15])
+    noise = ay.Normal(sd=sd)
+    t = ay.evaluate(ay.Nature(forest, noise), data, space=space).table
+    assert (t["probability_low"] <= t["probability_high"]).all()
+    ensemble, rng = read(forest), np.random.default_rng(0)
+    label = ensemble.decide(X[::15])
+    d = rng.normal(size=(40, 10, 4))
+    d *= space.eps / np.linalg.norm(d, ord=None, axis=-1, keepdims=True)
+    if space.p == 1.0:
+        d *= np.linalg.norm(d, axis=-1, keepdims=True) / np.abs(d).sum(-1, keepdims=True)
+    if space.p == math.inf:
+        d = space.eps * np.sign(d)
+    for shifted in d:
+        found = probability(ensemble, noise, X[::15] + shifted, label)
+        assert (found.high >= t["probability_low"] - 1e-9).all()
+    # the search finds worse shifts than forty random ones, mostly
+    plain = probability(ensemble, noise, X[::15], label)
+    assert (t["probability_high"] <= plain.high + 1e-9).all()
+    assert (t["probability_high"] < plain.low - 1e-3).mean() >= 0.3
+
+
+def test_the_bound_is_reached_by_a_half_space() -> None:
+    """One threshold: the worst shift is known, and both ends meet there."""
+    tree = xgb.XGBClassifier(n_estimators=1, max_depth=1, n_jobs=1, min_child_weight=0)
+    tree.fit(np.repeat([[0.0], [2.0]], 20, axis=0), np.repeat([0, 1], 20))
+    border = float(read(tree).threshold[read(tree).feature >= 0][0])
+    data = ay.Dataset([[border - 1.0]], [0])
+    nature = ay.Nature(tree, ay.Normal(sd=0.8), tolerance=1e-9)
+    t = ay.evaluate(nature, data, space=ay.L2(0.5, **FREE)).table
+    worst = norm.cdf(0.5 / 0.8)
+    assert t["probability_low"][0] == pytest.approx(worst, abs=1e-6)
+    assert t["probability_high"][0] == pytest.approx(worst, abs=1e-3)
+    assert nature.radius(data)["L2"][0] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_uniform_noise_within_l1(forest) -> None:
+    noise = ay.Independent([ay.noise.uniform(-0.5, 0.5)] * 4)
+    assert shift(noise, 4, 1.0, 0.1).worst(np.array([0.95]))[0] == pytest.approx(0.85)
+    rows, ensemble = X[::15], read(forest)
+    label = ensemble.decide(rows)
+    low = shift(noise, 4, 1.0, 0.1).worst(probability(ensemble, noise, rows, label).low)
+    for f in range(4):
+        for sign in (-0.1, 0.1):
+            moved = rows + sign * np.eye(4)[f]
+            assert (probability(ensemble, noise, moved, label).high >= low - 1e-9).all()
+
+
+def test_the_radius_beats_that_of_draws(forest) -> None:
+    """Cohen et al. with 100,000 draws at level 0.001, on the same records."""
+    sd, rows = 0.3, X[::10]
+    ours = ay.Nature(forest, ay.Normal(sd=sd), tolerance=1e-9).radius(rows)
+    rng, won = np.random.default_rng(0), 0
+    for i, row in enumerate(rows):
+        label = forest.predict(row + sd * rng.normal(size=(100_000, 4)))
+        hits = int((label == ours["label"][i]).sum())
+        low, _ = clopper_pearson(np.array([hits]), np.array([100_000]), 0.998)
+        theirs = sd * norm.ppf(low[0]) if low[0] > 0.5 else 0.0
+        won += ours["L2"][i] >= theirs - 1e-12
+    assert won == len(rows)
+
+
+def test_what_cannot_be_shifted_is_refused(forest) -> None:
+    data = ay.Dataset(X[::30], Y[::30])
+    still = ay.Normal(sd=(0.1, 0.1, 0.1, 0.0))
+    with pytest.raises(Unsupported, match="feature 3"):
+        ay.evaluate(ay.Nature(forest, still), data, space=ay.L2(0.1, **FREE))
+    with pytest.raises(Unsupported, match="Lp ball"):
+        ay.evaluate(
+            ay.Nature(forest, ay.Normal(sd=0.1)), data, space=ay.Quantised(ay.Linf(0.1, high=9))
+        )
+
+
+def test_the_level_at_which_a_decision_falls(forest) -> None:
+    nature = ay.Nature(forest, ay.Normal(sd=0.1))
+    found = nature.flip_level(X[::25], 0.99)
+    assert (found["low"] < found["high"]).all()
+    label = read(forest).decide(X[::25])
+    for i, (low, high) in enumerate(found.to_numpy()):
+        for level, below in ((low, False), (high, True)):
+            if 0 < level < np.inf:
+                at = probability(
+                    read(forest), ay.Normal(sd=0.1 * level), X[::25][i : i + 1], label[i : i + 1]
+                )
+                assert (at.high[0] < 0.99) == below
+    one = nature.flip_level(X[::25], 0.99, feature=0)
+    assert (one["low"] >= found["low"]).mean() > 0.5  # one instrument alone does less harm
+    drift = nature.flip_level(X[::25], 0.9, bias=True, levels=[1.0, 4.0, 16.0])
+    assert drift["high"].isin([1.0, 4.0, 16.0, np.inf]).all()
+    with pytest.raises(AssayError, match="no feature 'x'"):
+        nature.flip_level(X[:2], feature="x")
