@@ -162,7 +162,8 @@ class Nature:
         if ready._ensemble is None:
             model = probe(fitted(ready.model, data), torch.from_numpy(x[:32]))
             ready = replace(ready, model=model)
-        facts = {"agreed": ready._agree(data), "score": getattr(self.model, "score", None)}
+        score = self.model.score if isinstance(self.model, Classifier) else None
+        facts = {"agreed": ready._agree(data), "score": score}
         classes = ready._classes(x)
         if int(data.y.max()) >= classes:
             raise AssayError(
