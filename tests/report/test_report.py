@@ -210,7 +210,7 @@ def test_text_names_every_figure_with_interval_and_rows():
 
 
 def test_ctrl_c_returns_the_finished_batches():
-    report = evaluate(net=Net(200, KeyboardInterrupt()).eval())
+    report = evaluate(net=Net(380, KeyboardInterrupt()).eval())
     done = len(report.records)
     assert 0 < done < 60 and done % 16 == 0
     assert [f.id for f in report.flags if f.id == "interrupted"] == ["interrupted"]
@@ -222,7 +222,7 @@ def test_ctrl_c_returns_the_finished_batches():
 
 def test_a_model_that_breaks_down_leaves_what_was_finished():
     with pytest.raises(RuntimeError, match="broke down") as caught:
-        evaluate(net=Net(200).eval())
+        evaluate(net=Net(380).eval())
     partial = caught.value.partial
     assert 0 < len(partial.records) < 60
     assert partial.metric("clean").n == len(partial.records)
