@@ -11,12 +11,17 @@ from assay.errors import AssayError, nearest
 
 
 def schema(
-    table: Annotated[Path, typer.Argument(help="A CSV file (also .gz) with a header.")],
+    table: Annotated[
+        Path, typer.Argument(help="A CSV file with a header (also .gz), or .parquet.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where to write it; default: the screen.")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column that holds the class: no feature.")
+    ] = None,
     drop: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out (the label, an id); repeatable.")
+        list[str] | None, typer.Option(help="A column to leave out (an id, a note); repeatable.")
     ] = None,
     broken: Annotated[
         float, typer.Option(help="The share of rows a relation may fail on.")
@@ -25,7 +30,7 @@ def schema(
 ) -> None:
     """Propose a schema for a table: types, bounds, relations that hold; as TOML to edit.
 
-    [dim]Example:[/dim]  assay schema loans.csv --drop status --out loans.toml
+    [dim]Example:[/dim]  assay schema loans.csv --target status --out loans.toml
     """
     import pandas as pd
 
@@ -36,15 +41,17 @@ def schema(
     if not table.exists():
         raise AssayError(f"no file {table}")
     try:
-        frame = pd.read_csv(table)
+        frame = pd.read_parquet(table) if table.suffix == ".parquet" else pd.read_csv(table)
     except (OSError, ValueError) as error:
         raise AssayError(f"{table} cannot be read as a CSV table ({error})") from None
-    for name in drop or ():
+    away = [("--drop", name) for name in drop or ()]
+    away += [] if target is None else [("--target", target)]
+    for option, name in away:
         if name not in frame.columns:
-            raise AssayError(f"--drop {name}: no such column{nearest(name, list(frame.columns))}")
-    proposal = suggest(frame.drop(columns=list(drop or ())), broken=broken)
+            raise AssayError(f"{option} {name}: no such column{nearest(name, list(frame.columns))}")
+    proposal = suggest(frame.drop(columns=[name for _, name in away]), broken=broken)
     if out is None:
         typer.echo(proposal.toml(), nl=False)
         return
     out.write_text(proposal.toml(), encoding="utf-8")
-    typer.echo(f"{proposal}\nsaved in {out}: delete what is a coincidence, add what you know")
+    typer.echo(f"{proposal!r}\nsaved in {out}: delete what is a coincidence, add what you know")

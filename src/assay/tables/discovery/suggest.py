@@ -12,18 +12,21 @@ rows; whether an attacker must obey it is for the reader to say.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import AssayError
+from assay.kernels.arrays import Floats
 from assay.tables.discovery import equalities as formulas
 from assay.tables.discovery import families
 from assay.tables.discovery import pairs as evidence
+from assay.tables.discovery.kinds import kinds
 from assay.tables.discovery.pairs import Candidate, Sample, tokens
-from assay.tables.feature import Feature
+from assay.tables.feature import Feature, plain
 from assay.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -48,11 +51,45 @@ class Suggestion:
     candidates: tuple[Candidate, ...]
     consider: tuple[str, ...]  # features an attacker probably cannot change
     rows: int
+    reasons: dict[str, str] = field(default_factory=dict)  # why a feature is what it is
+    left_out: dict[str, str] = field(default_factory=dict)  # columns that are no features, and why
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The schema with every relation found."""
         return Schema(self.features, [c.relation for c in self.candidates])
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever a schema can do: it may be used as one at once."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.schema, name)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __str__(self) -> str:
+        """What was found with the reasons, and the code to paste."""
+        lines = [f"From {self.rows} rows: {len(self.features)} features"]
+        for f in self.features:
+            span = ", ".join(map(str, f.values[:4])) + (" ..." if len(f.values) > 4 else "")
+            span = span if f.values else "" if f.low is None else f"{f.low:g} to {f.high:g}"
+            lines.append(f"  {f.name:<24} {f.kind:<9} {span:<32} {self.reasons.get(f.name, '')}")
+        lines += [f"  {name:<24} left out: {why}" for name, why in self.left_out.items()]
+        lines.append(f"{len(self.candidates)} relations, each with the rows that would break it")
+        for c in self.candidates:
+            lines.append(f"  {c.relation!s:<48} {c.kind}, {c.support:.0f}, broken by {c.broken}")
+        return "\n".join([*lines, "As code:", self.code()])
+
+    def code(self) -> str:
+        """The schema as Python to paste and edit."""
+        lines = ["schema = ay.Schema(", "    ["]
+        for f in self.features:
+            rest = "".join(f", {k}={v!r}" for k, v in plain(f).items() if k != "kind")
+            lines.append(f"        ay.Feature({f.name!r}, {f.kind!r}{rest}),")
+        lines += ["    ],", "    ["]
+        lines += [f"        {str(c.relation)!r}," for c in self.candidates]
+        return "\n".join([*lines, "    ],", ")"])
 
     @property
     def table(self) -> pd.DataFrame:
@@ -77,6 +114,7 @@ class Suggestion:
         notes = [
             f"# Proposed from {self.rows} rows. Delete what is a coincidence, add what you know."
         ]
+        notes += [f"# Left out: {name} ({why})" for name, why in self.left_out.items()]
         if self.consider:
             hands = "# Probably not in an attacker's hands (set mutable = false): "
             notes.append(hands + ", ".join(self.consider))
@@ -88,12 +126,14 @@ def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggest
     rows would have to break it by chance. Searched on 20,000 rows, counted on all."""
     if not 0 <= broken < 0.5:
         raise AssayError(f"broken={broken}: expected a share of the rows, from 0 to 0.5")
-    described = Schema(features(table))
+    seen = kinds(table)
+    described = Schema(seen.features)
     x = described.tensor(table)
-    few = np.unique(np.linspace(0, len(x) - 1, min(_MOST_ROWS, len(x))).astype(int))
-    sample = Sample(described.names, x.numpy()[few], int(broken * len(few)), support)
     # A category's code is no number, and a one-hot group has its own rule.
     skip = np.array([f.kind == "category" or bool(f.group) for f in described.features])
+    known, skip = _complete(x.numpy(), skip)
+    few = np.unique(np.linspace(0, len(known) - 1, min(_MOST_ROWS, len(known))).astype(int))
+    sample = Sample(described.names, known[few], int(broken * len(few)), support)
     found = list(_search(sample, skip))
     program = Schema(described.features, [c.relation for c in found]).program
     counts = (~program.holds(x, x)).sum(0).tolist()
@@ -104,7 +144,22 @@ def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggest
         f.name for f in described.features
         if set(tokens(f.name.lower())) & _FIXED or (f.low == f.high and f.low is not None)
     ]  # fmt: skip
-    return Suggestion(described.features, tuple(kept), tuple(consider), len(x))
+    return Suggestion(
+        described.features, tuple(kept), tuple(consider), len(x), seen.reasons, seen.left_out
+    )
+
+
+def _complete(x: Floats, skip: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Rows to look for relations in: those that lack nothing. Where they are few, the columns with
+    the most gaps are not looked at."""
+    gaps = np.isnan(x)
+    while True:
+        whole = ~gaps[:, ~skip].any(1)
+        if whole.mean() >= 0.5 or not gaps[:, ~skip].any():
+            return np.nan_to_num(x[whole]), skip
+        worst = int(np.where(skip, -1, gaps.sum(0)).argmax())
+        skip = skip.copy()
+        skip[worst] = True
 
 
 def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
@@ -140,49 +195,4 @@ def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
 
 def features(table: Any) -> list[Feature]:
     """Kinds and bounds of a DataFrame's columns, as found in the data."""
-    if not hasattr(table, "columns") or not len(table):
-        raise AssayError("expected a DataFrame with at least one row")
-    found = [_feature(str(name), table[name].to_numpy()) for name in table.columns]
-    return _grouped(found, table)
-
-
-def _feature(name: str, values: np.ndarray) -> Feature:
-    if values.dtype.kind in "OUS" or values.dtype.name in ("category", "str", "string"):
-        labels = sorted({str(v) for v in values})
-        if len(labels) > max(50, len(values) // 10):
-            raise AssayError(
-                f"column '{name}' holds {len(labels)} different texts; drop it (a name or an id?) "
-                "or turn it into numbers first"
-            )
-        return Feature(name, "category", values=tuple(labels))
-    numbers = values.astype(np.float64)
-    gaps = int((~np.isfinite(numbers)).sum())
-    if gaps:
-        raise AssayError(
-            f"column '{name}': {gaps} of {len(values)} values are missing; fill or drop them"
-        )
-    low, high = float(numbers.min()), float(numbers.max())
-    if values.dtype.kind == "b" or set(np.unique(numbers)) <= {0.0, 1.0}:
-        return Feature(name, "boolean", low, high)
-    whole = bool((numbers == np.round(numbers)).all())
-    return Feature(name, "integer" if whole else "real", low, high)
-
-
-def _grouped(found: list[Feature], table: Any) -> list[Feature]:
-    """0/1 columns whose names begin alike and of which exactly one is 1 in every row."""
-    flags = [f for f in found if f.kind == "boolean" and f.low == 0 and f.high == 1]
-    groups: dict[str, list[str]] = {}
-    for f in flags:
-        words = tokens(f.name)
-        for cut in range(len(words) - 1, 0, -1):
-            groups.setdefault("_".join(words[:cut]), []).append(f.name)
-    member: dict[str, str] = {}
-    for prefix, names in sorted(groups.items(), key=lambda g: -len(g[1])):
-        if len(names) >= 2 and not any(n in member for n in names):
-            total = sum(table[n].to_numpy(dtype=np.float64) for n in names)
-            if bool((total == 1).all()):
-                member |= dict.fromkeys(names, prefix)
-    return [
-        replace(f, group=member[f.name], low=None, high=None) if f.name in member else f
-        for f in found
-    ]
+    return list(kinds(table).features)
