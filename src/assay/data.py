@@ -25,7 +25,7 @@ from assay import given
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
 from assay.labels import labels
-from assay.spaces.words import encode
+from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ class Dataset:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
-        x = encode(self.x) if _sentences(self.x) else given.dense(self.x)
+        x = words.encode(self.x) if _sentences(self.x) else given.dense(self.x)
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise AssayError(f"schema={self.schema!r}: expected an ay.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
@@ -135,6 +135,13 @@ class Dataset:
             values, counts = np.unique(self.ids, return_counts=True)
             twice = values[counts > 1].tolist()[0]
             raise AssayError(f"id {twice!r} occurs {counts.max()} times; ids must be unique")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"words": words.carried(self.x)}  # ids mean nothing elsewhere
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        words.learn(state.pop("words"))
+        self.__dict__.update(state)
 
     def __len__(self) -> int:
         return len(self.x)

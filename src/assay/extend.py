@@ -15,11 +15,16 @@ from assay.noise.joint import Noise
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.report.stats import Estimate
+from assay.spaces.candidates import Candidates
+from assay.spaces.choices import ChoiceRegion, Chosen
 from assay.spaces.region import Region, Space
 from assay.streams import Stream
 
 __all__ = [
     "Attack",
+    "Candidates",
+    "ChoiceRegion",
+    "Chosen",
     "Classifier",
     "Defender",
     "Estimate",

@@ -87,8 +87,10 @@ def test_the_contract_of_a_space():
 
 
 @pytest.mark.parametrize(
-    "attack", [Greedy(), Greedy("importance"), Beam(3), ay.Graft(400), ay.Worst(Greedy(), Beam(2))]
-)
+    "attack",
+    [Greedy(), Greedy("importance"), Beam(3), ay.Graft(400), ay.Worst(Greedy(), Beam(2)),
+     ay.MOEVA(generations=10, population=12, offspring=10)],
+)  # fmt: skip
 def test_searches_claim_only_what_may_be_written_and_flips_the_answer(attack):
     model = strings(score, "callable score")
     report = ay.evaluate(model, data(), space=space(), attack=attack, progress=False)
@@ -234,3 +236,18 @@ def test_a_function_of_strings_is_wrapped_by_saying_so():
     model = ay.wrap(score, inputs="text", name="toy")
     report = ay.evaluate(model, data(), space=space(), attack=Greedy(), progress=False)
     assert report.metric("clean").value == 1.0
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_without_an_attack_every_row_ends_broken_or_proven(gradients):
+    from assay.model.text import word_module
+
+    model = word_module(Bag()) if gradients else strings(score, "callable score")
+    y = model.logits(words.encode(TEXTS)).argmax(1).tolist()
+    report = ay.evaluate(model, ay.Dataset(TEXTS, y), space=space(), progress=False)
+    truth = [
+        any(int(model.logits(words.encode([t])).argmax()) != label
+            for t in neighbours(text, TABLE, 0.4))
+        for text, label in zip(TEXTS, y, strict=True)
+    ]  # fmt: skip
+    assert report.table["verdict"].tolist() == ["broken" if b else "proven" for b in truth]

@@ -85,7 +85,7 @@ class MOEVA:
             words = problem.random.bits(rows, 2).cpu().numpy().view(np.uint64)
             mate, fate = np.ascontiguousarray(words.T)
             children = vary(population, low, high, genes.kinds, mate, self.offspring)
-            if problem.regions.p == 0:
+            if problem.regions.p == 0 or genes.most is not None:
                 _few(children, start, genes, problem, rows)
             found = evaluator.evaluate(children)
             alive = problem.alive(rows)
@@ -103,7 +103,7 @@ class MOEVA:
 
 
 def _few(children: Array, start: Array, genes: Genes, problem: Problem, rows: Tensor) -> None:
-    """Where eps counts features: redraw some categories, then undo all but eps changes, at random.
+    """Where changes are counted: redraw some categories, then undo all but as many, at random.
 
     A kind of few genes mutates in nearly every child (one real gene in all of them), so that no
     other feature would ever be changed alone; and the published mutation goes from a category's
@@ -117,4 +117,5 @@ def _few(children: Array, start: Array, genes: Genes, problem: Problem, rows: Te
     np.copyto(children[:, :, codes], redrawn, where=drawn[:, :, 1, codes] < _REDRAWN)
     lot = np.where(children == start[:, None], 2.0, drawn[:, :, 0])
     rank = lot.argsort(axis=2).argsort(axis=2)
-    np.copyto(children, start[:, None], where=rank >= int(problem.regions.eps))
+    most = int(problem.regions.eps) if genes.most is None else genes.most.numpy()[:, None, None]
+    np.copyto(children, start[:, None], where=rank >= most)

@@ -1,4 +1,4 @@
-"""standard(): the strongest ensemble for a space: AutoAttack in Lp balls, CAA in tables.
+"""standard(): the strongest for a space: AutoAttack in Lp balls, CAA in tables, words in texts.
 
 AutoAttack (Croce & Hein 2020) here takes any class count and input shape:
 APGD-CE, then targeted APGD-DLR over the nine likeliest classes, then targeted FAB, then Square with
@@ -21,10 +21,15 @@ from assay.attacks.combine import Guess, Then
 from assay.attacks.fab import FAB
 from assay.attacks.graft import Graft
 from assay.attacks.square import Square
+from assay.attacks.substitute import Beam, Greedy
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.proofs.enumerate import Enumerate
+from assay.spaces.text import Text
 from assay.tables.space import TableSpace
+
+_LISTED = 20_000  # sentences that are listed for a row: seconds for small networks
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,12 @@ class AutoAttack:
         )
 
 
-def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | Graft:
+def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | Graft | Then:
     """The strongest ensemble for a space, with published parameters where it was published.
 
     A model without gradients gets the strongest search: Square in Lp balls, Graft in tables.
+    In texts the searches over words come first, being the cheapest, and what they leave is listed
+    where it is small enough: broken, proven or open.
 
     >>> from assay.spaces.lp import Linf
     >>> standard(Linf(0.3))
@@ -71,6 +78,9 @@ def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | 
     """
     if isinstance(space, TableSpace):
         return CAA(search=Graft()) if gradients else Graft()
+    if isinstance(space, Text):
+        steered = (APGD(20),) if gradients else ()
+        return Then(Greedy(), *steered, Enumerate(_LISTED), Beam(4))
     if getattr(space, "norm", None) in (1.0, 2.0, float("inf")):  # it may be no space at all
         return AutoAttack() if gradients else Square()
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

@@ -23,6 +23,7 @@ from assay.config.positions import Path as Place
 from assay.config.sources import there
 from assay.errors import AssayError, Unsupported, nearest
 from assay.model.classifier import Classifier, wrap
+from assay.model.text import from_folder
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ class Model:
     `path`: a file whose kind its ending tells. `python`: "file.py:name", an object or a function
     without parameters that returns it. `onnx`, `pickle` (also joblib), `skops`, `xgboost` (JSON or
     UBJ), `lightgbm` (text), `catboost` (cbm), `torchscript`, `exported` (torch.export): a file.
+    `hugging_face`: a folder with a sequence classifier and its tokeniser (`save_pretrained`).
     `demo`: a small model that is trained on the spot. `name` is what reports call it, `score` the
-    accuracy you know it to have. Trust the file you name: python, pickle and torchscript run what
-    is in it.
+    accuracy you know it to have; `inputs = "text"` says that a function takes sentences. Trust the
+    file you name: python, pickle and torchscript run what is in it.
     """
 
     path: str | None = None
@@ -48,10 +50,12 @@ class Model:
     catboost: str | None = None
     torchscript: str | None = None
     exported: str | None = None
+    hugging_face: str | None = None
     demo: str | None = None
     outputs: Literal["logits", "probabilities"] | None = None
     name: str = ""
     score: float | None = None
+    inputs: Literal["text"] | None = None
 
     @property
     def kind(self) -> str:
@@ -72,7 +76,8 @@ class Model:
             file, colon, name = value.rpartition(":") if kind == "python" else (value, "", "")
             if kind == "python" and not (colon and name.isidentifier() and file.endswith(".py")):
                 raise AssayError(f"python = '{value}': expected 'file.py:name'")
-            if not there(folder / file):
+            is_folder = kind == "hugging_face" and (folder / file).is_dir()
+            if not (is_folder or there(folder / file)):
                 raise AssayError(f"{kind} = '{value}': no such file in {folder.resolve()}")
             if kind == "path" and Path(value).suffix not in _ENDINGS:
                 known = ", ".join(_ENDINGS)
@@ -82,7 +87,10 @@ class Model:
         kind, value = self.kind, getattr(self, self.kind)
         if kind == "path":
             kind = _ENDINGS[Path(value).suffix]
-        return wrap(_LOADERS[kind](folder, value), self.outputs, name=self.name, score=self.score)
+        return wrap(
+            _LOADERS[kind](folder, value), self.outputs, inputs=self.inputs, name=self.name,
+            score=self.score,
+        )  # fmt: skip
 
 
 def _python(folder: Path, value: str) -> Any:
@@ -230,6 +238,7 @@ _LOADERS: dict[str, Callable[[Path, str], Any]] = {
     "catboost": _opened("catboost", _catboost),
     "torchscript": _opened("torchscript", _torchscript),
     "exported": _opened("exported", _exported),
+    "hugging_face": lambda folder, value: from_folder(folder / value),
     "demo": lambda folder, value: _demo_named(value)(),
 }
 _ENDINGS = {

@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "attacks": ("assay.attacks assay.proofs", ("needs", "__call__")),
     "spaces": ("assay.spaces assay.tables", ("around",)),
     "goals": ("assay.goals", ("targets",)),
+    "candidates": ("assay.spaces.candidates", ("described",)),
     "orders": ("assay.attacks.orders", ("scores",)),
     "noises": ("assay.noise", ("sample", "mass")),
     "marginals": ("assay.noise", ("quantile",)),

@@ -31,7 +31,8 @@ class Data:
     rows by any column of a table, {purpose = "car"}; `rows` then draws that many, the same ones for
     every seed. `label` and `ids` name columns of a table (arrays y and ids of an .npz), `scale`
     multiplies the inputs ("1/255" for bytes), `schema` is a file that says what the columns of a
-    table are; `options` go to the data set's own function.
+    table are, `text` names the column that holds sentences; `options` go to the data set's own
+    function.
     """
 
     name: str | None = None
@@ -43,6 +44,7 @@ class Data:
     ids: str | None = None
     scale: float = 1.0
     schema: str | None = None
+    text: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, folder: Path, place: Place = ()) -> None:
@@ -59,6 +61,8 @@ class Data:
         if self.schema is not None and not there(folder / self.schema):
             said = f"schema = '{self.schema}': no such file in {folder.resolve()}"
             raise Wrong((*place, "schema"), said)
+        if self.text is not None and (self.schema is not None or self.path is None):
+            raise Wrong((*place, "text"), "text names a column of a file of sentences: no schema")
         if self.rows is not None and self.rows < 1:
             raise Wrong((*place, "rows"), f"rows = {self.rows}: expected at least 1")
 
@@ -122,9 +126,19 @@ def _table(file: Path, source: Data) -> Dataset:
     except Exception as error:  # of pandas or Arrow, which have kinds of their own
         said = str(error) or type(error).__name__
         raise AssayError(f"'{file}' cannot be read as a table: {said}") from None
-    for column in (source.label, source.ids):
+    for column in (source.label, source.ids, source.text):
         if column is not None and column not in frame:
             raise AssayError(f"'{file}' has no column '{column}'{nearest(column, map(str, frame))}")
+    if source.text is not None:
+        texts = frame[source.text]
+        missing = [i for i, text in enumerate(texts) if not isinstance(text, str)]
+        if missing:
+            raise AssayError(
+                f"column '{source.text}' of '{file}' holds no text in row {missing[0]}: "
+                f"{texts.iloc[missing[0]]!r}"
+            )
+        ids = None if source.ids is None else frame[source.ids].to_numpy()
+        return _dataset(texts.tolist(), frame[source.label].to_numpy(), ids, source, file)
     schema = None
     if source.schema is not None:
         from assay.tables.schema import Schema

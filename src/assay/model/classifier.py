@@ -171,11 +171,15 @@ def _complete(call: Callable[..., Any], batch: Tensor, x: Tensor, rows: Tensor) 
 
 class _Picture(pickle.Pickler):
     """A pickle that is the same each time: arrays of records field by field, because the padding
-    between the fields (scikit-learn's trees have seven bytes a node) is whatever memory held."""
+    between the fields (scikit-learn's trees have seven bytes a node) is whatever memory held; text
+    vectorisers without the memory address they remember."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, np.ndarray) and thing.dtype.names:
             return tuple, ([np.ascontiguousarray(thing[name]) for name in thing.dtype.names],)
+        state = getattr(thing, "__dict__", {})
+        if "_stop_words_id" in state:
+            return type(thing).__new__, (type(thing),), state | {"_stop_words_id": None}
         return NotImplemented
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,22 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
         call, f"hugging face {type(model).__name__}", True, "logits", named, module=model,
         source=model, slack=1e-5, reads="words",
     )  # fmt: skip
+
+
+def from_folder(folder: Path) -> Classifier:
+    """A Hugging Face sequence classifier as `save_pretrained` wrote it, with its tokeniser."""
+    try:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    except ImportError as error:
+        raise Unsupported(
+            f"Hugging Face models need transformers ({error}): pip install 'assay[text]'"
+        ) from None
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # of many kinds
+        raise AssayError(f"'{folder}' holds no sequence classifier: {error}") from error
+    return hugging_face(model.eval(), tokenizer)
 
 
 def _word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 A report holds what the attacker handed in, not the clean data; to show changes side by side some
 clean rows are kept here: the nearest successes, plus which features were changed over all of them,
-and, for tables, which rules held the attacker back.
+for tables which rules held the attacker back, and for texts which words were replaced by which.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ import numpy as np
 from assay.data import Dataset
 from assay.records import Records
 from assay.report.binding_rules import binding
+from assay.report.sentences import Replaced, joined, replaced
+from assay.spaces import words
 
 MOST = 12
+KEPT = 200  # replacements; more than are shown, because shards are joined
 _ASKED = 200  # successes over which it is counted which rules bind
 
 
@@ -38,6 +41,12 @@ class Examples:
     bound: tuple[dict[int, list[str]], ...] = ()  # per example: changed feature -> rules that bind
     rules: tuple[tuple[str, int], ...] = ()  # in how many of the `asked` successes a rule binds
     asked: int = 0
+    replaced: Replaced = ()  # of texts: the replacements in most successes
+
+    @property
+    def text(self) -> bool:
+        """Are the inputs sentences?"""
+        return words.are(self.clean)
 
     def save(self, path: Path | BinaryIO) -> None:
         np.savez(
@@ -52,6 +61,8 @@ class Examples:
             bound=np.array(json.dumps(self.bound)),
             rules=np.array(json.dumps(self.rules)),
             asked=self.asked,
+            words=np.array(words.carried(self.clean, self.adversarial), str),
+            replaced=np.array(json.dumps(self.replaced)),
         )
 
     @classmethod
@@ -59,6 +70,8 @@ class Examples:
         with np.load(path) as f:
             if "shift" not in f.files:  # of an older version: the rest of the report reads without
                 return None
+            words.learn(f["words"].tolist() if "words" in f.files else ())
+            replaced = json.loads(str(f["replaced"])) if "replaced" in f.files else ()
             return cls(
                 f["places"],
                 f["clean"],
@@ -70,6 +83,7 @@ class Examples:
                 tuple({int(k): v for k, v in b.items()} for b in json.loads(str(f["bound"]))),
                 tuple((str(r), int(n)) for r, n in json.loads(str(f["rules"]))),
                 int(f["asked"]),
+                tuple((str(a), str(b), int(n)) for a, b, n in replaced),
             )
 
 
@@ -109,6 +123,7 @@ def gather(data: Dataset, records: Records) -> Examples | None:
         tuple(bound[:MOST]),
         tuple(counts.most_common(MOST)),
         len(bound),
+        replaced(clean[at], records.adversarial[won], KEPT) if words.are(data.x) else (),
     )
 
 
@@ -137,6 +152,7 @@ def merged(parts: Sequence[tuple[np.ndarray, Examples]], whole: Records) -> Exam
         tuple(bound[i] for i in near.tolist()) if bound else (),
         tuple(rules.most_common(MOST)),
         sum(e.asked for _, e in parts),
+        joined([e.replaced for _, e in parts], KEPT),
     )
 
 

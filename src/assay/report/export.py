@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from assay.errors import AssayError, Unsupported, nearest
 from assay.report.spec import in_text
+from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +27,8 @@ _MOST = 5000  # columns of handed-in inputs in a table
 
 
 def write(report: Report, kind: str, out: Path, inputs: bool = False, raw: bool = False) -> Path:
-    """Write the records to a file; with `inputs` also what was handed in, a column per feature.
+    """Write the records to a file; with `inputs` also what was handed in, a column per feature
+    (of texts the sentence, in one).
 
     In CSV, text that a spreadsheet would take for a formula gets an apostrophe before it, unless
     `raw`: an id may come from whoever wrote the data.
@@ -62,6 +65,8 @@ def frame(report: Report, inputs: bool = False) -> pd.DataFrame:
     x = report.adversarial
     if x is None:
         raise AssayError("this run kept no handed-in inputs: export it without --inputs")
+    if words.are(x):
+        return table.assign(x=words.sentences(torch.from_numpy(x)))
     x = x.reshape(len(x), -1)
     if x.shape[1] > _MOST:
         raise AssayError(

@@ -23,6 +23,7 @@ from assay.records import FIELDS, Records
 from assay.report.checks import Flag
 from assay.report.examples import Examples
 from assay.report.spec import current
+from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,8 @@ def save(report: Report, folder: Path) -> None:
             if report.adversarial is not None:
                 made["adversarial.npz"] = new("adversarial.npz")
                 ids = table["id"].to_numpy(str)
-                np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids)
+                said = np.array(words.carried(report.adversarial), str)
+                np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids, words=said)
             if report.examples is not None:
                 made["examples.npz"] = new("examples.npz")
                 report.examples.save(made["examples.npz"])
@@ -111,6 +113,7 @@ def load(folder: Path) -> dict[str, Any]:
     if inputs.exists():
         with durable.reading(inputs, FIX), np.load(inputs) as file:
             adversarial = file["x"]
+            words.learn(file["words"].tolist() if "words" in file.files else ())
             if len(adversarial) != len(table):
                 raise ValueError(f"{len(adversarial)} rows for {len(table)} records")
     if shown.exists():

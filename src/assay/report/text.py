@@ -7,11 +7,14 @@ from io import StringIO
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from assay.report.sentences import marked
 from assay.report.spec import in_text, kind, untargeted
 from assay.report.stages import sentence
 
 if TYPE_CHECKING:
     from assay.report.report import Report
+
+_SHOWN, _HARM = 3, 8  # sentences, replacements
 
 
 def rich_table(report: Report) -> Any:
@@ -79,6 +82,21 @@ def notes(report: Report) -> list[str]:
     return lines
 
 
+def sentences(report: Report) -> list[str]:
+    """Of texts: a few successes with the changed words marked, and which words do the harm."""
+    e = report.examples
+    if e is None or not e.text:
+        return []
+    names = report.spec.get("classes") or ()
+    lines = []
+    for k, at in enumerate(e.places[:_SHOWN].tolist()):
+        row = report.table.iloc[at]
+        said = [names[c] if 0 <= c < len(names) else str(c) for c in (row["y"], row["final"])]
+        lines.append(f"{row['id']}, {' -> '.join(said)}: {marked(e.clean[k], e.adversarial[k])}")
+    harm = ", ".join(f"{a} -> {b} {n}" for a, b, n in e.replaced[:_HARM])
+    return [*lines, f"replaced in most successes: {harm}"]
+
+
 def two_sided(report: Report) -> str:
     """Robust accuracy from below and from above, each side with its interval."""
     least, most = (report.metric(name) for name in ("proven", "robust"))
@@ -96,6 +114,6 @@ def render(report: Report) -> str:
     out = StringIO()
     console = Console(file=out, width=100, force_terminal=False)
     console.print(rich_table(report))
-    for line in notes(report):
+    for line in (*notes(report), *sentences(report)):
         console.print(line, markup=False, highlight=False)
     return out.getvalue().rstrip()

@@ -17,6 +17,7 @@ from assay.goals.goal import Goal
 from assay.problem.budget import Budget
 from assay.problem.referee import Referee
 from assay.records import Records
+from assay.spaces import words
 from assay.spaces.region import Space
 
 COUNTED = (
@@ -35,6 +36,13 @@ class Chunk:
     records: Records
     facts: dict[str, int]
     stored: bool = False  # read from a run that was begun earlier
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"words": words.carried(self.records.adversarial)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        words.learn(state.pop("words"))
+        self.__dict__.update(state)
 
 
 @dataclass(eq=False)

@@ -42,6 +42,7 @@ from assay.run.fingerprint import Print, differences
 from assay.run.index import Index
 from assay.run.job import Chunk
 from assay.run.replacement import Replacement
+from assay.spaces import words
 
 # Fields that do not change what the records will be.
 FREE = ("versions", "shard", "flags", "also", "finished", "threat", "saved")
@@ -167,6 +168,7 @@ class Store:
                 arrays[name] = np.array(arrays[name].tolist())
             if part.records.adversarial is not None:
                 arrays["adversarial"] = part.records.adversarial
+                arrays["words"] = np.array(words.carried(part.records.adversarial), str)
             arrays["facts"] = np.array(json.dumps(part.facts))
             whole = io.BytesIO()  # a chunk is small, and one write is faster than a hundred
             np.savez(whole, **arrays)
@@ -186,6 +188,7 @@ class Store:
         with durable.reading(self.chunk(k), fix), np.load(self.chunk(k)) as file:
             columns = {name: file[name] for name in FIELDS if name in file.files}  # older: fewer
             inputs = file["adversarial"] if "adversarial" in file.files else None
+            words.learn(file["words"].tolist() if "words" in file.files else ())
             return Records.of(len(file["id"]), inputs, **columns)
 
     def clear(self) -> None:

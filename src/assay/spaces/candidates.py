@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from assay import nouns
 from assay.errors import AssayError, Unsupported
 from assay.spaces import lexicon
 from assay.spaces.lexicon import Vectors
@@ -29,6 +30,11 @@ _LOOKS = {"o": "0", "l": "1", "i": "1", "e": "3", "a": "@", "s": "$", "b": "8", 
 @runtime_checkable
 class Candidates(Protocol):
     """What may stand in the place of each word of a sentence."""
+
+    @property
+    def described(self) -> str:
+        """What a word is replaced by, in words: "a synonym"."""
+        ...
 
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         """For each word the others that may replace it, the best first."""
@@ -57,7 +63,8 @@ class Synonyms:
     [('Fine', 'Sound'), ()]
     """
 
-    table: Mapping[str, Sequence[str]] | None = field(default=None, repr=False)
+    described: ClassVar[str] = "a synonym"
+    table: Mapping[str, Sequence[str]] | None = None
     vectors: Vectors | None = field(default=None, repr=False)
     at_most: int = 7
     least: float = -1.0
@@ -98,6 +105,7 @@ class Neighbours:
     (2, 0.6)
     """
 
+    described: ClassVar[str] = "a similar word"
     vectors: Vectors | None = field(default=None, repr=False)
     at_most: int = 8
     least: float = 0.6
@@ -131,6 +139,7 @@ class Typos:
     [('flim',)]
     """
 
+    described: ClassVar[str] = "a misspelling"
     kinds: tuple[str, ...] = ("swap", "drop", "double", "look")
     shortest: int = 4
     at_most: int = 16
@@ -165,36 +174,60 @@ class Typos:
 class Masked:
     """The `at_most` likeliest words of a masked language model (Hugging Face `transformers`).
 
+    `model` is one of `transformers` together with its `tokenizer`, or the folder of both.
+
     >>> import assay as ay
-    >>> candidates = ay.Masked(
-    ...     model=None, tokenizer=None, at_most=4
-    ... )  # a model of transformers
-    >>> candidates.at_most
-    4
+    >>> ay.Masked("models/roberta", at_most=4)
+    Masked('models/roberta', at_most=4)
     """
 
+    described: ClassVar[str] = "a word that a language model would write"
     model: Any
-    tokenizer: Any
+    tokenizer: Any = None
     at_most: int = 8
+
+    def __repr__(self) -> str:
+        return f"Masked({_named(self.model)!r}, at_most={self.at_most!r})"
+
+    def to_table(self, whole: bool = False) -> nouns.Table:
+        """The folder, or the kind of a model that was given as such."""
+        return {"type": "Masked", "model": _named(self.model), "at_most": self.at_most}
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        if not isinstance(self.model, str):
+            return self.model, self.tokenizer
+        try:
+            from transformers import AutoModelForMaskedLM, AutoTokenizer
+        except ImportError as error:
+            raise Unsupported(f"Masked needs transformers: pip install 'assay[text]' ({error})") \
+                from None  # fmt: skip
+        model = AutoModelForMaskedLM.from_pretrained(self.model, local_files_only=True)
+        return model.eval(), AutoTokenizer.from_pretrained(self.model, local_files_only=True)
 
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         import torch
 
-        mask = getattr(self.tokenizer, "mask_token", None)
+        model, tokenizer = self._loaded
+        mask = getattr(tokenizer, "mask_token", None)
         if mask is None:
             raise Unsupported("Masked: the tokeniser has no mask token; take a masked model")
         texts = [" ".join([*words[:i], mask, *words[i + 1 :]]) for i in range(len(words))]
-        batch = self.tokenizer(texts, return_tensors="pt", padding=True, truncation=True)
+        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=True)
         with torch.no_grad():
-            logits = self.model(**batch).logits
+            logits = model(**batch).logits
         made: list[tuple[str, ...]] = []
         for i, word in enumerate(words):
-            at = (batch["input_ids"][i] == self.tokenizer.mask_token_id).nonzero()
+            at = (batch["input_ids"][i] == tokenizer.mask_token_id).nonzero()
             if not len(at):
                 made.append(())
                 continue
             top = logits[i, int(at[0, 0])].topk(min(4 * self.at_most, logits.shape[-1])).indices
-            spelled = (self.tokenizer.decode([int(t)]).strip() for t in top)
+            spelled = (tokenizer.decode([int(t)]).strip() for t in top)
             plain = [w for w in spelled if w.isalpha() and w.lower() != word.lower()]
             made.append(tuple(dict.fromkeys(plain))[: self.at_most])
         return made
+
+
+def _named(model: Any) -> str:
+    return model if isinstance(model, str) else type(model).__name__

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.spaces.genes import Genes
 from assay.streams import Stream
 
 
@@ -145,6 +146,16 @@ class ChoiceRegion:
 
     def take(self, rows: Tensor) -> ChoiceRegion:
         return replace(self, x0=self.x0[rows], options=self.options[rows], most=self.most[rows])
+
+    def genes(self) -> Genes:
+        """One per position: the slot of its option."""
+        start = torch.zeros(self.x0.shape, dtype=torch.float64)
+        high = self.there.sum(2).double() - 1
+        none = torch.empty(0, dtype=torch.int64)
+        return Genes(
+            (0, 0, start.shape[1]), start, high, start, self.x0, none,
+            options=self.options, most=self.most,
+        )  # fmt: skip
 
     def sizes(self) -> Tensor:
         """(n,): how many sequences there are, by the number of positions that change."""

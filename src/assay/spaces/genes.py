@@ -35,9 +35,15 @@ class Genes:
     gaps: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # then these
     gone: Tensor | None = None  # (n, d) bool: cells that are missing, None where none may be
     may: Tensor | None = None  # (n, d) bool: cells that may change that
+    options: Tensor | None = None  # (n, d, K): instead of all these, what each place may hold
+    most: Tensor | None = None  # (n,): how many genes may differ from `start`; None: all
 
     def express(self, genes: Tensor) -> Tensor:
         """The flattened inputs (n * k, d) of k individuals per row (n, k, G)."""
+        if self.options is not None:
+            n, k, places = genes.shape
+            table = self.options[:, None].expand(n, k, *self.options.shape[1:])
+            return table.gather(3, genes.long()[..., None])[..., 0].reshape(n * k, places)
         x = self.origin.repeat_interleave(genes.shape[1], dim=0)
         genes = genes.flatten(0, 1)
         plain = len(self.columns)
@@ -70,11 +76,9 @@ class Genes:
 
     def take(self, rows: Tensor) -> Genes:
         """The genes of these rows."""
-        return replace(
-            self, low=self.low[rows], high=self.high[rows], start=self.start[rows],
-            origin=self.origin[rows], gone=None if self.gone is None else self.gone[rows],
-            may=None if self.may is None else self.may[rows],
-        )  # fmt: skip
+        per_row = ("low", "high", "start", "origin", "options", "most", "gone", "may")
+        given = {k: v[rows] for k in per_row if (v := getattr(self, k)) is not None}
+        return replace(self, **given)
 
 
 def of_table(features: Sequence[Any], x0: Tensor, low: Tensor, high: Tensor, far: Tensor) -> Genes:

@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.spaces import lexicon, words
 from assay.spaces.candidates import Candidates, Synonyms
@@ -27,7 +29,7 @@ from assay.spaces.choices import ChoiceRegion
 from assay.spaces.lexicon import Vectors
 
 # Articles, pronouns, prepositions, auxiliaries and negations: what carries grammar, not meaning.
-STOPWORDS = frozenset(
+STOPWORDS = tuple(
     """a about after again all also am an and any are as at be because been before being both but by
     can could did do does doing don down during each few for from further had has have having he her
     here hers herself him himself his how i if in into is it its itself just me more most my myself
@@ -50,7 +52,7 @@ class Text:
 
     candidates: Candidates = field(default_factory=Synonyms)
     most: float = 0.25
-    keep: frozenset[str] | Sequence[str] = STOPWORDS
+    keep: Sequence[str] = STOPWORDS
     similarity: Callable[[list[str], list[str]], Any] | None = None
     least: float = 0.8
     antonyms: bool = False  # may a word turn into its opposite?
@@ -60,12 +62,21 @@ class Text:
             raise AssayError(f"Text(most={self.most!r}): expected a share of the words, 0 to 1")
         if isinstance(self.candidates, type) or not callable(self.candidates):
             raise AssayError(f"Text(candidates={self.candidates!r}): expected e.g. ay.Synonyms()")
-        object.__setattr__(self, "keep", frozenset(w.lower() for w in self.keep))
+        object.__setattr__(self, "keep", tuple(sorted({w.lower() for w in self.keep})))
+
+    def to_table(self, whole: bool = False) -> nouns.Table:
+        """The stop words stay unsaid where they are the usual ones."""
+        usual = self.keep == tuple(sorted(STOPWORDS))
+        return {"type": "Text"} | nouns.given(self, whole, leave=("keep",) if usual else ())
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return frozenset(self.keep)
 
     def __repr__(self) -> str:
         said = f"Text({self.candidates!r}, most={self.most!r}"
-        if self.keep != STOPWORDS:
-            said += f", keep={sorted(self.keep)!r}"
+        if self.keep != tuple(sorted(STOPWORDS)):
+            said += f", keep={self.keep!r}"
         if self.similarity is not None:
             said += f", similarity={self.similarity!r}, least={self.least!r}"
         return said + (", antonyms=True)" if self.antonyms else ")")
@@ -73,8 +84,7 @@ class Text:
     @property
     def in_words(self) -> str:
         """The threat as a sentence."""
-        makers = {"Synonyms": "a synonym", "Neighbours": "a similar word", "Typos": "a misspelling"}
-        by = makers.get(type(self.candidates).__name__, "another")
+        by = getattr(self.candidates, "described", "another")
         return f"The attacker may replace up to {self.most:.0%} of the words, each by {by}."
 
     @property
@@ -108,7 +118,7 @@ class Text:
         opposite = frozenset() if self.antonyms else lexicon.antonyms()
         made: list[tuple[float, ...]] = []
         for place, found in enumerate(self.candidates(row)):
-            if not found or bare[place] in self.keep or row[place].lower() in self.keep:
+            if not found or bare[place] in self._kept or row[place].lower() in self._kept:
                 made.append(())
                 continue
             near = bare[max(0, place - 2) : place + 3]

@@ -92,7 +92,28 @@ def spelled(x: Iterable[float] | Tensor) -> dict[float, str]:
 def learn(words: Iterable[str]) -> None:
     """Words whose ids may come."""
     for word in words:
-        identify(word)
+        identify(str(word))
+
+
+def are(x: Any) -> bool:
+    """Are these rows (n, L) of words? Each number is the id of a word met, or padding.
+
+    >>> are(encode(["a good film"])), are(np.array([[1.0, 2.0]]))
+    (True, False)
+    """
+    if x is None or x.ndim != 2 or str(x.dtype).rpartition(".")[2] != "float64":
+        return False
+    ids = np.unique(np.asarray(x))
+    return bool((ids != PAD).any()) and all(i in _WORDS or i == PAD for i in ids.tolist())
+
+
+def carried(*arrays: Any) -> list[str]:
+    """The words of those arrays that hold words: what must go along to another process or file."""
+    found: dict[str, None] = {}
+    for x in arrays:
+        if are(x):
+            found |= dict.fromkeys(spelled(x).values())
+    return list(found)
 
 
 def core(word: str) -> tuple[str, str, str]:

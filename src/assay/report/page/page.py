@@ -41,6 +41,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     attacks.spread,
     classes.classes,
     examples.features,
+    examples.harmful,
     examples.examples,
     rows.rows,
     rows.spec,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
+from assay.report import sentences
 from assay.report.examples import Examples
 from assay.report.page import png, svg
 from assay.report.page.section import Section, joined
@@ -43,12 +44,32 @@ def features(report: Report) -> Section | None:
     return Section("features", "Features", body)
 
 
+def harmful(report: Report) -> Section | None:
+    """For texts: the replacements that stand in most successes."""
+    e = report.examples
+    if e is None or not e.replaced:
+        return None
+    body = svg.bars(
+        {f"{a} → {b}": float(n) for a, b, n in e.replaced[:_FEATURES]},
+        "Replacements in most successes",
+        "successes",
+    )
+    return Section(
+        "words", "Words", body, "What was replaced by what, in how many successes (all changes of "
+        "a sentence count, also where one would have sufficed)."
+    )  # fmt: skip
+
+
 def examples(report: Report) -> Section | None:
     """The nearest successes."""
     e = report.examples
     if e is None:
         return None
-    show = _pictures if png.is_image(e.clean.shape[1:]) else _changes
+    show = _changes
+    if e.text:
+        show = _sentence
+    elif png.is_image(e.clean.shape[1:]):
+        show = _pictures
     cards = joined(
         Markup("<div class=card><h3>{}</h3>{}</div>").format(_headline(report, int(at)), show(e, k))
         for k, at in enumerate(e.places)
@@ -76,6 +97,16 @@ def _pictures(e: Examples, k: int) -> Markup:
             png.address(image), name, name
         )
         for name, image in shown.items()
+    )
+
+
+def _sentence(e: Examples, k: int) -> Markup:
+    change = Markup("<del>{}</del> <ins><b>{}</b></ins>")
+    return Markup("<p>{}</p>").format(
+        Markup(" ").join(
+            a if a == b else change.format(a, b)
+            for a, b in sentences.pairs(e.clean[k], e.adversarial[k])
+        )
     )
 
 

@@ -1,0 +1,56 @@
+"""Sentences before and after, word by word, and which replacements did the harm.
+
+A replacement is counted in the successes that hold it. What a reader would get wrong: in a sentence
+with three changed words all three are counted, though one may have sufficed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from assay.spaces import words
+
+Replaced = tuple[tuple[str, str, int], ...]  # before, after, in how many successes
+
+
+def pairs(before: np.ndarray, after: np.ndarray) -> list[tuple[str, str]]:
+    """The words of a row before and after, place by place."""
+    rows = words.tokens(torch.from_numpy(np.stack([before, after])))
+    return list(zip(*rows, strict=True))
+
+
+def marked(before: np.ndarray, after: np.ndarray) -> str:
+    """The sentence with its changes in brackets.
+
+    >>> x = words.encode(["a good film", "a fine film"]).numpy()
+    >>> marked(x[0], x[1])
+    'a [good -> fine] film'
+    """
+    return " ".join(a if a == b else f"[{a} -> {b}]" for a, b in pairs(before, after))
+
+
+def _changes(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Each changed word once for each row it was changed in, as it is in lower case."""
+    row, place = np.nonzero(before != after)
+    found = np.unique(np.stack([row, before[row, place], after[row, place]], axis=1), axis=0)
+    for _, old, new in found.tolist():
+        a, b = (words.core(words.spell(i))[1].lower() for i in (old, new))
+        yield (a, b) if a != b else (words.spell(old), words.spell(new))
+
+
+def replaced(before: np.ndarray, after: np.ndarray, most: int) -> Replaced:
+    """The `most` replacements that stand in the largest number of these rows."""
+    counts = Counter(_changes(before, after))
+    return tuple((a, b, n) for (a, b), n in counts.most_common(most))
+
+
+def joined(parts: list[Replaced], most: int) -> Replaced:
+    """The counts of several runs together."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for part in parts:
+        counts.update({(a, b): n for a, b, n in part})
+    return tuple((a, b, n) for (a, b), n in counts.most_common(most))
