@@ -111,6 +111,8 @@ class Dataset:
 
     def _check(self) -> None:
         n = len(self.x)
+        if not isinstance(self.name, str):
+            raise AssayError(f"name={self.name!r}: expected text")
         if n == 0:
             raise AssayError("the data set is empty: there is nothing to evaluate")
         if self.x.ndim < 2:
@@ -201,9 +203,11 @@ class Dataset:
         if isinstance(rows, slice):
             rows = range(*rows.indices(len(self)))
         try:
-            index = rows if isinstance(rows, Tensor) else torch.as_tensor(np.array(rows))
-        except (TypeError, ValueError):
+            index = given.dense(rows, "rows").cpu()
+        except AssayError:
             raise AssayError(f"rows {rows!r}: expected positions, a slice or a mask") from None
+        if index.ndim != 1:
+            raise AssayError(f"rows of shape {tuple(index.shape)}: expected (rows,)")
         if index.dtype == torch.bool:
             if index.shape != (len(self),):
                 raise AssayError(f"a mask of shape {tuple(index.shape)} for {len(self)} rows")
@@ -232,6 +236,8 @@ class Dataset:
             keep &= torch.from_numpy(mask.copy())
         for column, value in values.items():
             one = isinstance(value, int | str | bool | float | np.generic)
+            if not one and not hasattr(value, "__iter__"):
+                raise AssayError(f"where({column}={value!r}): expected a value, or a list of them")
             wanted: list[Any] = [value] if one else [*value]
             if column == "y":
                 if any(isinstance(v, bool | np.bool_) for v in wanted):
@@ -309,7 +315,7 @@ class Dataset:
 
     def _class(self, c: int | str) -> int:
         if not isinstance(c, str):
-            if isinstance(c, bool) or not isinstance(c, int | np.integer):
+            if isinstance(c, bool) or not isinstance(c, int | np.integer) or abs(c) > 2**60:
                 raise AssayError(f"class {c!r}: expected an index or a name")
             return int(c)
         if self.classes is None:

@@ -43,7 +43,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("APDG", ["PGD", "APGD"])
     "; did you mean 'APGD'?"
     """
-    names = sorted(known)
+    name, names = str(name), sorted(str(n) for n in known)  # a file may hold anything
     close = [n for n in names if n.lower() == name.lower()] or get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean '{close[0]}'?"

@@ -69,6 +69,8 @@ def classes(values: Any) -> Any:
         made = np.asarray(unmasked(values, "y"))
     except ValueError as error:
         raise AssayError(f"y cannot be read as classes ({error}); expected one per row") from None
+    if made.ndim != 1:
+        raise AssayError(f"y has shape {made.shape}; expected one class per row of x")
     if made.dtype.kind == "c":
         raise AssayError(f"y has dtype {made.dtype}; expected class indices 0..C-1")
     return made
@@ -87,9 +89,11 @@ def identifiers(values: Any, n: int) -> np.ndarray:
             raise AssayError(f"ids hold {wrong[0]!r}; expected numbers or text, one per example")
         if len({issubclass(k, str) for k in kinds}) > 1:
             raise AssayError("ids hold numbers and text; expected one kind: [str(i) for i in ids]")
+    if isinstance(listed, np.ndarray) and listed.dtype.kind == "O":
+        return identifiers(listed.tolist(), n)
     made = np.asarray(listed)
-    if made.dtype.kind == "O":
-        return identifiers(made.tolist(), n)
+    if made.dtype.kind == "O":  # whole numbers beyond 64 bits
+        made = np.array([str(v) for v in listed])
     if made.ndim != 1:
         raise AssayError(f"ids have shape {made.shape}; expected ({n},), one per example")
     return made

@@ -94,6 +94,8 @@ def _class(c: int | str, count: int, names: Names) -> int:
         if c not in names:
             raise AssayError(f"goal names class '{c}'{nearest(c, names)}")
         return list(names).index(c)
+    if isinstance(c, bool) or not hasattr(c, "__index__"):
+        raise AssayError(f"goal names class {c!r}: expected an index or a name")
     if not 0 <= int(c) < count:
         raise AssayError(f"goal names class {c}, but the model has classes 0..{count - 1}")
     return int(c)

@@ -33,6 +33,9 @@ def _plain(bound: Any) -> Any:
     return bound.tolist() if hasattr(bound, "tolist") else bound
 
 
+LARGEST = 1e300  # a distance that can still be squared in parts
+
+
 @dataclass(frozen=True, eq=False)
 class Lp:
     """All inputs within `eps` of the clean one in the `p` norm, and within [low, high]."""
@@ -46,8 +49,10 @@ class Lp:
         if self.p not in _NAMES:
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
         number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
-        if not (number and self.eps > 0 and math.isfinite(self.eps)):
-            raise AssayError(f"eps={self.eps!r}: expected a positive number")
+        if not (number and 0 < self.eps <= LARGEST):
+            huge = isinstance(self.eps, int) and self.eps > LARGEST
+            said = "more than 1e300" if huge else repr(self.eps)
+            raise AssayError(f"eps={said}: expected a positive number")
 
     def __repr__(self) -> str:
         low, high = _plain(self.low), _plain(self.high)
