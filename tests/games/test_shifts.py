@@ -118,3 +118,17 @@ def test_the_level_at_which_a_decision_falls(forest) -> None:
     assert drift["high"].isin([1.0, 4.0, 16.0, np.inf]).all()
     with pytest.raises(AssayError, match="no feature 'x'"):
         nature.flip_level(X[:2], feature="x")
+
+
+def test_screening_finds_the_worst_first(forest) -> None:
+    noise = ay.Normal(sd=0.2)
+    found = ay.Nature(forest, noise).screen(ay.Dataset(X, Y), 0.99)
+    assert len(found) == len(X) and set(found["stays"]) <= {"yes", "no", "open"}
+    assert found["high"].is_monotonic_increasing
+    label = read(forest).decide(X)
+    exact = probability(read(forest), noise, X, label)
+    assert (found["low"].to_numpy() <= exact.high[found.index] + 1e-9).all()
+    assert (found["high"].to_numpy() >= exact.low[found.index] - 1e-9).all()
+    yes = exact.low[found.index] >= 0.99
+    assert (yes[found["stays"] == "yes"]).all() and not yes[found["stays"] == "no"].any()
+    assert (found["stays"] == "open").sum() == 0

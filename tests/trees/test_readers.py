@@ -41,6 +41,14 @@ MODELS = {
         n_estimators=15, max_depth=4, booster="dart", rate_drop=0.3, n_jobs=1
     ),
     "lightgbm": lambda: lgb.LGBMClassifier(n_estimators=15, verbose=-1, n_jobs=1),
+    "lightgbm rf": lambda: lgb.LGBMClassifier(
+        n_estimators=9,
+        boosting_type="rf",
+        bagging_freq=1,
+        bagging_fraction=0.6,
+        verbose=-1,
+        n_jobs=1,
+    ),
     "catboost": lambda: catboost.CatBoostClassifier(iterations=15, thread_count=1, **QUIET),
     "catboost lossguide": lambda: catboost.CatBoostClassifier(
         iterations=15, grow_policy="Lossguide", thread_count=1, **QUIET

@@ -31,7 +31,7 @@ from assay.errors import AssayError, Unsupported
 from assay.games import questions
 from assay.games.arguments import check_kinds, refused_quota
 from assay.games.game import USUAL, Carried, Play
-from assay.games.nature_methods import by_method, tree_source, verdicts
+from assay.games.nature_methods import by_method, of_classes, tree_source, verdicts
 from assay.games.rows import rows_of
 from assay.games.shifts import check_shift, shifted
 from assay.goals.classes import LeastLikely, Untargeted
@@ -260,27 +260,7 @@ class Nature:
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""
-        x = self._rows(data)
-        ready = self._named(data)._ready()
-        classes = ready._classes(x)
-        if ready._ensemble is not None and self.method in ("auto", "estimate"):
-            low, high, _ = exact.distribution(
-                ready._ensemble,
-                ready.noise,
-                x,
-                tolerance=self.tolerance,
-                budget=self.budget,
-                seed=seed,
-                estimate=self.method == "estimate",
-            )
-            return low, high
-        low, high = np.empty((len(x), classes)), np.empty((len(x), classes))
-        for c in range(classes):
-            found = ready.probability(
-                x, np.eye(classes, dtype=bool)[None, c].repeat(len(x), 0), seed=seed
-            )
-            low[:, c], high[:, c] = found.low, found.high
-        return low, high
+        return of_classes(self._named(data)._ready(), self._rows(data), seed)
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
         """Bounds of the mean probability of the true class, over these records."""
@@ -298,6 +278,11 @@ class Nature:
     def radius(self, data: Any, seed: int = 0) -> Any:
         """How far the smoothed model's answer is certain: "label", "sds" and "L2" per record."""
         return questions.radius(self, data, seed)
+
+    def screen(self, data: Any, share: float = 0.99, seed: int = 0) -> Any:
+        """Many records, the worst first: "low", "high" and whether "stays" with probability `share`
+        is known ("yes", "no", "open")."""
+        return questions.screen(self, data, share, seed)
 
     def flip_level(
         self,

@@ -82,6 +82,38 @@ def by_method(
     return ask(draws=Draws(ready.draws, ready.confidence, [generator(seed, i) for i in ids]))
 
 
+def certificate(ready: Nature, x: Floats, allowed: Bools, seed: int = 0) -> exact.Probability:
+    """As `by_method`, but without the estimate that "auto" puts beside a wide certificate."""
+    if ready._ensemble is None or ready.method != "auto":
+        return by_method(ready, x, allowed, None, seed)
+    return exact.inside(
+        ready._ensemble, ready.noise, x, allowed, tolerance=ready.tolerance, budget=ready.budget,
+        seed=seed,
+    )  # fmt: skip
+
+
+def of_classes(ready: Nature, x: Floats, seed: int) -> tuple[Floats, Floats]:
+    """(low, high) of P(label = class) for every record and class, (n, classes)."""
+    classes = ready._classes(x)
+    if ready._ensemble is not None and ready.method in ("auto", "estimate"):
+        low, high, _ = exact.distribution(
+            ready._ensemble,
+            ready.noise,
+            x,
+            tolerance=ready.tolerance,
+            budget=ready.budget,
+            seed=seed,
+            estimate=ready.method == "estimate",
+        )
+        return low, high
+    low, high = np.empty((len(x), classes)), np.empty((len(x), classes))
+    for c in range(classes):
+        one = np.eye(classes, dtype=bool)[None, c].repeat(len(x), 0)
+        found = ready.probability(x, one, seed=seed)
+        low[:, c], high[:, c] = found.low, found.high
+    return low, high
+
+
 def verdicts(found: exact.Probability) -> NDArray[np.str_]:
     """More likely to stay than not: known ("proven", only by a certificate), known not to
     ("broken"), or undecided ("open")."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
+from assay.games.nature_methods import certificate
 from assay.games.rows import feature_names
 from assay.kernels.arrays import Floats
 from assay.noise.scaled import scaled
@@ -25,6 +26,8 @@ from assay.probability.shifted import shift
 if TYPE_CHECKING:
     from assay.games.nature import Nature
 
+STAGES = (0.001, 0.02, 1.0)  # shares of the budget that a screening spends in turn
+ROWS = 1000  # records at a time: their cells' masses must fit
 LEVELS = tuple(float(k) for k in np.geomspace(1 / 16, 16, 33))
 
 
@@ -35,14 +38,14 @@ def importance(nature: Nature, data: Any, seed: int) -> Any:
 
     ready, x = nature._named(data)._ready(), nature._rows(data)
     stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
-    before = ready.probability(x, stays, seed=seed)
+    before = certificate(ready, x, stays, seed)
     low, high = {}, {}
     for f, name in enumerate(feature_names(data, x.shape[1])):
         quiet = silenced(ready.noise, f, x.shape[1])
         if quiet is ready.noise:  # the feature has no noise: nothing to gain
             low[name] = high[name] = np.zeros(len(x))
             continue
-        after = replace(ready, noise=quiet).probability(x, stays, seed=seed)
+        after = certificate(replace(ready, noise=quiet), x, stays, seed)
         low[name], high[name] = after.low - before.high, after.high - before.low
     ends = {"low": pd.DataFrame(low, _index(data)), "high": pd.DataFrame(high, _index(data))}
     return pd.concat(ends, axis=1)
@@ -64,6 +67,37 @@ def radius(nature: Nature, data: Any, seed: int) -> Any:
     rivals[rows, label] = -np.inf
     sds = smoothed_radius(best, np.minimum(rivals.max(axis=1), 1 - best))
     return pd.DataFrame({"label": label, "sds": sds, "L2": sds / per_unit}, _index(data))
+
+
+def screen(nature: Nature, data: Any, share: float, seed: int) -> Any:
+    """A DataFrame, the worst first: "low" and "high" of the probability that the answer stays, and
+    "stays": is it `share` or more ("yes", "no", "open")?
+
+    Cheap bounds first, the whole budget only for records they leave open: made for 100,000 records.
+    """
+    import pandas as pd
+
+    if not 0 < share < 1:
+        raise AssayError(f"share={share}: expected a probability between 0 and 1, e.g. 0.99")
+    ready, x = nature._named(data)._ready(), nature._rows(data)
+    label = ready.predict(x)
+    low, high = np.zeros(len(x)), np.ones(len(x))
+    todo = np.arange(len(x))
+    for part in STAGES:
+        quick = replace(
+            ready, budget=part * nature.budget, tolerance=max(nature.tolerance, (1 - share) / 4)
+        )
+        for rows in np.array_split(todo, max(len(todo) // ROWS, 1)):
+            stays = np.eye(ready._classes(x[:1]), dtype=bool)[label[rows]]
+            found = certificate(quick, x[rows], stays, seed)
+            low[rows] = np.maximum(low[rows], found.low)
+            high[rows] = np.minimum(high[rows], found.high)
+        todo = todo[(low[todo] < share) & (high[todo] >= share)]
+        if not len(todo):
+            break
+    known = np.where(low >= share, "yes", np.where(high < share, "no", "open"))
+    table = pd.DataFrame({"low": low, "high": high, "stays": known}, _index(data))
+    return table.sort_values(["high", "low"], kind="stable")
 
 
 def flip_level(
@@ -109,7 +143,7 @@ def _at(
         )
         for sign in ((1.0, -1.0) if bias else (1.0,))
     ]
-    found = [replace(ready, noise=noise).probability(x, stays, seed=seed) for noise in noises]
+    found = [certificate(replace(ready, noise=noise), x, stays, seed) for noise in noises]
     return np.min([f.low for f in found], axis=0), np.min([f.high for f in found], axis=0)
 
 

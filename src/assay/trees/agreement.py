@@ -5,8 +5,8 @@ Raw scores are compared, not labels: two readings may give the same label on tho
 differ where it counts (the linear leaves of LightGBM did). They must agree to what rounding can do
 (`Ensemble.slack`); labels wherever scores are further apart than that.
 
-What a reader would get wrong: the sums here are those of the library, whatever it shows its user. A
-forest shows the mean, so does LightGBM's boosting_type="rf"."""
+What a reader would get wrong: the sums here are those of the library, whatever it shows its user: a
+forest shows the mean."""
 
 from typing import Any
 
@@ -97,9 +97,6 @@ def raw_scores(ensemble: Ensemble, model: Any, x: Floats) -> Floats:
             found = model.predict(x, output_margin=True)
     elif package == "lightgbm":
         found = model.predict(x, raw_score=True)
-        booster = model if name == "Booster" else model.booster_
-        if booster.dump_model(num_iteration=1).get("average_output"):
-            found = found * (ensemble.n_trees // ensemble.outputs)
     elif package == "catboost":
         found = model.predict(x, prediction_type="RawFormulaVal")
     elif hasattr(model, "decision_function"):
