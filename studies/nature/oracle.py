@@ -136,7 +136,7 @@ def thresholds(model: Any, d: int) -> tuple[list[list[float]], str, type]:
         for f, t, kind in table[["split_feature", "threshold", "decision_type"]].to_numpy():
             if isinstance(f, str) and kind == "<=":
                 found[int(f.rpartition("_")[2])].append(float(t))
-        return found, "<=", np.float64
+        return found, "zero", np.float64
     if package == "catboost":
         for f, borders in model.get_borders().items():
             found[int(f)] += [float(b) for b in borders]
@@ -160,6 +160,8 @@ def border(t: float, operator: str, kind: type) -> float:
     """The largest float64 that the library's comparison sends left."""
 
     def left(v: float) -> bool:
+        if operator == "zero":  # LightGBM reads what is next to zero as zero
+            return (0.0 if abs(v) <= float(np.float32(1e-35)) else v) <= t
         return bool(kind(v) < kind(t)) if operator == "<" else bool(float(kind(v)) <= t)
 
     low, high = t - 1e-3 * max(abs(t), 1e-30), t + 1e-3 * max(abs(t), 1e-30)
@@ -233,7 +235,9 @@ def truth(
             masses.append(np.array([1.0]))
             continue
         below = [0.0, *[cdfs[f](float(b), float(row[f])) for b in t], 1.0]
-        inside.append(np.append(t, t[-1] + 1.0 if len(t) else 0.0))  # borders belong to the left
+        ends = np.concatenate([t[:1] - 1.0, t, t[-1:] + 1.0]) if len(t) else np.array([-1.0, 1.0])
+        middle = (ends[1:] + ends[:-1]) / 2
+        inside.append(np.where(middle > ends[:-1], middle, ends[1:]))  # borders belong to the left
         masses.append(np.maximum(np.diff(below), 0.0))
     rows = np.array(list(itertools.product(*inside)))
     mass = np.array([math.prod(m) for m in itertools.product(*masses)])
