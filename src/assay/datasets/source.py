@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.datasets.packed import unpack
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ Arrays = dict[str, NDArray[Any]]
 def bundled(name: str) -> Arrays:
     """The arrays of a sample that ships with the package."""
     with as_file(files("assay.datasets") / "samples" / f"{name}.npz") as path:
-        return arrays(path, ())
+        found = arrays(path, ())
+    for key in [k.removesuffix(":stored") for k in found if k.endswith(":stored")]:
+        found[key] = unpack(found.pop(f"{key}:stored"), found.pop(f"{key}:shape"))
+    return found
 
 
 def arrays(path: Path, needed: Iterable[str]) -> Arrays:
