@@ -70,6 +70,7 @@ from assay.problem.budget import Budget as Budget
 from assay.proofs.enumerate import Enumerate as Enumerate
 from assay.proofs.linear import Linear as Linear
 from assay.proofs.networks import Bounds as Bounds
+from assay.proofs.standard import Standard as Standard
 from assay.proofs.trees import Exact as Exact
 from assay.relations.language import F as F
 from assay.relations.language import implies as implies

@@ -31,6 +31,7 @@ from assay.model.probe import inspect, other_scale, probe
 from assay.problem.needs import check_needs
 from assay.problem.problem import Problem
 from assay.problem.referee import Referee
+from assay.proofs.standard import Standard
 from assay.records import Records
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
@@ -57,7 +58,10 @@ class Static:
         return {"game": {"type": "Static"}, "model": model.title, "model_hash": model.hash}
 
     def default_attack(self, space: Space | None) -> Attack | None:
-        return None if space is None else standard(space, wrap(self.model).differentiable)
+        if space is None:
+            return None
+        standard(space)  # or there is none: it says so
+        return Standard()
 
     def refuses(self, goal: Expandable, run: Carried) -> str | None:
         if goal.together and run.until is not None:

@@ -1,0 +1,89 @@
+"""Standard: what `evaluate` plays unless told otherwise. Certify, attack, then decide what is left.
+
+What fits the model and the space comes first, cheapest first; each stage sees only what the ones
+before it left open, and the report says what each settled at what price:
+
+    any model, few valid records     Enumerate: everything is looked at
+    linear                           Linear: exact
+    trees                            Exact: exact, so an attack has nothing to add
+    torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
+    all                              the strongest attack for the space (`standard`)
+
+What a reader would get wrong: whether a model has gradients, is linear or is made of trees is found
+out when it is played, not when this is made. A module whose gradient is cut off gets the search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.attacks.base import run
+from assay.attacks.caa import CAA
+from assay.attacks.graft import Graft
+from assay.attacks.square import Square
+from assay.attacks.standard import AutoAttack
+from assay.errors import Unsupported
+from assay.problem.needs import Needs
+from assay.problem.problem import Problem
+from assay.proofs.enumerate import Enumerate
+from assay.proofs.linear import Linear
+from assay.proofs.networks import Bounds
+from assay.proofs.search.linear_form import read
+from assay.proofs.trees import Exact
+from assay.tables.region import TableRegion
+from assay.trees.readers import reader
+
+if TYPE_CHECKING:
+    from assay.attacks.base import Attack
+
+_FEW = 2000  # points: fewer than an attack would ask about
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Both sides, with at most about `seconds` of exact search for a row.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Standard())
+    >>> report.metric("proven").value <= report.metric("robust").value
+    True
+    """
+
+    seconds: float = 5.0
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(fixed=True)
+
+    def __call__(self, problem: Problem) -> None:
+        for stage, optional in self.stages(problem):
+            try:
+                run(stage, problem)
+            except Unsupported:
+                if not optional:
+                    raise  # a proof that does not know this model leaves its rows open
+
+    def stages(self, problem: Problem) -> list[tuple[Attack, bool]]:
+        """The stages in order, and whether each may be done without."""
+        model, table = problem.model, isinstance(problem.regions, TableRegion)
+        counts = table and problem.budget.forwards is None  # or it would spend the attack's
+        attack = _attack(table, model.differentiable)
+        first: list[Attack] = [Enumerate(_FEW)] if counts else []
+        last: list[Attack] = [Enumerate()] if counts else []
+        if reader(model.source) is not None:
+            first.append(Exact(self.seconds))
+        elif read(model, problem.kept(problem.undecided)) is not None:
+            first.append(Linear(self.seconds))
+        elif model.module is not None and not model.bound:
+            first.append(Bounds(splits=0, seconds=0.0))
+            last.insert(0, Bounds(seconds=min(0.2, self.seconds)))
+        return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
+
+
+def _attack(table: bool, gradients: bool) -> Attack:
+    """As `standard(space, gradients)` gives it."""
+    if table:
+        return CAA(search=Graft()) if gradients else Graft()
+    return AutoAttack() if gradients else Square()
