@@ -11,6 +11,7 @@ from assay import report as report
 from assay import testing as testing
 from assay import training as training
 from assay._evaluate import evaluate as evaluate
+from assay._gate import gate as gate
 from assay._ladder import ladder as ladder
 from assay._sweep import sweep as sweep
 from assay.attacks import orders as orders
@@ -54,7 +55,8 @@ from assay.games.nature import Nature as Nature
 from assay.games.static import Static as Static
 from assay.games.transductive import Transductive as Transductive
 from assay.gates.criterion import Criterion as Criterion
-from assay.gates.decide import gate as gate
+from assay.gates.decide import Outcome as Outcome
+from assay.gates.decide import Watch as Watch
 from assay.goals.classes import LeastLikely as LeastLikely
 from assay.goals.classes import RandomTarget as RandomTarget
 from assay.goals.classes import Targeted as Targeted

@@ -30,7 +30,7 @@ from assay.report.examples import gather
 from assay.report.report import Report
 from assay.run.job import COUNTED, Job
 from assay.run.progress import Progress
-from assay.run.run import Run
+from assay.run.run import Run, Until
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
 
@@ -95,7 +95,9 @@ def evaluate(
         rows, aim = rows.take(order), aim.take(order)
     job = Job(target, rows, space, aim, played, seed, batch, budget or Budget())
     facts = job.prepare()
-    spec = describe(job, goal)
+    spec = describe(job, goal) | dict(run.note)
+    if run.until is not None:
+        spec["order"] = "random"
     count = facts.get("classes", 0) or len(data.classes or ())
     if count:
         spec |= goal.aims(count, data.classes)
@@ -130,7 +132,7 @@ def _further(
     for name, goal in goals.items():
         out = run.out and Path(run.out) / "also" / name
         try:
-            done[name] = play(goal=goal, run=replace(run, out=out))
+            done[name] = play(goal=goal, run=replace(run, out=out, note={}))
             stopped = any(f.id == "interrupted" for f in done[name].flags)
         except KeyboardInterrupt:
             stopped = True
@@ -171,7 +173,11 @@ def _collect(
                 for name, count in part.facts.items():
                     facts[name] += count
                 bar.advance(part.records, part.stored)
-                if run.until is not None and bar.half_width <= run.until:
+                if isinstance(run.until, Until):
+                    if run.until.add(Report(spec, part.records).table, spec):
+                        facts["decided"] = len(job.data)
+                        break
+                elif run.until is not None and bar.half_width <= run.until:
                     facts["narrow"] = len(job.data)
                     break
         except KeyboardInterrupt:

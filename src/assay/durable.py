@@ -82,6 +82,15 @@ def digest(written: Path | BinaryIO) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=12)).hexdigest()
 
 
+def sha256(written: Path | BinaryIO) -> str:
+    """The digest that others can compute too, for documents: `sha256sum FILE`."""
+    if not isinstance(written, Path):
+        written.flush()
+        written = Path(written.name)
+    with written.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @contextmanager
 def reading(path: Path, fix: str) -> Iterator[None]:
     """Whatever goes wrong while this file is read is said with its name and with what to do."""

@@ -19,6 +19,7 @@ import assay
 from assay.cli.compare import compare
 from assay.cli.demo import demo
 from assay.cli.export import export
+from assay.cli.gate import Gating, gate
 from assay.cli.list import list_
 from assay.cli.merge import merge
 from assay.cli.repair import repair
@@ -76,5 +77,6 @@ def main(
 
 for _command in (run, merge, repair, demo, show, compare, export):
     app.command()(_command)
+app.command(cls=Gating)(gate)
 app.command("list")(list_)
 app.command()(schema)

@@ -119,21 +119,26 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
     model, data = config.load()
     try:
         report = evaluate(
-            model, data, **config.options(data), progress=False if quiet else None, run=run
-        )
+            model, data, **config.options(data), progress=False if quiet else None,
+            run=replace(run, note=config.note),
+        )  # fmt: skip
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)
         if partial is None:
             raise
-        _save(partial, folder, config)
+        save(partial, folder, config)
         done = f"{len(partial.records)} of {len(data)} rows were finished and are saved in {folder}"
         say_no(f"{type(error).__name__}: {error}; {done}; for the traceback: assay --debug run")
         if debug:
             raise
         raise typer.Exit(1) from None
-    _save(report, folder, config)
+    save(report, folder, config)
     if not quiet:
         show_report(report)
+    if config.gate is not None:
+        from assay._gate import gate
+
+        typer.echo(str(gate(report)))
     stopped = any(f.id == "interrupted" for f in report.flags)
     if stopped:
         say_no(f"stopped by hand after {len(report.records)} of {len(data)} rows; those are saved")
@@ -171,11 +176,13 @@ def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:
         raise typer.Exit(1)
 
 
-def _save(report: Report, folder: Path, config: Config) -> None:
+def save(report: Report, folder: Path, config: Config) -> None:
+    """The report in its folder, and the file it came from."""
     from assay.config.config import to_toml
 
-    report.save(folder)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         durable.write(folder / "config.toml", to_toml(config))
     except OSError as error:
-        raise AssayError(f"cannot write to '{folder}': {error}; the report is saved") from None
+        raise AssayError(f"cannot write to '{folder}': {error}") from None
+    report.save(folder)

@@ -41,9 +41,12 @@ from assay.config.sources import Data
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
 from assay.games.game import Game
+from assay.gates.criterion import Criterion
+from assay.gates.decide import Watch
 from assay.goals.quota import Quota
 from assay.model.classifier import Classifier
 from assay.problem.budget import Budget
+from assay.report.evidence import SCOPE
 
 NEEDED = ("data", "model")
 
@@ -71,6 +74,14 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """[gate]: the criteria, and how often a decision may be wrong."""
+
+    criteria: Sequence[str]
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True)
 class Config:
     """One run: what `evaluate` is called with, and where the report goes."""
 
@@ -89,6 +100,14 @@ class Config:
     also: tuple[Any, ...] = ()  # further goals, shown in the same report
     defense: Any = None  # around the model, which then adapts at test time
     game: Any = None  # who moves when; with a defense `Transductive` unless named
+    gate: Gate | None = None  # what the model must clear
+    evidence: dict[str, str] = field(default_factory=dict)  # what a document says of the scope
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the spec of a run says besides what is played: fixed before it begins."""
+        said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
+        return said | ({"gate": Watch(**nouns.plain(self.gate)).asked} if self.gate else {})
 
     def load(self) -> tuple[Classifier | Game, Dataset]:
         """The model (or the game it plays) and the data, opened."""
@@ -203,6 +222,7 @@ def configured(given: dict[str, Any], place: Place) -> Config:
         if key in given:
             with at((key,)):
                 read[key] = nouns.convert(given[key], kind, (key,))
+    read |= _asked(given)
     if read.get("batch", 1) < 1:
         raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
     return Config(**read)
@@ -242,6 +262,24 @@ def _check_classes(goal: Any, data: Dataset) -> None:
         goal.rule(count, data.classes)
     else:
         goal.targets(data.y, torch.zeros(len(data), count), rows, data.classes)
+
+
+def _asked(tables: dict[str, Any]) -> dict[str, Any]:
+    """[gate]: what must be cleared. [evidence]: what only people know, for the run's document."""
+    found: dict[str, Any] = {}
+    if "gate" in tables:
+        with at(("gate",)):
+            found["gate"] = nouns.convert(tables["gate"], Gate, ("gate",))
+            Watch([Criterion.parse(text) for text in found["gate"].criteria], found["gate"].alpha)
+    given = tables.get("evidence", {})
+    if not isinstance(given, dict):
+        raise Wrong(("evidence",), f"expected a table [evidence], got {given!r}")
+    for key, value in given.items():
+        if key not in SCOPE:
+            raise Wrong(("evidence", key), f"evidence has no field '{key}'{nearest(key, SCOPE)}")
+        with at(("evidence", key)):
+            nouns.convert(value, str, ("evidence", key))
+    return found | {"evidence": dict(given)}
 
 
 def _nature(given: Any) -> dict[str, Any]:
@@ -307,6 +345,10 @@ def to_toml(config: Config) -> str:
     for key in ("goal", "attack", "defense", "game"):
         if getattr(config, key) is not None:
             tables[key] = nouns.table(getattr(config, key))
+    if config.gate is not None:
+        tables["gate"] = nouns.plain(config.gate)
+    if config.evidence:
+        tables["evidence"] = dict(config.evidence)
     if config.budget is not None:
         tables["budget"] = nouns.plain(config.budget)
     top = [toml.line(k, getattr(config, k)) for k in ("seed", "batch", "out")

@@ -36,8 +36,8 @@ class Carried(Protocol):
     """What a game may ask of how it is carried out; `Run` is one."""
 
     @property
-    def until(self) -> float | None:
-        """Stop when the interval is this narrow: rows are then played in a random order."""
+    def until(self) -> Any:
+        """When it may stop early, if at all: rows are then played in a random order."""
         ...
 
 

@@ -7,6 +7,10 @@
 
 A figure is one that every row has a share in (`FIGURES`): what is decided is the mean over rows
 like these, not over the rows at hand, so a figure that only sums up a run cannot be a criterion.
+
+What a reader would get wrong: under noise a row gives a probability, known between two ends. Only
+the lower end speaks for "at least" and only the upper one for "at most": bounds that are too wide
+leave a gate undecided, never wrong.
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ FIGURES: dict[str, Rows] = {
     "proven": _verdict("proven"),
     "open": _verdict("open"),
     "clean": lambda t: (t["clean"] == t["y"]).to_numpy(bool),
-    "stays": lambda t: t["probability_low"].to_numpy(float),
 }
+_NOISE = {"robust": 1, "broken": -1}  # figures that a row's probability is a share in
 _PLAIN = re.compile(
     r"\s*(?P<figure>\w+)\s*(?:\[\s*(?P<column>\w+)\s*=\s*(?P<value>[^\]]+?)\s*\])?\s*"
     r"(?P<sign><=|>=)\s*(?P<bound>[-+.\w]+)\s*"
@@ -104,6 +108,13 @@ class Criterion:
             return f"{self.figure}{where} no lower than {self.baseline} {by}"
         return f"{self.figure}{where} {'<=' if self.at_most else '>='} {self.bound:g}"
 
-    def rows(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        """What each row of the table gives to the figure."""
-        return FIGURES[self.figure](table).astype(float)
+    def rows(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What each row of the table gives to the figure: at least, and at most; NaN: no part."""
+        low, high = (table[f"probability_{end}"].to_numpy(float) for end in ("low", "high"))
+        if np.isfinite(low).any() and self.figure != "clean":
+            if self.figure in _NOISE:
+                return (low, high) if _NOISE[self.figure] > 0 else (1 - high, 1 - low)
+            held = np.where(np.isfinite(low), FIGURES[self.figure](table), np.nan)
+        else:
+            held = FIGURES[self.figure](table).astype(float)
+        return held, held

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from assay.report.report import CLASSES, Report, class_name
 from assay.report.stats import Estimate, bootstrap, wilson
 from assay.streams import Stream, keys
 
-LOOK = 32  # rows between two looks at a report that is finished
 EXIT = {"pass": 0, "fail": 1, "undecided": 2}
 
 
@@ -51,19 +50,20 @@ class Decision:
     open: int = 0
     more: float = 0.0
 
+    @property
+    def wanting(self) -> str:
+        """How many rows more, in words."""
+        if self.more > 1e6:
+            return "more than a million further rows would probably decide it"
+        return f"some {math.ceil(self.more / 10) * 10:,} further rows would probably decide it"
+
     def __str__(self) -> str:
         text = f"{self.outcome:<9}  {self.criterion}    {self.estimate}"
         if self.open:
             text += f"; {self.open} open"
         if self.outcome == "undecided":
-            text += f"; {_rows(self.more)} would probably decide it"
+            text += f"; {self.wanting}"
         return text
-
-
-def _rows(more: float) -> str:
-    if more > 1e6:
-        return "more than a million further rows"
-    return f"some {math.ceil(more / 10) * 10:,} further rows"
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class Outcome:
 
     decisions: tuple[Decision, ...]
     alpha: float
+    report: Report | None = field(default=None, compare=False, repr=False)  # on the rows played
+    folder: Path | None = None  # where that is kept
 
     @property
     def outcome(self) -> str:
@@ -105,19 +107,25 @@ class _Watched:
 
     def add(self, table: pd.DataFrame, passing: float, failing: float) -> None:
         c = self.criterion
-        self.open += int((table["verdict"] == "open").sum()) if "verdict" in table else 0
-        x = c.rows(table)
+        self.open += int((table["verdict"] == "open").sum())
+        least, most = _by_id(c, table)
         if self.baseline is not None:
-            known = table["id"].isin(self.baseline.index).to_numpy(bool)
-            x = x[known] - self.baseline.loc[table["id"][known]].to_numpy(float)
-            x = (x + 1) / 2
+            known = self.baseline.reindex(least.index)
+            if known.isna().any():
+                raise AssayError(
+                    f"criterion '{c}': {int(known.isna().sum())} of {len(known)} rows are not in "
+                    "the baseline, or are other inputs there; play both on the same rows"
+                )
+            least, most = ((end - known + 1) / 2 for end in (least, most))
         high, low = ("fail", "pass") if c.at_most else ("pass", "fail")
         goals = {"pass": passing, "fail": failing}
-        for outcome, evidence, side in ((high, self.above, x), (low, self.below, 1 - x)):
-            evidence.add(side)
-            if evidence.log_wealth >= goals[outcome]:
-                self.crossed.setdefault(outcome, evidence.rows)
-        self.values.append(x)
+        sides = ((high, self.above, least.to_numpy()), (low, self.below, 1 - most.to_numpy()))
+        for outcome, evidence, side in sides:
+            path = evidence.add(side)
+            if (path >= goals[outcome]).any():
+                first = int((path >= goals[outcome]).argmax()) + 1
+                self.crossed.setdefault(outcome, evidence.rows - len(path) + first)
+        self.values.append(((least + most) / 2).to_numpy(np.float64))
 
     def decision(self, passing: float, failing: float) -> Decision:
         x = np.concatenate(self.values) if self.values else np.empty(0)
@@ -138,9 +146,7 @@ class _Watched:
 class Watch:
     """Criteria that are looked at after every chunk of a run whose rows come in random order."""
 
-    def __init__(
-        self, criteria: Iterable[Criterion | str], alpha: float = 0.05, spec: Any = None
-    ) -> None:
+    def __init__(self, criteria: Iterable[Criterion | str] | str, alpha: float = 0.05) -> None:
         given = [criteria] if isinstance(criteria, str) else criteria
         self.criteria = tuple(Criterion.parse(c) if isinstance(c, str) else c for c in given)
         if not self.criteria:
@@ -148,11 +154,24 @@ class Watch:
         if not 0 < alpha < 1:
             raise AssayError(f"alpha={alpha}: expected a probability between 0 and 1")
         self.alpha = alpha
-        self._watched = [_Watched(c, _baseline(c, spec)) for c in self.criteria]
+        self._watched = [_Watched(c, _baseline(c)) for c in self.criteria]
         self._goals = math.log(2 / alpha), math.log(2 * len(self.criteria) / alpha)
+
+    def __str__(self) -> str:
+        return "'" + "', '".join(map(str, self.criteria)) + "'"
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was fixed beforehand, as plain values."""
+        return {"criteria": [str(c) for c in self.criteria], "alpha": self.alpha}
 
     def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
         """See further rows; whether the gate is decided."""
+        if "quota" in spec:
+            raise AssayError(
+                f"gate {self}: a quota is about bands of several classes, and its rows are pairs; "
+                "gate on another goal"
+            )
         table = table[table["skipped"] == ""]
         for watched in self._watched:
             watched.add(_part(table, watched.criterion, spec), *self._goals)
@@ -163,21 +182,24 @@ class Watch:
         return Outcome(tuple(w.decision(*self._goals) for w in self._watched), self.alpha)
 
 
-def gate(
+def decide(
     report: Report, criteria: Sequence[Criterion | str] | str, alpha: float = 0.05, seed: int = 0
 ) -> Outcome:
     """Decide the criteria on a report's rows, in random order.
 
-    >>> outcome = gate(report, ["robust >= 0.8", "proven >= 0.5"])      # doctest: +SKIP
+    A run that was stopped early keeps the order it was played in: shuffling rows after a stop would
+    be a second look at the same evidence.
     """
     table = report.table
     ids = table["id"].to_numpy()
-    draws = Stream(seed, keys(ids), purpose="gate").uniform(torch.arange(len(ids)), 1)
-    order = draws[:, 0].argsort().numpy()
-    watch = Watch(criteria, alpha, report.spec)
-    for start in range(0, len(order), LOOK):
-        watch.add(table.iloc[order[start : start + LOOK]], report.spec)
-    return watch.outcome
+    order = np.arange(len(ids))
+    if report.spec.get("order") != "random":
+        unique, place = np.unique(ids.astype(str), return_inverse=True)
+        draws = Stream(seed, keys(unique), purpose="gate").uniform(torch.arange(len(unique)), 1)
+        order = draws[:, 0].numpy()[place].argsort(kind="stable")
+    watch = Watch(criteria, alpha)
+    watch.add(table.iloc[order], report.spec)
+    return replace(watch.outcome, report=report)
 
 
 def _part(table: pd.DataFrame, criterion: Criterion, spec: dict[str, Any]) -> pd.DataFrame:
@@ -193,16 +215,23 @@ def _part(table: pd.DataFrame, criterion: Criterion, spec: dict[str, Any]) -> pd
     return table[[str(named(v)) == criterion.value for v in table[column]]]
 
 
-def _baseline(criterion: Criterion, spec: Any) -> pd.Series[float] | None:
-    """What each row of the baseline run gives to the figure, by id."""
+def _by_id(criterion: Criterion, table: pd.DataFrame) -> tuple[pd.Series[float], pd.Series[float]]:
+    """The two ends of what each input gives; several runs of a random player count as their mean.
+
+    An input is its id and the digest of its contents: another input by the same name is another.
+    """
+    ends = criterion.rows(table)
+    key = [f"{i} {d}" for i, d in zip(table["id"], table["input"], strict=True)]
+    series = [pd.Series(end, index=key) for end in ends]
+    if len(set(key)) < len(key):
+        series = [s.groupby(level=0, sort=False).mean() for s in series]
+    return series[0].dropna(), series[1].dropna()
+
+
+def _baseline(criterion: Criterion) -> pd.Series[float] | None:
+    """What each row of the baseline run gives to the figure."""
     if criterion.baseline is None:
         return None
-    other = Report.load(Path(criterion.baseline))
-    mine, theirs = (dict(s or {}).get("data_hash") for s in (spec, other.spec))
-    if mine is not None and theirs is not None and mine != theirs:
-        raise AssayError(
-            f"criterion '{criterion}': the baseline was played on other data (hash {theirs}, here "
-            f"{mine}); play both on the same rows"
-        )
-    table = other.table[other.table["skipped"] == ""]
-    return pd.Series(criterion.rows(table), index=table["id"])
+    table = Report.load(Path(criterion.baseline)).table
+    least, most = _by_id(criterion, table[table["skipped"] == ""])
+    return (least + most) / 2

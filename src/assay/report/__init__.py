@@ -17,4 +17,10 @@ def _sweep(sweep: Any) -> str:
     return page(sweep)
 
 
-DRAWN_BY.update(Report=_report, Sweep=_sweep)
+def _evidence(evidence: Any) -> str:
+    from assay.report.page.evidence import page
+
+    return page(evidence)
+
+
+DRAWN_BY.update(Report=_report, Sweep=_sweep, Evidence=_evidence)

@@ -66,6 +66,7 @@ IDS = (
     "put-back",
     "one-move",
     "narrow-enough",
+    "decided",
     "bounds-wide",
     "noise-moved",
     "run-failed",
@@ -175,6 +176,9 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("narrow"):
         text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
         yield Flag("narrow-enough", text + " interval was as narrow as asked for", "note")
+    if facts.get("decided"):
+        text = f"stopped after {len(records)} of {facts['decided']} rows, drawn at random: the"
+        yield Flag("decided", text + " gate was decided", "note")
     if facts.get("interrupted"):
         text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)

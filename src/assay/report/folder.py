@@ -1,4 +1,5 @@
-"""A report in a folder: report.html, spec.json, records.parquet, adversarial.npz, examples.npz.
+"""A report in a folder: report.html, spec.json, records.parquet, adversarial.npz, examples.npz, and
+evidence.json and evidence.html, which rest on them and on what else the run has kept.
 
 All files are written first and then renamed one after the other (`durable`): a save that is cut off
 leaves the report that was there. `spec.json` holds the digests of the files that belong to it: what
@@ -21,6 +22,8 @@ from assay import durable
 from assay.errors import AssayError
 from assay.records import FIELDS, Records
 from assay.report.checks import Flag
+from assay.report.drawing import html
+from assay.report.evidence import document
 from assay.report.examples import Examples
 from assay.report.spec import current
 from assay.spaces import words
@@ -31,8 +34,10 @@ if TYPE_CHECKING:
     from assay.report.report import Report
 
 FILES = (  # besides the spec
-    "report.html", "records.parquet", "adversarial.npz", "examples.npz", "rows.parquet"
+    "report.html", "records.parquet", "adversarial.npz", "examples.npz", "rows.parquet",
+    "evidence.json", "evidence.html",
 )  # fmt: skip
+KEPT = ("config.toml", "fingerprint.json", "facts.json")  # of the run, if it was kept here
 FIX = "run it again with --resume, which saves it anew, or save the report again"
 
 
@@ -49,7 +54,8 @@ def save(report: Report, folder: Path) -> None:
         table = report.table.astype({"id": str})
         table.attrs.clear()
         with _log(folder), durable.together(folder) as new:
-            new("report.html").write(report.html().encode())
+            page = new("report.html")
+            page.write(report.html().encode())
             made = {"records.parquet": new("records.parquet")}
             pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
             if report.adversarial is not None:
@@ -64,7 +70,14 @@ def save(report: Report, folder: Path) -> None:
                 made["rows.parquet"] = new("rows.parquet")
                 pq.write_table(_plain(report.rows), made["rows.parquet"])
             spec["saved"] = {name: durable.digest(file) for name, file in made.items()}
-            new("spec.json").write(json.dumps(spec, indent=2, default=str).encode())
+            made |= {"report.html": page, "spec.json": new("spec.json")}
+            made["spec.json"].write(json.dumps(spec, indent=2, default=str).encode())
+            hashes = {name: durable.sha256(file) for name, file in made.items()}
+            hashes |= {n: durable.sha256(folder / n) for n in KEPT if (folder / n).exists()}
+            evidence, shown = document(report, hashes), new("evidence.html")
+            shown.write(html(evidence).encode())
+            whole = evidence.with_file("evidence.html", durable.sha256(shown))
+            new("evidence.json").write(whole.json.encode())
         for name in {"adversarial.npz", "examples.npz", "rows.parquet"} - set(made):
             (folder / name).unlink(missing_ok=True)  # of the report that was here before
     except OSError as error:

@@ -239,7 +239,7 @@ class Report:
         return html(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write report.html, spec.json, records.parquet, adversarial.npz and examples.npz."""
+        """Write report.html, spec.json, the records, what was handed in, and the evidence."""
         files.save(self, Path(folder))
         return Path(folder)
 

@@ -7,10 +7,10 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from assay.errors import AssayError
 from assay.run.executors import Executor, Here
@@ -21,14 +21,28 @@ from assay.run.on_ray import Ray
 from assay.run.processes import Processes
 from assay.run.store import Store
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@runtime_checkable
+class Until(Protocol):
+    """Who says when enough rows are seen: a gate's `Watch`."""
+
+    def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
+        """See the records of a further chunk; whether the run may stop."""
+        ...
+
 
 @dataclass(frozen=True)
 class Run:
     """`out`: a folder to keep (and resume) the run in; `force` replaces the run that is there, once
     this one is about to play. `shard=(i, n)`: the i-th of n parts, from 1.
 
-    `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side.
-    Rows are then played in a random order, or the rows seen so far would not speak for the rest.
+    `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side, or
+    when a gate (`Watch`) is decided. Rows are then played in a random order, and looked at in that
+    order, whichever is finished first: else those seen so far would not speak for the rest.
+    `note`: what else the spec is to say, e.g. the criteria that were fixed beforehand.
     `accept_version`: go on with a run that other versions of assay, torch or Python began.
 
     >>> import assay as ay
@@ -47,9 +61,10 @@ class Run:
     shard: tuple[int, int] | None = None
     workers: int = 1
     ray: str | None = None
-    until: float | None = None
+    until: float | Until | None = None
     force: bool = False
     accept_version: bool = False
+    note: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse settings that make no sense."""
@@ -64,7 +79,8 @@ class Run:
                     f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
                 )
         number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
-        if self.until is not None and not (number and 0 < self.until < 0.5):
+        narrow = number and 0 < float(self.until) < 0.5  # type: ignore[arg-type]
+        if self.until is not None and not narrow and not isinstance(self.until, Until):
             raise AssayError(f"until={self.until!r}: expected a half-width between 0 and 0.5")
         if self.out is not None and not isinstance(self.out, str | Path):
             raise AssayError(f"out={self.out!r}: expected the name of a folder")
@@ -83,7 +99,11 @@ class Run:
         return Processes(self.workers) if self.workers > 1 else Here()
 
     def chunks(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Chunk]]:
-        """All chunks of this run's share: first what is stored, then what is left to play."""
+        """All chunks of this run's share: first what is stored, then what is left to play.
+
+        In the order of the plan where the run may stop early: a row that is broken is finished
+        sooner than one that holds out, so the first to finish do not speak for the others.
+        """
         share = range(job.count)
         if self.shard is not None:
             share = range(self.shard[0] - 1, job.count, self.shard[1])
@@ -92,6 +112,10 @@ class Run:
                     f"shard={self.shard[0]}/{self.shard[1]}: there are only {job.count} chunks of "
                     f"{job.batch} rows; make fewer shards, or give a smaller batch="
                 )
+        chunks = self._chunks(job, spec, share)
+        yield from chunks if self.until is None else _in_order(share, chunks)
+
+    def _chunks(self, job: Job, spec: dict[str, Any], share: range) -> Iterator[tuple[int, Chunk]]:
         store = Store(Path(self.out)) if self.out is not None else None
         if store is None:
             yield from self.executor.map(job, share)
@@ -117,6 +141,18 @@ class Run:
                     *(c["forwards"].sum(), c["backwards"].sum()),
                 )
                 yield k, part
+
+
+def _in_order(share: range, chunks: Iterable[tuple[int, Chunk]]) -> Iterator[tuple[int, Chunk]]:
+    """The chunks as the plan has them; who comes early waits."""
+    waiting: dict[int, Chunk] = {}
+    wanted = iter(share)
+    k = next(wanted, None)
+    for came, part in chunks:
+        waiting[came] = part
+        while k is not None and k in waiting:
+            yield k, waiting.pop(k)
+            k = next(wanted, None)
 
 
 def _whole(value: object) -> bool:

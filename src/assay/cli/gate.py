@@ -1,0 +1,117 @@
+"""`assay gate`: pass (exit code 0), fail (1), undecided (2), or broken (3).
+
+What a reader would get wrong: 2 is what every other command ends with after a mistake of the
+user's. Here it would be taken for "undecided", so that mistakes, also of the command line, end
+with 3 like a model that breaks down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from assay.cli.screen import say_no
+from assay.errors import AssayError
+
+BROKEN = 3
+
+
+class Gating(TyperCommand):
+    """A command whose mistakes have an exit code of their own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            if getattr(error, "exit_code", None) == 2:  # a wrong option, a missing argument
+                error.exit_code = BROKEN  # type: ignore[attr-defined]
+            raise
+
+
+def gate(
+    ctx: typer.Context,
+    what: Annotated[Path, typer.Argument(help="A run file (.toml), or the folder of a run.")],
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option("--criterion", "-c", help="Instead of the file's [gate], e.g. 'robust >= .8'"),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="How often a decision may be wrong; default: 0.05.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to save; default: the file's `out`, or runs/NAME.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1)] = None,
+    workers: Annotated[int, typer.Option(help="Worker processes on this machine.", min=1)] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was cut off.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in that folder.")] = False,
+    summary: Annotated[
+        Path | None, typer.Option(help="A summary in markdown, for a pull request.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="The decisions as JUnit XML.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="What fails as SARIF 2.1.0.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Decide whether a model clears its bounds: exit code 0 pass, 1 fail, 2 undecided, 3 broken.
+
+    Rows are played in random order, and no more of them than the decision needs.
+
+    [dim]Example:[/dim]  assay gate examples/gate.toml --sarif gate.sarif --summary gate.md
+    """
+    from assay.gates import writers
+
+    debug = bool(ctx.find_root().params.get("debug"))
+    try:
+        outcome = _decided(what, criterion, alpha, out, rows, workers, resume, force, quiet)
+        for file, write in (
+            (summary, writers.markdown), (junit, writers.junit), (sarif, writers.sarif)
+        ):  # fmt: skip
+            if file is not None:
+                writers.write(file, write(outcome, str(what)))
+    except typer.Exit:
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        said = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
+        say_no(f"{said}; nothing is decided")
+        raise typer.Exit(BROKEN) from None
+    typer.echo(str(outcome))
+    if outcome.folder is not None and outcome.folder != what:
+        typer.echo(f"saved in {outcome.folder}")
+    raise typer.Exit(outcome.exit_code)
+
+
+def _decided(
+    what: Path, criterion: list[str] | None, alpha: float | None, out: Path | None,
+    rows: int | None, workers: int, resume: bool, force: bool, quiet: bool,
+) -> Any:  # fmt: skip
+    from assay._gate import gate as decide
+    from assay.cli.run import save
+    from assay.config.config import Gate, read
+    from assay.run.run import Run
+
+    if what.suffix != ".toml":
+        return decide(what, criterion, alpha=alpha)
+    config = read(what)
+    if criterion:
+        config = replace(config, gate=Gate(tuple(criterion), alpha or 0.05))
+    if rows is not None:
+        config = replace(config, data=replace(config.data, rows=rows))
+    folder = out or Path(config.out or Path("runs") / what.stem)
+    run = Run(folder, resume=resume, workers=workers, force=force)
+    outcome = decide(config, alpha=alpha, run=run, progress=False if quiet else None)
+    report = outcome.report
+    assert report is not None
+    if any(f.id == "interrupted" for f in report.flags):
+        raise AssayError("stopped by hand; --resume goes on")
+    save(report, folder, config)
+    return outcome

@@ -1,0 +1,84 @@
+"""SARIF 2.1.0: what does not pass, for code-scanning pages (OASIS standard, sections 3.13 to 3.27).
+
+Each figure is a rule, each criterion that fails an "error" and each undecided one a "warning"; one
+that passes is no result at all, so that the alert closes itself.
+
+What a reader would get wrong: a code-scanning page wants a place in the repository. It is the line
+of the run file where the criterion stands, where it can be found, else its first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import assay
+from assay.gates.decide import Decision, Outcome
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_RULES = {
+    "robust": "Robust accuracy: the share of rows that no valid attack found breaks",
+    "broken": "The share of rows that a valid attack breaks",
+    "proven": "The share of rows for which it is proven that no attack succeeds",
+    "open": "The share of rows that are neither proven nor broken",
+    "clean": "Clean accuracy",
+}
+
+
+def sarif(outcome: Outcome, source: str) -> str:
+    """The log of one run of the gate."""
+    figures = sorted({d.criterion.figure for d in outcome.decisions})
+    results = [_result(d, source) for d in outcome.decisions if d.outcome != "pass"]
+    run: dict[str, Any] = {
+        "tool": {
+            "driver": {
+                "name": "assay",
+                "semanticVersion": assay.__version__.replace(".dev", "-dev."),
+                "rules": [
+                    {"id": f"assay/{f}", "shortDescription": {"text": _RULES[f]}} for f in figures
+                ],
+            }
+        },
+        "results": results,
+        "invocations": [{"executionSuccessful": True, "exitCode": outcome.exit_code}],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _result(decision: Decision, source: str) -> dict[str, Any]:
+    text = str(decision.criterion)
+    place = {
+        "artifactLocation": {"uri": _uri(source)},
+        "region": {"startLine": _line(source, text)},
+    }
+    return {
+        "ruleId": f"assay/{decision.criterion.figure}",
+        "level": "error" if decision.outcome == "fail" else "warning",
+        "message": {"text": " ".join(str(decision).split())},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"criterion/v1": hashlib.sha256(text.encode()).hexdigest()[:16]},
+    }
+
+
+def _uri(source: str) -> str:
+    """The run file relative to where the command is run, as code scanning wants it."""
+    from urllib.parse import quote
+
+    path = Path(source)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return quote(path.as_posix())
+
+
+def _line(source: str, criterion: str) -> int:
+    path = Path(source)
+    if not path.is_file():
+        return 1
+    wanted = "".join(criterion.split()).replace('"', "")
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        plain = "".join(line.split()).replace('"', "").replace("\\", "").replace("'", "")
+        if wanted in plain:
+            return number
+    return 1

@@ -1,0 +1,64 @@
+"""The worst slices of a run: where robustness is lowest, with intervals that hold for all at once.
+
+Whoever picks the worst of k parts after looking at all of them has looked k times. So each interval
+is made at level 1 - 0.05 / k (Bonferroni): all of them together hold in 95 % of runs.
+
+What a reader would get wrong: under noise a row gives a probability, not a 0 or 1. Wilson's
+interval of their mean is then too wide, never too narrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.report.stats import Estimate, wilson
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+COLUMNS = {"y": "true class", "target": "class to be reached"}
+LEAST = 5  # rows: of fewer nothing can be said
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows where `column` is `value`."""
+
+    column: str
+    value: str
+    robust: Estimate
+    of: int  # how many slices were looked at
+
+    @property
+    def title(self) -> str:
+        return f"{COLUMNS[self.column]} {self.value}"
+
+
+def worst_slices(report: Report, most: int = 5) -> list[Slice]:
+    """The slices with the lowest robustness, worst first; none of a quota, whose rows are pairs."""
+    from scipy.special import ndtri
+
+    from assay.report.report import class_name
+
+    if "quota" in report.spec:
+        return []
+    table = report.table[report.table["skipped"] == ""]
+    middle = (table["probability_low"] + table["probability_high"]).to_numpy(float) / 2
+    held = np.where(np.isfinite(middle), middle, ~table["success"].to_numpy(bool)).astype(float)
+    name = class_name(report.spec)
+    parts = []
+    for column in COLUMNS:
+        values = table[column].to_numpy()
+        known = np.unique(values[values >= 0])
+        if len(known) > 1:
+            parts += [(column, v, held[values == v]) for v in known]
+    parts = [p for p in parts if len(p[2]) >= LEAST]
+    z = float(ndtri(1 - 0.025 / max(1, len(parts))))
+    found = [
+        Slice(column, str(name(v)), wilson(float(x.sum()), len(x), z), len(parts))
+        for column, v, x in parts
+    ]
+    return sorted(found, key=lambda s: (s.robust.value, s.robust.high))[:most]
