@@ -125,7 +125,7 @@ class _Watched:
             if (path >= goals[outcome]).any():
                 first = int((path >= goals[outcome]).argmax()) + 1
                 self.crossed.setdefault(outcome, evidence.rows - len(path) + first)
-        self.values.append(((least + most) / 2).to_numpy(np.float64))
+        self.values.append(np.asarray((least + most) / 2, dtype=np.float64))
 
     def decision(self, passing: float, failing: float) -> Decision:
         x = np.concatenate(self.values) if self.values else np.empty(0)
