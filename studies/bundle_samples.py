@@ -2,7 +2,7 @@
 
     python studies/bundle_samples.py --mnist mnist.npz --cifar10 cifar10.npz --gtsrb GTSRB/ \
         --orl orl_faces/ --url dataset_B_05_2020.csv --pima diabetes.csv --ctu13 botnet/ \
-        --lcld loans.csv
+        --lcld loans.csv --adult adult.csv --bank bank.csv --german german.csv --heart heart.csv
 
 Each argument takes what the loader's `path=` takes (see its docstring), and each may be left out:
 that sample then stays as it is. `--ctu13` is different: a folder with features.csv and
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from assay.datasets import lending, source
@@ -101,6 +102,23 @@ def packed(sample: source.Arrays) -> source.Arrays:
         else:
             small[key] = value
     return small
+
+
+def bundle_mixed(name: str, path: Path, out: Path) -> None:
+    """A table with text as it is: rows drawn by class, with their places in the source's file."""
+    import gzip
+
+    from assay.datasets.mixed import TABLES
+
+    known = TABLES[name]
+    frame = pd.read_csv(path)
+    target = frame[known.target]
+    codes = np.unique(target.to_numpy(str), return_inverse=True)[1]
+    rows = stratified(codes, min(2000, len(frame)), seed=0)
+    text = frame.iloc[rows].assign(row=rows).to_csv(index=False)
+    file = out / f"{name}.csv.gz"
+    file.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    print(f"{file.name}: {len(rows)} of {len(frame)} rows, {file.stat().st_size:,} bytes")
 
 
 def bundle_gtsrb(path: Path) -> source.Arrays:
@@ -217,9 +235,12 @@ BUNDLES: dict[str, Callable[[Path], source.Arrays]] = {
 }
 
 
+MIXED = ("adult", "bank", "german", "heart")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    for name in BUNDLES:
+    for name in (*BUNDLES, *MIXED):
         parser.add_argument(f"--{name}", type=Path, help="as the loader's path=")
     parser.add_argument("--out", type=Path, default=SAMPLES)
     given = vars(parser.parse_args())
@@ -228,6 +249,9 @@ def main() -> None:
             target = given["out"] / f"{name}.npz"
             np.savez_compressed(target, allow_pickle=False, **packed(bundle(given[name])))
             print(f"{target}: {target.stat().st_size / 1e6:.2f} MB, sha256 {source.sha256(target)}")
+    for name in MIXED:
+        if given[name] is not None:
+            bundle_mixed(name, given[name], given["out"])
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from assay.datasets.cifar10 import cifar10
 from assay.datasets.ctu13 import ctu13
 from assay.datasets.gtsrb import gtsrb
 from assay.datasets.lcld import lcld
+from assay.datasets.mixed import adult, bank, german, heart
 from assay.datasets.mnist import mnist
 from assay.datasets.orl import orl
 from assay.datasets.pima import pima
@@ -23,10 +24,14 @@ from assay.datasets.wids import wids
 
 __all__ = [
     "Splits",
+    "adult",
+    "bank",
     "cifar10",
     "corruptions",
     "ctu13",
+    "german",
     "gtsrb",
+    "heart",
     "lcld",
     "mnist",
     "orl",
