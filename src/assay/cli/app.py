@@ -20,6 +20,7 @@ from assay.cli.compare import compare
 from assay.cli.demo import demo
 from assay.cli.export import export
 from assay.cli.gate import Gating, gate
+from assay.cli.harden import harden
 from assay.cli.list import list_
 from assay.cli.merge import merge
 from assay.cli.repair import repair
@@ -75,7 +76,7 @@ def main(
     """Read the options that stand before the command; `_Guarded` looks at `debug`."""
 
 
-for _command in (run, merge, repair, demo, show, compare, export):
+for _command in (run, merge, repair, demo, show, compare, export, harden):
     app.command()(_command)
 app.command(cls=Gating)(gate)
 app.command("list")(list_)
