@@ -51,7 +51,7 @@ def network(seed, given):
 
 
 def unrolled(net, seed, given):
-    data, space = ay.datasets.mnist().test.sample(given.rows, seed), ay.Linf(0.15)
+    data, space = ay.datasets.mnist().test.sample(given.rows, seed), ay.Linf(given.eps)
     first = ay.GMSA(ay.APGD(given.steps), "avg", 2)
     lines = {
         "GMSA": first,
@@ -129,6 +129,7 @@ def main() -> None:
     options.add_argument("--train", type=int, default=1500)
     options.add_argument("--epochs", type=int, default=5)
     options.add_argument("--rows", type=int, default=128)
+    options.add_argument("--eps", type=float, default=0.22, help="of the attacks on DENT and TENT")
     options.add_argument("--steps", type=int, default=25)
     options.add_argument("--smoke", action="store_true")
     given = options.parse_args()

@@ -73,10 +73,10 @@ def stream(
     slots = max(1, len(classes))
     places = np.zeros(len(data))
     for c in classes:
-        rows = np.flatnonzero(data.y.numpy() == c)
+        mine = np.flatnonzero(data.y.numpy() == c)
         shares = rng.dirichlet(np.full(slots, mixing))
-        slot = np.repeat(np.arange(slots), rng.multinomial(len(rows), shares))
-        places[rows] = slot + (c + rng.random(len(rows))) / (len(classes) + 1)
+        slot = np.repeat(np.arange(slots), rng.multinomial(len(mine), shares))
+        places[mine] = slot + (c + rng.random(len(mine))) / (len(classes) + 1)
     return data.take(np.argsort(places, kind="stable"))
 
 
