@@ -155,3 +155,57 @@ def test_no_cluster_is_said_in_a_sentence() -> None:
     net, data, how = evaluation()
     with pytest.raises(ay.AssayError, match="no Ray cluster at '127.0.0.1:9'"):
         ay.evaluate(net, data, **how, run=ay.Run(ray="127.0.0.1:9"))
+
+
+def test_a_killed_driver_is_resumed_on_ray(cluster: Any, tmp_path: Path) -> None:
+    """The driver is killed with chunks under way; the next one must not wait for its ghost."""
+    import signal
+    import subprocess
+
+    net, data, how = evaluation()
+    whole = ay.evaluate(net, data, **how)
+    code = (
+        "import sys, torch; sys.path.insert(0, sys.argv[1])\n"
+        "import assay as ay\nfrom job_for_tests import job\n"
+        "net, data, how = job(0.05)\n"
+        "net = torch.nn.Sequential(net)\n"
+        "ay.evaluate(net, data, **how, run=ay.Run(sys.argv[2], ray=sys.argv[3]))\n"
+    )
+    words = [sys.executable, "-c", code, str(TESTS), str(tmp_path / "run"), cluster.address]
+    driver = subprocess.Popen(words)
+    until = time.monotonic() + 180
+    while time.monotonic() < until and driver.poll() is None:
+        if len(list((tmp_path / "run" / "chunks").glob("*.npz"))) >= 2:
+            driver.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    assert driver.wait() == -9, "the driver was to be killed in the middle of the run"
+    before = len(Store(tmp_path / "run").done())
+    assert 2 <= before < 10
+    run = ay.Run(tmp_path / "run", ray=cluster.address, resume=True)
+    began = time.monotonic()
+    same(whole, ay.evaluate(net, data, **how, run=run))
+    assert time.monotonic() - began < 150
+    assert sorted(Store(tmp_path / "run").done()) == list(range(10))
+
+
+def test_a_cluster_that_does_nothing_is_not_waited_for(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All processors are taken by somebody else for ever: the driver plays the chunks itself."""
+    import ray
+
+    monkeypatch.setattr("assay.run.on_ray.SILENCE", 1.0)
+    net, data, how = evaluation()
+    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        holder = ray.remote(num_cpus=1)(time.sleep)
+        held = [holder.remote(600) for _ in range(int(ray.cluster_resources()["CPU"]))]
+        ray.wait(held, timeout=10)
+        report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path, ray=cluster.address))
+        for task in held:
+            ray.cancel(task, force=True)
+    finally:
+        ray.shutdown()
+    assert len(report.records) == len(data)
+    assert "is played here" in (tmp_path / "log.txt").read_text()

@@ -14,14 +14,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from assay.errors import AssayError
+
 LOG = logging.getLogger("assay.run")
 LOG.addHandler(logging.NullHandler())  # without a folder nobody asked for a log
+
+
+class _Handler(logging.FileHandler):
+    """A log line that cannot be written is no reason to stop a run, nor to print a traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
+        pass
 
 
 @contextmanager
 def logged(folder: Path, spec: dict[str, Any]) -> Iterator[None]:
     """Everything from inside goes to the folder's log.txt."""
-    handler = logging.FileHandler(folder / "log.txt", encoding="utf-8")
+    try:
+        handler = _Handler(folder / "log.txt", encoding="utf-8")
+    except OSError as error:
+        raise AssayError(
+            f"cannot write to '{folder}': {error.strerror}; what is finished there is safe: make "
+            "room, or choose another folder, and resume"
+        ) from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     before = LOG.level
     LOG.addHandler(handler)
