@@ -181,12 +181,16 @@ def test_a_killed_driver_is_resumed_on_ray(cluster: Any, tmp_path: Path) -> None
         time.sleep(0.02)
     assert driver.wait() == -9, "the driver was to be killed in the middle of the run"
     before = len(Store(tmp_path / "run").done())
-    assert 2 <= before < 10
+    assert 1 <= before < 10  # the second may have been killed before the index knew it
     run = ay.Run(tmp_path / "run", ray=cluster.address, resume=True)
     began = time.monotonic()
     same(whole, ay.evaluate(net, data, **how, run=run))
     assert time.monotonic() - began < 150
     assert sorted(Store(tmp_path / "run").done()) == list(range(10))
+
+
+def _hold(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 def test_a_cluster_that_does_nothing_is_not_waited_for(
@@ -199,8 +203,10 @@ def test_a_cluster_that_does_nothing_is_not_waited_for(
     net, data, how = evaluation()
     ray.init(address=cluster.address, log_to_driver=False)
     try:
-        holder = ray.remote(num_cpus=1)(time.sleep)
-        held = [holder.remote(600) for _ in range(int(ray.cluster_resources()["CPU"]))]
+        held = [
+            ray.remote(num_cpus=1)(_hold).remote(600)
+            for _ in range(int(ray.cluster_resources()["CPU"]))
+        ]
         ray.wait(held, timeout=10)
         report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path, ray=cluster.address))
         for task in held:
