@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 import torch
 from sklearn.ensemble import RandomForestClassifier
-from tests.oracles.worst_case import (
-    enumerate_all,
-    milp,
-    near_thresholds,
-    xgboost_thresholds,
-)
+from tests.oracles.url import compare_with_highs
+from tests.oracles.worst_case import enumerate_all, near_thresholds, xgboost_thresholds
 from xgboost import XGBClassifier
 
 import assay as ay
@@ -137,64 +133,8 @@ def test_url_under_all_relations_as_by_highs():
     splits = ay.datasets.url()
     model = XGBClassifier(n_estimators=30, max_depth=4, n_jobs=1)
     model.fit(splits.train.x.numpy(), splits.train.y.numpy())
-    assert url_against_highs(model, splits.test, 0.05, 24) == (24, 0)
-
-
-def url_against_highs(model, data, eps, count):
-    """(rows decided by both, contradictions)"""
-    x, y = data.x, data.y.numpy()
-    rows = np.flatnonzero(model.predict(x.numpy()) == y)[:count]
-    schema = data.schema
-    x, y = x[torch.from_numpy(rows)], y[rows]
-    found = decide(
-        read(model), schema.space(eps=eps, p=np.inf).around(x), np.eye(2, dtype=bool)[1 - y]
-    )
-    low, high = (b.numpy() for b in schema.bounds(x))
-    width = np.array([f.range[1] - f.range[0] for f in schema.features])
-    at = x.numpy()
-    low, high = np.maximum(low, at - eps * width), np.minimum(high, at + eps * width)
-    whole = schema.whole.numpy()
-    low = np.where(whole, np.ceil(low - 1e-9), low)
-    high = np.where(whole, np.floor(high + 1e-9), high)
-    place = {n: i for i, n in enumerate(schema.names)}
-    linear, implications = url_rules(place)
-    both = wrong = 0
-    for i in range(len(rows)):
-        sign = 1.0 if y[i] == 1 else -1.0
-        least = milp(model, x[i].numpy(), low[i], high[i], whole, linear, implications, sign)
-        if least is None or abs(least) < 1e-4 or found.open[i]:
-            continue
-        both += 1
-        wrong += bool(found.broken[i]) != (least < 0)
-    return both, wrong
-
-
-def url_rules(place):
-    """URL's relations, written down once more by hand."""
-    signs = (
-        "dots hyphens at qm and or eq underscore tilde percent slash star colon comma semicolumn"
-    )
-
-    def row(**weights):
-        a = np.zeros(len(place))
-        for name, w in weights.items():
-            a[place[name]] = w
-        return a
-
-    total = row(**{f"nb_{s}": 1.0 for s in signs.split()}, nb_space=3, length_url=-1)
-    linear = [
-        (row(length_hostname=1, length_url=-1), 0),
-        (total, 0),
-        (row(nb_www=3, nb_com=4, http_in_path=2, length_url=-1), 0),
-        (row(nb_external_redirection=1, nb_redirection=-1), 0),
-        (row(nb_www=3, length_url=-1), 1),
-        (row(nb_com=4, length_url=-1), 1),
-        (row(ip=4, length_url=-1), 1),
-        (row(http_in_path=2, length_url=-1), 1),
-    ]
-    pairs = [
-        ("nb_com", "nb_dots"), ("http_in_path", "nb_slash"), ("nb_space", "ratio_digits_url"),
-        ("ip", "ratio_digits_url"), ("port", "ratio_digits_url"),
-        ("abnormal_subdomain", "ratio_digits_host"),
-    ]  # fmt: skip
-    return linear, [(place[a], place[b]) for a, b in pairs]
+    right = np.flatnonzero(model.predict(splits.test.x.numpy()) == splits.test.y.numpy())
+    data = splits.test.take(torch.from_numpy(right[:24]))
+    space = data.schema.space(eps=0.05, p=np.inf)
+    found = decide(read(model), space.around(data.x), np.eye(2, dtype=bool)[1 - data.y.numpy()])
+    assert compare_with_highs(model, data, 0.05, found, 24) == (24, 0, 0)

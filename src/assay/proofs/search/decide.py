@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.errors import Unsupported
+from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Bools, Floats, Ints
 from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
@@ -53,16 +53,26 @@ def decide(
             f"the {ensemble.source} model takes {ensemble.n_features} features, the region has "
             f"{box.x0.shape[1]}"
         )
+    if allowed.shape != (len(box.x0), ensemble.n_classes):
+        raise AssayError(
+            f"allowed has shape {allowed.shape}; expected {(len(box.x0), ensemble.n_classes)}: "
+            "rows, classes"
+        )
     answer = search(ensemble, box, constraints_of(region, box), allowed, seconds)
-    verdict = answer.verdict.copy()
+    verdict, point = answer.verdict.copy(), answer.point
     found = np.flatnonzero((verdict == BROKEN) | (verdict == TIED))
     if len(found):
-        part = region.take(torch.from_numpy(found))
-        points = torch.from_numpy(answer.point[found]).to(region.origin.dtype)
-        points = points.reshape(len(found), *_shape(region))
-        valid = part.contains(points).numpy()
-        label = ensemble.decide(points.double().numpy().reshape(len(found), -1))
-        good = valid & allowed[found, label]
+        good, valid = _holds(ensemble, region, allowed, found, point)
+        if isinstance(region, TableRegion) and not valid.all():
+            # a relation that the bound does not know: the region repairs what can be computed
+            wrong = found[~valid]
+            part = region.take(torch.from_numpy(wrong))
+            repaired = part.decode(part.encode(torch.from_numpy(point[wrong]))).numpy()
+            mended = point.copy()
+            mended[wrong] = repaired
+            better, _ = _holds(ensemble, region, allowed, wrong, mended)
+            point[wrong[better]] = repaired[better]
+            good[~valid] = better
         # one tied cell, and the library says no: then there is nothing else
         alone = (verdict[found] == TIED) & (answer.ties[found] == 1) & valid
         alone &= ensemble.library is not None
@@ -85,5 +95,14 @@ def constraints_of(region: Any, box: Box) -> list[Constraint]:
     return found
 
 
-def _shape(region: Any) -> tuple[int, ...]:
-    return region.shape if isinstance(region, LpRegion) else (-1,)
+def _holds(
+    ensemble: Ensemble, region: Any, allowed: Bools, rows: Ints, point: Floats
+) -> tuple[Bools, Bools]:
+    """Which of these rows' points are valid successes, and which are valid."""
+    part = region.take(torch.from_numpy(rows))
+    x = torch.from_numpy(point[rows]).to(region.origin.dtype)
+    if isinstance(region, LpRegion):
+        x = x.reshape(len(rows), *region.shape)
+    valid = part.contains(x).numpy()
+    label = ensemble.decide(x.double().numpy().reshape(len(rows), -1))
+    return valid & allowed[rows, label], valid
