@@ -46,7 +46,9 @@ def main() -> None:
     import xgboost
 
     queries, rounds = (10_000, 1) if smoke else (100_000, 5)
-    print(f"{queries:,} queries, median of {rounds}, CPU s: array, frame, ratio (<= {TARGET})")
+    print(
+        f"{queries:,} queries, median of {rounds} rounds, CPU s: array, frame, ratio (<= {TARGET})"
+    )
     for categories in (0, 4):
         frame, y = table(4000, categories)
         model = xgboost.XGBClassifier(

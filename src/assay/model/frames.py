@@ -67,7 +67,53 @@ def form(model: Any, columns: Columns | None) -> Rows:
         own = Columns(tuple(replace(c, name=n) for c, n in zip(own.each, wanted, strict=True)))
     if root in ("xgboost", "lightgbm"):
         own = categorical(own)
+    if root == "xgboost":
+        codes = _codes(model, own)
+        if codes is not None:
+            return lambda x: codes(x[:, at])
     return lambda x: own.frame(x if straight else x[:, at])
+
+
+def _codes(model: Any, columns: Columns) -> Rows | None:
+    """Rows as the codes that XGBoost itself makes of categories, which costs no frame; None where
+    the model does not say how it counts them."""
+    booster = model if type(model).__name__ == "Booster" else model.get_booster()
+    if not hasattr(booster, "get_categories") or not all(
+        c.kind in ("real", "integer", "boolean", "label") for c in columns.each
+    ):
+        return None
+    try:
+        counted = dict(booster.get_categories(export_to_arrow=True).to_arrow())
+    except Exception:  # an older model file, or a build without Arrow
+        return None
+    labels = [i for i, c in enumerate(columns.each) if c.kind == "label"]
+    widest = max((len(columns.each[i].values) for i in labels), default=0)
+    theirs = np.full((widest + 1, len(labels)), np.nan)  # the last row: missing
+    for k, i in enumerate(labels):
+        c = columns.each[i]
+        known = [] if counted.get(c.name) is None else counted[c.name].to_pylist()
+        places = {str(v): j for j, v in enumerate(known)}
+        if any(str(v) not in places for v in c.values):
+            return None
+        if c.codes != tuple(float(j) for j in range(len(c.codes))):
+            return None
+        theirs[: len(c.values), k] = [places[str(v)] for v in c.values]
+    column = np.arange(len(labels))
+
+    def rows(x: np.ndarray) -> np.ndarray:
+        """These are ours to change."""
+        codes = x[:, labels]
+        at = np.where(np.isnan(codes), widest, codes).astype(np.int64)
+        between = (at != codes) & (at != widest)
+        if between.any():
+            raise AssayError(
+                f"a column of labels holds {float(codes[between][0]):g}, between two of them; give "
+                "the data a schema and move in schema.space(...)"
+            )
+        x[:, labels] = theirs[at, column]
+        return x
+
+    return rows
 
 
 def categorical(columns: Columns) -> Columns:
