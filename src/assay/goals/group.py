@@ -22,7 +22,7 @@ class Group(Goal):
     >>> slow = Group({"120": ["stop", "20"], "20": ["stop"]})
     """
 
-    loss: ClassVar[str] = "lse"  # odds is behind it, mdmul undecided: docs/groups.md
+    loss: ClassVar[str] = "mdmul"  # decided on several architectures: docs/groups.md
     relation: Mapping[Any, Sequence[Any]]
 
     @property
