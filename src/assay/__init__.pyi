@@ -94,5 +94,6 @@ from assay.spaces.text import Text as Text
 from assay.tables.feature import Feature as Feature
 from assay.tables.schema import Schema as Schema
 from assay.tables.space import TableSpace as TableSpace
+from assay.verification.verify import verify as verify
 
 __version__: str

@@ -28,6 +28,7 @@ from assay.cli.run import run
 from assay.cli.schema import schema
 from assay.cli.screen import say_no
 from assay.cli.show import show
+from assay.cli.verify import verify
 from assay.errors import AssayError
 
 
@@ -79,5 +80,6 @@ def main(
 for _command in (run, merge, repair, demo, show, compare, export, harden):
     app.command()(_command)
 app.command(cls=Gating)(gate)
+app.command()(verify)
 app.command("list")(list_)
 app.command()(schema)

@@ -1,0 +1,99 @@
+"""How many of 200 tampered copies of a run `assay verify` finds, and what an untouched one costs.
+
+    python benchmarks/verify.py            # 10,000 rows, 200 copies
+    python benchmarks/verify.py --smoke
+
+Six kinds of change. One byte of a file, and a figure of the document, are made by somebody without
+the means to fit the digests; a changed input, label, answer or model by somebody who saves the run
+anew, so that every digest fits and only the model can tell.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import assay as ay
+from assay.records import Records
+from assay.report.evidence.document import digest
+from assay.report.report import Report
+
+KINDS = ("byte", "figure", "input", "label", "answer", "model")
+
+
+def run(rows, folder):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, rows)
+    x = (rng.random((rows, 6)) * 0.6).astype(np.float32)
+    x[np.arange(rows), y] += 0.3
+    net = torch.nn.Linear(6, 3, bias=False)
+    with torch.no_grad():
+        net.weight.copy_(torch.eye(6)[:3] * 4)
+    data = ay.Dataset(x, y)
+    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(5), progress=False)
+    return net, data, report, report.save(folder)
+
+
+def tamper(kind, rng, report, folder, net):
+    """Change a copy; the model to ask afterwards."""
+    c = {k: v.copy() for k, v in report.records.columns.items()}
+    x, row = report.adversarial.copy(), int(rng.choice(np.flatnonzero(c["success"])))
+    if kind == "byte":
+        path = rng.choice(sorted(p for p in folder.iterdir() if p.is_file()))
+        content = bytearray(path.read_bytes())
+        content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        return net
+    if kind == "figure":
+        path = folder / "evidence.json"
+        content = json.loads(path.read_text())
+        figure = content["figures"][rng.integers(len(content["figures"]))]
+        figure[rng.choice(["value", "low", "high"])] += 0.01
+        content["digest"] = digest(content)
+        path.write_text(json.dumps(content, indent=1, ensure_ascii=False))
+        return net
+    if kind == "model":
+        other = torch.nn.Linear(6, 3, bias=False)
+        with torch.no_grad():
+            other.weight.copy_(net.weight)
+            other.weight[rng.integers(3), rng.integers(3)] += 1e-3
+        return other
+    if kind == "input":
+        x[row, rng.integers(6)] += 0.25
+    else:
+        name = {"label": "y", "answer": rng.choice(["clean", "final"])}[kind]
+        c[name][row] = (c[name][row] + 1) % 3
+    Report(report.spec, Records(c, x), report.flags, examples=report.examples).save(folder)
+    return net
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true")
+    rows, copies = (300, 12) if parser.parse_args().smoke else (10_000, 200)
+    with tempfile.TemporaryDirectory() as place:
+        net, data, report, folder = run(rows, Path(place) / "run")
+        began = time.process_time()
+        whole = ay.verify(folder, net, data)
+        seconds = time.process_time() - began
+        print(f"untouched, {whole.checked}: {bool(whole)}, {seconds:.1f} CPU-s")
+        rng, found = np.random.default_rng(1), dict.fromkeys(KINDS, 0)
+        for k in range(copies):
+            copy = Path(place) / "copy"
+            shutil.copytree(folder, copy)
+            kind = KINDS[k % len(KINDS)]
+            asked = tamper(kind, rng, report, copy, net)
+            found[kind] += not ay.verify(copy, asked, data)
+            shutil.rmtree(copy)
+    each = {kind: f"{n} of {len(range(i, copies, len(KINDS)))}"
+            for i, (kind, n) in enumerate(found.items())}  # fmt: skip
+    print(f"found {sum(found.values())} of {copies} tampered copies: {each}")
+
+
+if __name__ == "__main__":
+    main()
