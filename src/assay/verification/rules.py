@@ -43,7 +43,7 @@ class _Walk:
             case Column():
                 return np.asarray((self.was if e.clean else self.now)[:, self.place[e.name]])
             case Count():
-                return np.asarray([self.holds(p) for p in e.operands], dtype=np.float64).sum(0)
+                return np.asarray(sum(self.holds(p).astype(float) for p in e.operands))
             case Where():
                 return np.asarray(
                     np.where(self.holds(e.test), self.number(e.yes), self.number(e.no))
