@@ -69,11 +69,15 @@ def _feed(entries: Any, columns: Columns | None) -> Callable[[Tensor], dict[str,
         entry = entries[0]
         return lambda x: {entry.name: _cast(x.numpy(), entry)}
     names = ", ".join(entry.name for entry in entries)
-    if columns is None:
-        raise AssayError(
-            f"the graph has {len(entries)} inputs ({names}): give the data as a table with columns "
-            "of these names"
-        )
+    if columns is None:  # `frames.fitted` makes it anew when the data are there
+
+        def refuse(x: Tensor) -> dict[str, Any]:
+            raise AssayError(
+                f"the graph has {len(entries)} inputs ({names}): give the data as a table with "
+                "columns of these names"
+            )
+
+        return refuse
     for entry in entries:
         if entry.name not in columns.names:
             raise AssayError(
