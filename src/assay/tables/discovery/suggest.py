@@ -3,7 +3,8 @@
 Meant to be read and edited: `print(Schema.suggest(df).toml())`. Each relation comes with its
 support (rows that would break it if the columns were unrelated) and the rows that do break it, the
 surest first; what follows from others or from the bounds is left out. The search itself is in
-`evidence` (pairs of columns), `formulas` (equalities) and `families` (columns named alike).
+`evidence` (pairs of columns), `formulas` (equalities), `families` (columns named alike) and
+`categories` (what a category implies, amounts that exclude each other).
 
 What a reader would get wrong: data cannot tell a law from a habit. Every proposal holds in the
 rows; whether an attacker must obey it is for the reader to say.
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
+from assay.tables.discovery import categories, families
 from assay.tables.discovery import equalities as formulas
-from assay.tables.discovery import families
 from assay.tables.discovery import pairs as evidence
 from assay.tables.discovery.kinds import kinds
 from assay.tables.discovery.pairs import Candidate, Sample, tokens
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 KINDS = (
     *("formula", "sum", "copy", "membership", "order", "parts", "multiple", "condition"),
+    *("category", "exclusive"),
     *("sum (by family)", "order (by family)", "multiple (by family)"),
 )
 _FIXED = {
@@ -135,6 +137,9 @@ def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggest
     few = np.unique(np.linspace(0, len(known) - 1, min(_MOST_ROWS, len(known))).astype(int))
     sample = Sample(described.names, known[few], int(broken * len(few)), support)
     found = list(_search(sample, skip))
+    if len(described.names) <= formulas.WIDEST:
+        found += [*categories.implications(sample, described.features)]
+        found += [*categories.exclusive(sample, skip)]
     program = Schema(described.features, [c.relation for c in found]).program
     counts = (~program.holds(x, x)).sum(0).tolist()
     counted = [replace(c, broken=int(k)) for c, k in zip(found, counts, strict=True)]
