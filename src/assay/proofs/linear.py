@@ -3,7 +3,8 @@
 A goal asks for a class t of the goal above every class s outside it. On an Lp ball in a box the
 most that t can gain on s has a closed form (`search/highest.py`); in a table it is a mixed-integer
 program (`search/milp.py`) with whole numbers, categories and all linear relations, solved only for
-rows that the table's box alone does not decide. The point where it is reached is handed in.
+rows that the table's box alone does not decide; in a text, for pipelines that count words, it is
+the sum of the largest gains (`search/bag.py`). The point where it is reached is handed in.
 
 What a reader would get wrong: with several s a bound for each of them alone is only a bound on all
 at once; in balls a targeted goal among many classes may stay open, never be called proven wrongly.
@@ -21,9 +22,11 @@ from torch import Tensor
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.proofs.search import bag
 from assay.proofs.search.highest import highest
 from assay.proofs.search.linear_form import LinearForm, read
 from assay.proofs.search.milp import best
+from assay.spaces.choices import ChoiceRegion
 from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion
 
@@ -44,6 +47,10 @@ class Linear:
 
     def __call__(self, problem: Problem) -> None:
         rows = problem.undecided
+        words = problem.region(rows)
+        if isinstance(words, ChoiceRegion):
+            self._words(problem, rows, words)
+            return
         form = read(problem.model, problem.kept(rows))
         if form is None:
             raise Unsupported(
@@ -57,6 +64,32 @@ class Linear:
             self._table(problem, rows, region, form)
         else:
             self._box(problem, rows, region.box(), form)
+
+    def _words(self, problem: Problem, rows: Tensor, region: ChoiceRegion) -> None:
+        """Words that count one by one: the largest gains, as many as may change."""
+        counted = bag.read(problem.model.source)
+        if counted is None:
+            raise Unsupported(
+                f"{self!r}: {problem.model.kind} is no pipeline that counts single words "
+                "(CountVectorizer or TfidfVectorizer, one word at a time, then a linear model); "
+                "use Enumerate"
+            )
+        found, goal = bag.summands(counted, region), problem.goal[rows]
+        slack = 1e-9 * (1 + found.size)
+        possible = goal.clone()
+        for t in range(goal.shape[1]):
+            for s in range(goal.shape[1]):
+                left = (possible[:, t] & ~goal[:, s]).nonzero()[:, 0]
+                if not len(left):
+                    continue
+                lead, slots = bag.highest(found, region, t, s)
+                possible[left, t] &= lead[left] >= -slack[left]
+                ask = left[possible[left, t]]
+                x = region.options[ask].gather(2, slots[ask][..., None])[..., 0]
+                if len(ask):
+                    problem.query(rows[ask], x)
+        safe = ~possible.any(1)
+        problem.prove(rows[safe & ~problem.solved[rows]])
 
     def _ball(self, problem: Problem, rows: Tensor, region: LpRegion, form: LinearForm) -> None:
         """Closed forms, on a ball larger by the slack of `contains` and by Newton's last step."""
