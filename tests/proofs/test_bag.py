@@ -12,7 +12,7 @@ import assay as ay
 from assay.proofs.linear import Linear
 
 TABLE = {"good": ("fine", "great"), "bad": ("poor", "weak"), "film": ("movie", "flick"),
-         "dull": ("boring",), "clever": ("smart", "witty"), "plot": ("story", "unseen")}  # fmt: skip
+         "dull": ("boring",), "clever": ("smart", "witty"), "plot": ("story", "xyz")}  # fmt: skip
 WORDS = ["good", "bad", "film", "dull", "clever", "plot", "the", "a", "is", "not", "fine", "great",
          "poor", "weak", "movie", "flick", "boring", "smart", "witty", "story"]  # fmt: skip
 
