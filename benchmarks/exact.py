@@ -105,8 +105,9 @@ def played(model: Any, data: ay.Dataset, space: Any, seconds: float) -> Decision
     return found
 
 
-def searches(model: Any, data: ay.Dataset, space: Any, found: Decision) -> None:
-    for name, attack in (("Graft", ay.Graft()), ("MOEVA", ay.MOEVA(generations=100))):
+def searches(model: Any, data: ay.Dataset, space: Any, found: Decision, smoke: bool) -> None:
+    graft, moeva = ay.Graft(100 if smoke else 3000), ay.MOEVA(generations=2 if smoke else 100)
+    for name, attack in (("Graft", graft), ("MOEVA", moeva)):
         began = time.process_time()
         report = ay.evaluate(model, data, space=space, attack=attack)
         spent = time.process_time() - began
@@ -183,7 +184,7 @@ def url(args: argparse.Namespace) -> None:
             veritas_peer(model, data, eps, found, few)
         if args.peers and name in ("XGB 100x6", "LGB 100x31") and group in ("linf", "l2", "l1"):
             some = data.take(torch.arange(min(40, len(data))))
-            searches(model, some, space, played(model, some, space, 5.0))
+            searches(model, some, space, played(model, some, space, 5.0), args.smoke)
 
 
 def digits(args: argparse.Namespace) -> None:

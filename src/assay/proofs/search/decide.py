@@ -15,6 +15,7 @@ from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Bools, Floats, Ints
 from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
+from assay.proofs.search.expressions import Expressions
 from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, search
 from assay.proofs.search.separable import Separable
 from assay.spaces.lp import LpRegion
@@ -88,9 +89,9 @@ def constraints_of(region: Any, box: Box) -> list[Constraint]:
     found = list(box.budget)
     if isinstance(region, TableRegion) and region.constrained:
         schema = region.space.schema
-        relations = Separable(
-            schema.layout, box.x0, box.low, box.high, float(region.space.tolerance)
-        )
+        tolerance = float(region.space.tolerance)
+        around = Expressions(schema.layout, box.x0, box.low, box.high, tolerance)
+        relations = Separable(around)
         found += relations.read(schema.relations)[0]
     return found
 
