@@ -67,7 +67,7 @@ class Dataset:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
-        x = words.encode(self.x) if _sentences(self.x) else given.dense(self.x)
+        x = words.encode(self.x) if words.are_sentences(self.x) else given.dense(self.x)
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise AssayError(f"schema={self.schema!r}: expected an ay.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
@@ -348,10 +348,3 @@ class Dataset:
             i: int.from_bytes(d, "little", signed=True) or 1
             for i, d in zip(self.ids.tolist(), made, strict=True)
         }
-
-
-def _sentences(x: Any) -> bool:
-    """Strings, one per example."""
-    if isinstance(x, np.ndarray):
-        return x.ndim == 1 and len(x) > 0 and all(isinstance(v, str) for v in x)
-    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(v, str) for v in x)

@@ -36,7 +36,8 @@ from assay.config import build as nouns
 from assay.config import positions as lines
 from assay.config.build import Wrong, at
 from assay.config.models import Model
-from assay.config.registry import FOLDER, find, implied, parameters
+from assay.config.registry import FOLDER, find, implied
+from assay.config.sections import also_of, data_of, nature_of
 from assay.config.sources import Data
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
@@ -203,13 +204,13 @@ def configured(given: dict[str, Any], place: Place) -> Config:
             )
     _one_threat(given)
     read: dict[str, Any] = {"place": place}
-    read["data"] = _data(given["data"], place.folder)
+    read["data"] = data_of(given["data"], place.folder)
     with at(("model",)):
         read["model"] = nouns.convert(given["model"], Model, ("model",))
         read["model"].check(place.folder, ("model",))
     if "noise" in given:
         read["noise"] = nouns.build("noises", given["noise"], ("noise",))
-        read["nature"] = _nature(given.get("nature", {}))
+        read["nature"] = nature_of(given.get("nature", {}))
     else:
         read["space"] = nouns.build("spaces", given["space"], ("space",))
     for key in ("goal", "attack", "defense", "game"):
@@ -217,7 +218,7 @@ def configured(given: dict[str, Any], place: Place) -> Config:
             table = {"type": "Transductive"} | given[key] if key == "game" else given[key]
             read[key] = nouns.build(f"{key}s", table, (key,))
     if "also" in given:
-        read["also"] = _also(given["also"])
+        read["also"] = also_of(given["also"])
     for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
         if key in given:
             with at((key,)):
@@ -238,15 +239,6 @@ def _one_threat(given: dict[str, Any]) -> None:
             raise Wrong((key,), f"[{key}] and [noise] together: under noise nobody attacks")
     if "nature" in given and "noise" not in given:
         raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
-
-
-def _also(given: Any) -> tuple[Any, ...]:
-    """also: a list of goals."""
-    if not isinstance(given, list):
-        raise Wrong(
-            ("also",), f'expected a list of goals, e.g. [{{type = "Untargeted"}}]; got {given!r}'
-        )
-    return tuple(nouns.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
 
 
 def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[lines.Path, Any]]:
@@ -280,54 +272,6 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
         with at(("evidence", key)):
             nouns.convert(value, str, ("evidence", key))
     return found | {"evidence": dict(given)}
-
-
-def _nature(given: Any) -> dict[str, Any]:
-    """[nature]: how exactly, how long, by which method."""
-    from assay.games.nature import Nature
-
-    path: lines.Path = ("nature",)
-    if not isinstance(given, dict):
-        raise Wrong(path, f"expected a table [nature], got {given!r}")
-    known = {
-        k: p for k, p in parameters(Nature).items() if k not in ("model", "noise", "_ensemble")
-    }
-    found = {}
-    for key, value in given.items():
-        if key not in known:
-            raise Wrong((*path, key), f"Nature has no parameter '{key}'{nearest(key, known)}")
-        with at((*path, key)):
-            found[key] = nouns.convert(value, known[key].hint, (*path, key))
-    return found
-
-
-def _data(given: Any, folder: Path) -> Data:
-    """[data]: keys that are not `Data`'s own belong to the named data set's function."""
-    path: lines.Path = ("data",)
-    if not isinstance(given, dict):
-        raise Wrong(path, f"expected a table [data], got {given!r}")
-    name = given.get("name")
-    with at((*path, "name")):
-        own = parameters(find("datasets", name)) if isinstance(name, str) else {}
-    if "options" in given:
-        raise Wrong((*path, "options"), "write the data set's parameters straight into [data]")
-    options = {k: v for k, v in given.items() if k in own}
-    rest = {k: v for k, v in given.items() if k not in own}
-    for key in rest:
-        known = [*own, *(k for k in parameters(Data) if k != "options")]
-        if key not in known:
-            raise Wrong((*path, key), f"data has no key '{key}'{nearest(key, known)}")
-    for key, value in options.items():
-        with at((*path, key)):
-            options[key] = nouns.convert(value, own[key].hint, (*path, key))
-    if isinstance(options.get("path"), str):
-        options["path"] = str(folder / options["path"])
-    with at(path):
-        data: Data = nouns.fill(
-            Data, "data", rest | ({"options": options} if options else {}), path
-        )
-        data.check(folder, path)
-    return data
 
 
 def to_toml(config: Config) -> str:

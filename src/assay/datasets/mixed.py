@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from assay.datasets import source
 from assay.datasets.splits import Splits
-from assay.tables.discovery.kinds import kinds
-from assay.tables.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from assay.tables.schema import Schema
 
 EDUCATION = (
     *("Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad"),
@@ -149,6 +149,9 @@ def _bundled(name: str) -> pd.DataFrame:
 
 def describe(name: str, frame: pd.DataFrame) -> Schema:
     """The schema of a table: kinds and bounds from its rows, the rest as written above."""
+    from assay.tables.discovery.kinds import kinds
+    from assay.tables.schema import Schema
+
     known = TABLES[name]
     made = []
     for f in kinds(frame.drop(columns=[known.target, "row"])).features:

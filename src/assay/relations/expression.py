@@ -317,8 +317,9 @@ def _wrap(e: Expr, rank: int) -> str:
 
 def _sum(terms: list[Expr]) -> Expr:
     first, *rest = terms
-    head = first.args if isinstance(first, Op) and first.op == "+" else (first,)
-    return Op("+", (*head, *rest))
+    return Op(
+        "+", (*(first.args if isinstance(first, Op) and first.op == "+" else (first,)), *rest)
+    )
 
 
 def _join(kind: type[And] | type[Or], left: Relation, right: Any) -> Relation:
@@ -341,8 +342,7 @@ def expr(value: Any) -> Expr:
     try:
         return Const(operator.index(value) if hasattr(value, "__index__") else float(value))
     except (TypeError, ValueError):
-        wanted = "expected a number or a feature F.name"
-        raise AssayError(f"{value!r} in an expression: {wanted}") from None
+        raise AssayError(f"{value!r}: expected a number or a feature F.name") from None
 
 
 def relation(value: Any) -> Relation:

@@ -125,3 +125,10 @@ def core(word: str) -> tuple[str, str, str]:
     match = _CORE.fullmatch(word)
     assert match is not None
     return match.group(1), match.group(2), match.group(3)
+
+
+def are_sentences(x: Any) -> bool:
+    """Strings, one per example."""
+    if isinstance(x, np.ndarray):
+        return x.ndim == 1 and len(x) > 0 and all(isinstance(v, str) for v in x)
+    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(v, str) for v in x)

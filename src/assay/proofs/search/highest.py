@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from assay.spaces.lp import level, room_to
+from assay.spaces.projections import level, room_to
 
 
 def highest(w: Tensor, x: Tensor, low: Tensor, high: Tensor, p: float, eps: Tensor) -> Tensor:
