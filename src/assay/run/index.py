@@ -93,5 +93,5 @@ class Index:
             with self._open() as db:
                 row = db.execute("SELECT value FROM kept WHERE name = ?", (name,)).fetchone()
             return None if row is None else json.loads(row[0])
-        except (sqlite3.DatabaseError, ValueError):
+        except (sqlite3.DatabaseError, ValueError, TypeError):
             return None

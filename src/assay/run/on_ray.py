@@ -78,6 +78,7 @@ def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]
     play = ray.remote(max_retries=RETRIES, num_cpus=1)(_play_remote)
     under_way: dict[Any, int] = {}
     waiting, finished, watch = list(chunks), set[int](), Watch()
+    alone = False  # the cluster was silent, and has been since: no need to wait as long again
 
     def give(k: int) -> None:
         under_way[play.remote(shared, name, k)] = k
@@ -88,8 +89,9 @@ def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]
             most = 2 * max(1, _processors(ray))  # nodes come and go
             while waiting and len(under_way) < most:
                 give(waiting.pop(0))
-            for reference in ray.wait(list(under_way), num_returns=1, timeout=POLL)[0]:
-                k = under_way.pop(reference)
+            poll = 0.1 if alone else POLL
+            for reference in ray.wait(list(under_way), num_returns=1, timeout=poll)[0]:
+                k, alone = under_way.pop(reference), False
                 if k not in finished:
                     part = _fetched(ray, reference)
                     finished.add(k)
@@ -98,8 +100,8 @@ def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]
             for k in watch.late():
                 LOG.warning("chunk %d is given out once more", k)
                 give(k)
-            if watch.silence > max(SILENCE, watch.patience or 0.0):
-                k = _first(chunks, finished)
+            if alone or watch.silence > max(SILENCE, watch.patience or 0.0):
+                alone, k = True, _first(chunks, finished)
                 part = _instead(ray, job, k, watch.silence)
                 finished.add(k)
                 watch.end(k)
