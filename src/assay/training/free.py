@@ -11,6 +11,7 @@ the start for the next one, whatever its images: it is what saves the steps of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,13 +19,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from assay.errors import AssayError
 from assay.spaces.lp import Linf
 from assay.training.loop import Batch
 
 
 @dataclass(frozen=True)
 class Free:
-    """Linf perturbations of size `eps` inside the box [low, high].
+    """Perturbations of size `eps` inside the box [low, high], in Linf or (`p=2`) in L2.
 
     >>> import torch
     >>> import assay as ay
@@ -41,6 +43,11 @@ class Free:
     replays: int = 8
     low: float = 0.0
     high: float = 1.0
+    p: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.p not in (2, math.inf):
+            raise AssayError(f"Free(p={self.p!r}): expected 2 or inf")
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         # Clamped to the box, rows outside it would be other rows.
@@ -51,8 +58,17 @@ class Free:
             x = (batch.x + delta).clamp(self.low, self.high).requires_grad_()
             yield cross_entropy(net(x), batch.y)
             if x.grad is not None:
-                delta = (delta + self.eps * x.grad.sign()).clamp(-self.eps, self.eps)
+                delta = self._stepped(delta, x.grad)
         if held is None or len(delta) == len(held):
             batch.memory["delta"] = delta
         else:
             held[: len(delta)] = delta  # the last batch is shorter; the rest stays as it was
+
+    def _stepped(self, delta: Tensor, grad: Tensor) -> Tensor:
+        """A step of size eps along the gradient, back into the ball."""
+        if self.p == math.inf:
+            return (delta + self.eps * grad.sign()).clamp(-self.eps, self.eps)
+        size = (len(grad), *[1] * (grad.ndim - 1))
+        moved = delta + self.eps * grad / grad.flatten(1).norm(dim=1).clamp_min(1e-12).reshape(size)
+        length = moved.flatten(1).norm(dim=1).clamp_min(self.eps).reshape(size)
+        return moved * (self.eps / length)
