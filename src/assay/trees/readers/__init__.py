@@ -24,8 +24,11 @@ def reader(model: Any) -> str | None:
     package = type(model).__module__.split(".")[0]
     name = type(model).__name__
     if package == "sklearn":
+        from assay.trees.readers.pipeline import scaled
         from assay.trees.readers.sklearn import NAMES
 
+        if scaled(model):
+            return "pipeline" if reader(model.steps[-1][1]) is not None else None
         return "sklearn" if name in NAMES else None
     known = {
         "xgboost": ("XGBClassifier", "XGBRFClassifier", "Booster"),
@@ -55,6 +58,7 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
 def _require_fitted(model: Any, name: str) -> None:
     fitted: Callable[[Any], bool] = {
         "sklearn": lambda m: hasattr(m, "classes_"),
+        "pipeline": lambda m: hasattr(m, "classes_"),
         "xgboost": lambda m: not hasattr(m, "get_booster") or m.__sklearn_is_fitted__(),
         "lightgbm": lambda m: not hasattr(m, "fit") or m.__sklearn_is_fitted__(),
         "catboost": lambda m: bool(m.is_fitted()),

@@ -1,0 +1,78 @@
+"""Scalers before trees: a scikit-learn pipeline of monotone scalers and a tree model, as trees.
+
+A scaler moves every feature by itself and never turns its order, so `scaled(x) <= t` is `x <= b`
+for one b per threshold. That b is the largest float64 for which the scaler's own arithmetic passes the
+test, found by bisection over the floats themselves: dividing and adding back would be off by a
+rounding just where attacks and noise go.
+
+What a reader would get wrong: only the scaler's own `transform` knows how it rounds.
+"""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from assay.errors import Unsupported
+from assay.kernels.arrays import Array, Floats
+from assay.trees.ensemble import Ensemble
+
+SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
+
+
+def scaled(model: Any) -> bool:
+    """Is it a pipeline of scalers before one last model?"""
+    steps = [step for _, step in getattr(model, "steps", [])]
+    return len(steps) > 1 and all(
+        type(s).__name__ in SCALERS or s is None or s == "passthrough" for s in steps[:-1]
+    )
+
+
+def read(model: Any) -> Ensemble:
+    """The trees of the last step, with thresholds in the units of the pipeline's inputs."""
+    from assay.trees import readers
+
+    trees = readers.read(model.steps[-1][1])
+    if trees.categorical:
+        raise Unsupported("a scaler before categorical splits: codes must not be scaled")
+    inner = (trees.feature >= 0) & np.isfinite(trees.threshold)
+    tests = np.stack([trees.feature[inner], trees.threshold[inner]], axis=1)
+    pairs, place = np.unique(tests, axis=0, return_inverse=True)
+    raw = trees.threshold.copy()
+    raw[inner] = _borders(model, pairs[:, 0].astype(np.int64), pairs[:, 1])[place.ravel()]
+    return replace(trees, threshold=raw, source=f"scaled {trees.source}")
+
+
+def _borders(model: Any, feature: Array, threshold: Floats) -> Floats:
+    """The largest input whose scaled value is at most the threshold."""
+    top = np.finfo(np.float64).max
+    low, high = (np.full(len(feature), _key(np.array([end]))[0]) for end in (-top, top))
+    at = np.arange(len(feature))
+    x = np.zeros((len(feature), int(model.n_features_in_)))
+    for _ in range(64):
+        middle = low // 2 + high // 2 + (low % 2 + high % 2) // 2  # their difference overflows
+        x[at, feature] = _value(middle)
+        passes = _transformed(model, x)[at, feature] <= threshold
+        low, high = np.where(passes, middle, low), np.where(passes, high, middle)
+    return _value(low)
+
+
+def _transformed(model: Any, x: Floats) -> Floats:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # it was fitted with names, and order is all that matters
+        for _, step in model.steps[:-1]:
+            if step is not None and step != "passthrough":
+                x = np.asarray(step.transform(x), dtype=np.float64)
+    return x
+
+
+def _key(x: Floats) -> Array:
+    """Floats as integers in the same order."""
+    bits = x.view(np.int64)
+    return np.where(bits >= 0, bits, np.int64(-(2**63)) - bits)
+
+
+def _value(key: Array) -> Floats:
+    bits = np.where(key >= 0, key, np.int64(-(2**63)) - key)
+    return bits.astype(np.int64).view(np.float64)
