@@ -1,8 +1,8 @@
 """Scalers before trees: a scikit-learn pipeline of monotone scalers and a tree model, as trees.
 
 A scaler moves every feature by itself and never turns its order, so `scaled(x) <= t` is `x <= b`
-for one b per threshold. That b is the largest float64 for which the scaler's own arithmetic passes the
-test, found by bisection over the floats themselves: dividing and adding back would be off by a
+for one b per threshold. That b is the largest float64 for which the scaler's own arithmetic passes
+the test, found by bisection over the floats themselves: dividing and adding back would be off by a
 rounding just where attacks and noise go.
 
 What a reader would get wrong: only the scaler's own `transform` knows how it rounds.
