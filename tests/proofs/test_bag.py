@@ -49,10 +49,8 @@ def test_broken_and_proven_are_what_all_sentences_say(steps, classes, targeted):
         model, ay.Dataset(sentences, y), space=ay.Text(ay.Synonyms(TABLE), most=0.4, keep=KEEP),
         goal=goal, attack=Linear(), progress=False,
     )  # fmt: skip
-    exact = (
-        (steps[0].__class__ is CountVectorizer
-        and len(steps) == 2)
-        or (getattr(steps[0], "norm", "l2") is None)
+    exact = (steps[0].__class__ is CountVectorizer and len(steps) == 2) or (
+        getattr(steps[0], "norm", "l2") is None
     )
     decided = played = 0
     for text, label, verdict, skipped in zip(
