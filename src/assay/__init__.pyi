@@ -68,6 +68,7 @@ from assay.model.classifier import wrap as wrap
 from assay.noise.copula import Copula as Copula
 from assay.noise.gaussian import Normal as Normal
 from assay.noise.independent import Independent as Independent
+from assay.plugins.model_card import model_card as model_card
 from assay.problem.budget import Budget as Budget
 from assay.proofs.enumerate import Enumerate as Enumerate
 from assay.proofs.linear import Linear as Linear

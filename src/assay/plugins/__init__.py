@@ -1,0 +1,1 @@
+"""assay inside other tools: pytest, model cards."""

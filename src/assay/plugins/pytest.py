@@ -1,0 +1,103 @@
+"""The pytest plugin: `pytest --assay`, the marker `assay` and the fixture `robust`.
+
+    @pytest.mark.assay
+    def test_my_model_holds(robust):
+        assert robust(model, data, space=ay.Linf(8 / 255)) >= 0.8
+
+Comparing is what plays: rows come in random order and stop as soon as the comparison is decided. A
+bound that is not cleared fails the test, and so does one that cannot be decided; both say where the
+report is. Without --assay such tests are skipped, since they cost more than others.
+
+What a reader would get wrong: the figure is only known against a bound. `robust(...) == 0.8` or a
+number by itself is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FOLDER = "runs/pytest"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--assay and --assay-out."""
+    group = parser.getgroup("assay", "robustness")
+    group.addoption("--assay", action="store_true", help="run the tests marked assay")
+    group.addoption("--assay-out", default=FOLDER, help="folder of their reports")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", "assay: plays a robustness gate; run by pytest --assay")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Gates are played where they are asked for."""
+    if config.getoption("--assay"):
+        return
+    skip = pytest.mark.skip(reason="a robustness gate: run with pytest --assay")
+    for item in items:
+        if "assay" in item.keywords or "robust" in getattr(item, "fixturenames", ()):
+            item.add_marker(skip)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A figure that is found when it is compared with a bound."""
+
+    target: Any
+    data: Any
+    options: dict[str, Any]
+    folder: Path
+    figure: str = "robust"
+
+    def __ge__(self, bound: float) -> bool:
+        return self._clears(f"{self.figure} >= {bound:g}")
+
+    def __le__(self, bound: float) -> bool:
+        return self._clears(f"{self.figure} <= {bound:g}")
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("a figure is known up to an interval: compare it with >= or <=")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a figure is no test: compare it with a bound, e.g. robust(...) >= 0.8")
+
+    __gt__ = __lt__ = __eq__
+    __hash__ = None  # type: ignore[assignment]
+
+    def _clears(self, criterion: str) -> bool:
+        from assay._gate import played
+        from assay.run.run import Run
+
+        given = {"batch": 64, "progress": False} | self.options
+        run = Run(self.folder, force=True)
+        outcome = played(self.target, self.data, criterion, run=run, **given)
+        assert outcome.report is not None
+        outcome.report.save(self.folder)
+        if not outcome:
+            pytest.fail(f"{outcome}\nreport: {self.folder / 'report.html'}", pytrace=False)
+        return True
+
+
+@pytest.fixture
+def robust(request: pytest.FixtureRequest) -> Callable[..., Asked]:
+    """`robust(model, data, space=...) >= 0.8`: passes, or fails saying why and where."""
+    count = 0
+
+    def ask(target: Any, data: Any, figure: str = "robust", **options: Any) -> Asked:
+        nonlocal count
+        count += 1
+        name = re.sub(r"[^\w.-]+", "-", request.node.nodeid).strip("-")
+        out = Path(request.config.getoption("--assay-out"))
+        return Asked(target, data, options, out / f"{name}-{count}", figure)
+
+    return ask
