@@ -10,7 +10,6 @@ the columns unrelated. What chance would break is known without shuffling: the p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +54,8 @@ def _equals(f: Feature, code: float) -> Relation:
     value: object = int(code) if code.is_integer() else code
     if f.kind == "category":
         value = f.values[f.codes.index(code)]
-    return cast(Relation, Column(f.name) == value)
+    same: Relation = Column(f.name) == value
+    return same
 
 
 def exclusive(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
