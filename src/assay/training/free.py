@@ -71,4 +71,5 @@ class Free:
         size = (len(grad), *[1] * (grad.ndim - 1))
         moved = delta + self.eps * grad / grad.flatten(1).norm(dim=1).clamp_min(1e-12).reshape(size)
         length = moved.flatten(1).norm(dim=1).clamp_min(self.eps).reshape(size)
-        return moved * (self.eps / length)
+        back: Tensor = moved * (self.eps / length)
+        return back
