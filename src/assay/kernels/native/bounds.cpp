@@ -19,7 +19,8 @@ struct Asked {
 
 struct Answer {
     int64_t rows;
-    double *low, *high;  // given the mass that is kept, before ties
+    double *low, *high;      // given the mass that is kept, before ties
+    double *floor, *ceiling;  // the same from a second search, ties left undecided
     double *sure_low, *sure_high, *open, *kept;
     int64_t *status, *work, *hits;
 };
@@ -109,18 +110,28 @@ ASSAY_KERNEL(certified_bounds)(const Ensemble* e, const Asked* asked, const Answ
             answer->status[i] = m.status;
             answer->work[i] = static_cast<int64_t>(m.nf.size());
             answer->low[i] = answer->high[i] = m.status == kYes ? 1.0 : 0.0;
-            answer->open[i] = 0.0;
+            answer->open[i] = answer->floor[i] = 0.0;
+            answer->ceiling[i] = 1.0;
             if (m.status == kCell) {
                 answer->high[i] = 1.0;
                 d.mass.push_back(1.0);
                 name(*e, m, {}, d);
             } else if (m.status == kOpen) {
-                const Searched s = search(m, 0.8 * asked->tolerance, asked->budget, limits, stop);
+                const double tolerance = 0.8 * asked->tolerance;
+                const Searched s = search(m, tolerance, asked->budget, limits, false, stop);
                 answer->low[i] = s.low;
                 answer->high[i] = s.high;
                 answer->sure_low[i] = s.sure_low;
                 answer->sure_high[i] = s.sure_high;
                 answer->work[i] = s.work;
+                if (s.high - s.low > kHopeless && !asked->draws) {
+                    // tables got stuck: what is left of the budget goes to moments, one look at least
+                    const int64_t left = std::max<int64_t>(asked->budget - s.work, 1);
+                    const Searched t = search(m, tolerance, left, limits, true, stop);
+                    answer->floor[i] = t.low;
+                    answer->ceiling[i] = t.high;
+                    answer->work[i] += t.work;
+                }
                 for (const Tied& t : s.tied) {
                     d.mass.push_back(t.mass);
                     name(*e, m, t.cell, d);

@@ -19,7 +19,6 @@ namespace {
 
 enum Halves : uint8_t { kUntried, kUseless, kMet };
 constexpr size_t kTies = 64;         // undecided cells that a listed box may have
-constexpr double kHopeless = 0.02;  // a narrower gap is always worked on
 constexpr double kHardly = 0.92;
 
 struct Node {
@@ -27,7 +26,7 @@ struct Node {
     double weight = 1.0, low = 0.0, high = 0.0;
     int64_t feature = -1, cut = -1, number = 0;
     Halves halves = kUntried;
-    bool by_moments = true;  // they helped in the box it came from
+    bool by_moments = false;  // they helped in the box it came from
 };
 
 struct Narrower {  // the heap's top is the widest, the first born of equal ones
@@ -41,8 +40,10 @@ struct Narrower {  // the heap's top is the widest, the first born of equal ones
 
 class Search {
    public:
-    Search(const Local& m, const Limits& limits) : m_(m), limits_(limits), heap_({&nodes_}) {
+    Search(const Local& m, const Limits& limits, bool moments)
+        : m_(m), limits_(limits), heap_({&nodes_}) {
         Node whole;
+        whole.by_moments = moments;
         whole.lo.assign(m.features(), 0);
         for (int64_t f = 0; f < m.features(); ++f)
             whole.hi.push_back(static_cast<int32_t>(m.start[f + 1] - m.start[f] - 1));
@@ -210,9 +211,9 @@ class Search {
 
 }  // namespace
 
-Searched search(const Local& m, double tolerance, int64_t budget, const Limits& limits,
+Searched search(const Local& m, double tolerance, int64_t budget, const Limits& limits, bool moments,
                 const volatile int64_t* stop) {
-    return Search(m, limits).run(tolerance, budget, stop);
+    return Search(m, limits, moments).run(tolerance, budget, stop);
 }
 
 }  // namespace assay::probability

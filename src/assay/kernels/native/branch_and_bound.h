@@ -18,8 +18,12 @@ struct Searched {
     std::vector<OpenBox> open;  // what the bounds leave open
 };
 
-// Splits the widest box until the bounds are within `tolerance`, the work is done, or `stop` is set.
-Searched search(const Local& m, double tolerance, int64_t budget, const Limits& limits,
+// A gap that is narrower is always worked on.
+constexpr double kHopeless = 0.02;
+
+// Splits the widest box until the bounds are within `tolerance`, the work is done, the gap will not
+// close, or `stop` is set. `moments`: boxes are bounded by their moments too, and split by them.
+Searched search(const Local& m, double tolerance, int64_t budget, const Limits& limits, bool moments,
                 const volatile int64_t* stop);
 
 }  // namespace assay::probability

@@ -2,7 +2,7 @@
 parallel.
 
 The kernel cuts the ensemble down to what each record's noise reaches (localise.cpp) and bounds it
-(branch_and_bound.cpp, box.cpp); here the library itself decides single cells that lie within
+(branch_and_bound.cpp, box.cpp); where tables get stuck it starts again with moments. Here the library itself decides single cells that lie within
 rounding of a tie, and the clipped tails go to the upper bound. Every interval contains the truth; a
 wide one says that the budget ended first."""
 
@@ -40,6 +40,8 @@ ANSWER = Layout(
     n="size",
     low="out float64[n]",
     high="out float64[n]",
+    floor="out float64[n]",
+    ceiling="out float64[n]",
     sure_low="out float64[n]",
     sure_high="out float64[n]",
     open="out float64[n]",
@@ -96,6 +98,8 @@ class _Answer:
     n: int
     low: Floats = field(init=False)
     high: Floats = field(init=False)
+    floor: Floats = field(init=False)  # from a second search by moments, ties left undecided
+    ceiling: Floats = field(init=False)
     sure_low: Floats = field(init=False)  # of the settled and resolved boxes alone
     sure_high: Floats = field(init=False)
     open: Floats = field(init=False)  # mass that was drawn from
@@ -156,6 +160,7 @@ def bounds(
     tied = np.arange(len(of)) - np.repeat(np.cumsum(asks) - asks, asks) < ties[of]
     yes = np.bincount(of[tied], mass * stays[tied], n)
     low, high = answer.low + yes, answer.high - (np.bincount(of[tied], mass, n) - yes)
+    low, high = np.maximum(low, answer.floor), np.minimum(high, answer.ceiling)
     some = np.flatnonzero(answer.open > 0)
     if draws is not None and len(some):
         hits = answer.hits + np.bincount(of[~tied], stays[~tied], n).astype(np.int64)
