@@ -2,9 +2,10 @@
 parallel.
 
 The kernel cuts the ensemble down to what each record's noise reaches (localise.cpp) and bounds it
-(branch_and_bound.cpp, box.cpp); where tables get stuck it starts again with moments. Here the library itself decides single cells that lie within
-rounding of a tie, and the clipped tails go to the upper bound. Every interval contains the truth; a
-wide one says that the budget ended first."""
+(branch_and_bound.cpp, box.cpp); where tables get stuck it starts again with moments (moments.cpp).
+Here the library itself decides single cells that lie within rounding of a tie, and the clipped
+tails go to the upper bound. Every interval contains the truth; a wide one says that the budget
+ended first, or that more of it would not help."""
 
 import os
 from collections.abc import Sequence
