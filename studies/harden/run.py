@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 import assay as ay
-from assay.training.harden import Hardened
+from assay.training.hardening import Hardened
 
 SPACES = {"linf": (0.05, math.inf), "l2": (0.1, 2.0), "l2wide": (0.5, 2.0)}
 

@@ -30,7 +30,7 @@ def harden(
     import joblib
 
     from assay.config.config import read
-    from assay.training.harden import harden as refit
+    from assay.training.hardening import harden as refit
 
     config = read(file)
     model, data = config.load()

@@ -68,7 +68,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The decision of a gate: all criteria pass, one fails, or neither is shown."""
+    """The decision of a gate: all criteria pass, one fails, or neither is shown.
+
+    >>> Outcome((), 0.05).exit_code
+    2
+    """
 
     decisions: tuple[Decision, ...]
     alpha: float
@@ -144,7 +148,11 @@ class _Watched:
 
 
 class Watch:
-    """Criteria that are looked at after every chunk of a run whose rows come in random order."""
+    """Criteria that are looked at after every chunk of a run whose rows come in random order.
+
+    >>> [str(c) for c in Watch("robust >= 0.8").criteria]
+    ['robust >= 0.8']
+    """
 
     def __init__(self, criteria: Iterable[Criterion | str] | str, alpha: float = 0.05) -> None:
         given = [criteria] if isinstance(criteria, str) else criteria

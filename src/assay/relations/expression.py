@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from assay.errors import AssayError
+from assay.relations.reserved import RESERVED
 
 NEGATED = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
 _SPELLING = (
@@ -299,10 +300,6 @@ class Or(Relation):
 
 
 _RANK = {"+": 1, "*": 2, "/": 2, "%": 2, "neg": 3, "**": 4}
-RESERVED = frozenset(
-    {"if", "then", "else", "and", "or", "not", "in", "within", "original", "abs", "min", "max"}
-    | {"log", "floor", "divide", "fill", "count", "sum"}
-)
 
 
 def _negative(e: Expr) -> bool:
@@ -317,9 +314,8 @@ def _wrap(e: Expr, rank: int) -> str:
 
 def _sum(terms: list[Expr]) -> Expr:
     first, *rest = terms
-    return Op(
-        "+", (*(first.args if isinstance(first, Op) and first.op == "+" else (first,)), *rest)
-    )
+    head = first.args if isinstance(first, Op) and first.op == "+" else (first,)
+    return Op("+", (*head, *rest))
 
 
 def _join(kind: type[And] | type[Or], left: Relation, right: Any) -> Relation:

@@ -33,7 +33,12 @@ def count(*operands: Relation | Iterable[Relation]) -> Expr:
 
 
 def fill(a: Any, value: Any) -> Expr:
-    """`a`, or `value` where it is missing: a relation over it is then known."""
+    """`a`, or `value` where it is missing: a relation over it is then known.
+
+    >>> from assay import F, relations
+    >>> relations.fill(F.income, 0) <= 9
+    fill(income, 0) <= 9
+    """
     return Op("fill", (expr(a), expr(value)))
 
 

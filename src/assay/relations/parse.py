@@ -20,8 +20,9 @@ from typing import NoReturn
 
 from assay.errors import AssayError, nearest
 from assay.relations.conditional import Where
-from assay.relations.expression import RESERVED, And, Column, Compare, Const, Expr, In, Op, Relation
+from assay.relations.expression import And, Column, Compare, Const, Expr, In, Op, Relation
 from assay.relations.language import count, implies
+from assay.relations.reserved import RESERVED
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"

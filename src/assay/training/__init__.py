@@ -9,7 +9,7 @@ from assay.training.adversarial import Adversarial, CraftBy
 from assay.training.doa import DOATraining
 from assay.training.free import Free
 from assay.training.group import Group, search_kappa
-from assay.training.harden import Hardened, harden
+from assay.training.hardening import Hardened, harden
 from assay.training.holdout import holdout
 from assay.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh, recall
 from assay.training.standard import Standard

@@ -62,7 +62,12 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Hardened:
-    """The chosen model, the path to it, and what made the first one weak."""
+    """The chosen model, the path to it, and what made the first one weak.
+
+    >>> print(Hardened(None, 0, (), 100, 60, {"age": 0.5}, None))
+    held out: 100 rows, 60 attacked
+      weak by: age 0.50
+    """
 
     model: Any
     chosen: int
