@@ -92,7 +92,7 @@ def test_a_goal_that_cannot_be_is_told_with_its_line():
 
 ALSO = """
 batch = 8
-also = [{type = "Untargeted"}, {type = "Group", relation = {"s5" = ["s11"]}}]
+also = [{type = "Untargeted"}, {type = "Group", relation = {"s15" = ["s11"]}}]
 [data]
 name = "orl"
 rows = 24
@@ -102,7 +102,7 @@ demo = "orl"
 type = "Patch"
 [goal]
 type = "Group"
-relation = {"s5" = ["s3"], "s13" = ["s3"]}
+relation = {"s15" = ["s3"], "s13" = ["s3"]}
 [attack]
 type = "PGD"
 steps = 1

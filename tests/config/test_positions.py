@@ -80,10 +80,10 @@ values = st.recursive(
 
 @given(st.dictionaries(keys, values, max_size=5), st.randoms(use_true_random=False))
 def test_the_same_paths_as_tomllib(given_, random):
-    from assay.config.config import _key, _text
+    from assay.toml import key, value
 
     text = "".join(
-        f"{'# [x] = {' * random.randint(0, 1)}\n{_key(k)} = {_text(v)}\n" for k, v in given_.items()
+        f"{'# [x] = {' * random.randint(0, 1)}\n{key(k)} = {value(v)}\n" for k, v in given_.items()
     )
     read = tomllib.loads(text)
     assert json.dumps(read) == json.dumps(given_)

@@ -63,7 +63,7 @@ def ctu13(path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
 
     >>> data = ctu13().test
     >>> data
-    Dataset(ctu13/test: 387 x 756, f6ff0b691a65)
+    Dataset(ctu13/test: 387 x 756, classes benign, botnet, f6ff0b691a65)
     >>> data.schema
     Schema(ctu13: 756 features, 432 mutable, 360 relations)
     """

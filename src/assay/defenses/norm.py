@@ -30,6 +30,7 @@ from assay.model.classifier import Classifier
 class Norm:
     """`share` of the batch in the statistics; `centre` is "mean" or "median".
 
+    >>> import torch
     >>> net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     >>> model, _ = Norm(net).adapt(None, torch.rand(8, 2), seed=0)
     >>> model.logits(torch.rand(8, 2)).shape

@@ -107,7 +107,7 @@ class RandomTarget(Goal):
     >>> ay.evaluate(
     ...     net, data, space=ay.Linf(0.1), goal=ay.RandomTarget(), attack=ay.PGD(5)
     ... ).metric("robust").value
-    0.625
+    0.5625
     """
 
     loss: ClassVar[str] = "md"

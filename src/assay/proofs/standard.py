@@ -6,6 +6,7 @@ before it left open, and the report says what each settled at what price:
     any model, few valid records     Enumerate: everything is looked at
     linear                           Linear: exact
     trees                            Exact: exact, so an attack has nothing to add
+    sequences (texts)                Linear; Greedy, APGD; Enumerate; Beam
     torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
     all                              the strongest attack for the space (`standard`)
 
@@ -18,11 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay.attacks.apgd import APGD
 from assay.attacks.base import run
 from assay.attacks.caa import CAA
 from assay.attacks.graft import Graft
 from assay.attacks.square import Square
 from assay.attacks.standard import AutoAttack
+from assay.attacks.substitute import Beam, Greedy
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -31,6 +34,7 @@ from assay.proofs.linear import Linear
 from assay.proofs.networks import Bounds
 from assay.proofs.search.linear_form import read
 from assay.proofs.trees import Exact
+from assay.spaces.choices import ChoiceRegion
 from assay.tables.region import TableRegion
 from assay.trees.readers import reader
 
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from assay.attacks.base import Attack
 
 _FEW = 2000  # points: fewer than an attack would ask about
+_LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class Standard:
     def stages(self, problem: Problem) -> list[tuple[Attack, bool]]:
         """The stages in order, and whether each may be done without."""
         model, table = problem.model, isinstance(problem.regions, TableRegion)
+        if isinstance(problem.regions, ChoiceRegion):
+            return _sequences(model.differentiable)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
         attack = _attack(table, model.differentiable)
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
@@ -80,6 +87,13 @@ class Standard:
             first.append(Bounds(splits=0, seconds=0.0))
             last.insert(0, Bounds(seconds=min(0.2, self.seconds)))
         return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
+
+
+def _sequences(gradients: bool) -> list[tuple[Attack, bool]]:
+    """Searches over symbols come first, being the cheapest; what is left is listed where it is few."""
+    steered: list[Attack] = [APGD(20)] if gradients else []
+    searches = [(a, False) for a in (Greedy(), *steered)]
+    return [(Linear(), True), *searches, (Enumerate(_LISTED), True), (Beam(4), False)]
 
 
 def _attack(table: bool, gradients: bool) -> Attack:

@@ -334,7 +334,7 @@ def expr(value: Any) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, Relation):
-        raise AssayError(f"relation '{value}' is no number; count(relation) counts it as 0 or 1")
+        raise AssayError(f"relation '{value}' is no number; write count(relation) for 0 or 1")
     try:
         return Const(operator.index(value) if hasattr(value, "__index__") else float(value))
     except (TypeError, ValueError):

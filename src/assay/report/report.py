@@ -117,9 +117,9 @@ class Report:
         `over`: how several runs of the referee are one: each row by its "worst" run (the attacker
         may submit again) or by the "majority" of them; None: the mean.
         """
-        for what in (name, by):
-            if what is not None and not isinstance(what, str):
-                raise AssayError(f"metric({name!r}, by={by!r}): expected names, e.g. 'robust'")
+        each = isinstance(by, list | tuple | np.ndarray) and len(by) == len(self.records)
+        if not isinstance(name, str) or not (by is None or isinstance(by, str) or each):
+            raise AssayError(f"metric({name!r}, by={by!r}): expected names, e.g. 'robust'")
         if over is not None:
             return Report(self.spec, rounds.over_runs(self.records, over)).metric(name, by)
         if by is not None:

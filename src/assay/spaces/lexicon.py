@@ -26,7 +26,7 @@ class Vectors:
     """Words and their vectors (len(words), d), e.g. GloVe.
 
     >>> vectors().words[:2]
-    ('!', '#')
+    ('!', '!?')
     """
 
     words: tuple[str, ...] = field(repr=False)
