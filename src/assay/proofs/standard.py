@@ -90,7 +90,7 @@ class Standard:
 
 
 def _sequences(gradients: bool) -> list[tuple[Attack, bool]]:
-    """Searches over symbols come first, being the cheapest; what is left is listed where it is few."""
+    """Searches over symbols first, being the cheapest; what is left is listed where it is few."""
     steered: list[Attack] = [APGD(20)] if gradients else []
     searches = [(a, False) for a in (Greedy(), *steered)]
     return [(Linear(), True), *searches, (Enumerate(_LISTED), True), (Beam(4), False)]
