@@ -154,3 +154,33 @@ def test_check_goal_catches_a_true_class_among_the_targets():
 
     with pytest.raises(AssertionError, match="true class"):
         check_goal(Own())
+
+
+@dataclass(frozen=True)
+class TwentyPoints:
+    """An honest random search: as good as the points it is compared with, and not better."""
+
+    @property
+    def needs(self):
+        return Needs()
+
+    def __call__(self, problem):
+        for _ in range(20):
+            rows = problem.open
+            if len(rows):
+                problem.submit(rows, problem.region(rows).random(problem.random, rows))
+
+
+@dataclass(frozen=True)
+class Idle(TwentyPoints):
+    """Asks, and never moves."""
+
+    def __call__(self, problem):
+        for _ in range(20):
+            problem.submit(problem.open, problem.region(problem.open).origin)
+
+
+def test_an_honest_random_search_is_not_failed_by_luck():
+    check_attack(TwentyPoints())
+    with pytest.raises(AssertionError, match="random points find"):
+        check_attack(Idle())
