@@ -42,7 +42,7 @@ def project(tmp_path):
 
 
 def outer(project, *words):
-    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", "-p", "assay.plugins.pytest", "-q", *words]
     return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
 
@@ -119,3 +119,11 @@ def test_the_action_s_steps_run_as_a_script(tmp_path):
     assert "fail" in (tmp_path / "summary").read_text()
     assert "outcome=fail" in (tmp_path / "output").read_text()
     assert (tmp_path / "runs/gate/gate.sarif").exists()
+
+
+def test_a_folder_called_assay_is_no_gate(tmp_path):
+    """Keywords of a test hold the names of its folders: our own doctests were skipped by that."""
+    (tmp_path / "assay").mkdir()
+    (tmp_path / "assay" / "test_plain.py").write_text("def test_plain():\n    pass\n")
+    made = outer(tmp_path)
+    assert made.returncode == 0 and "1 passed" in made.stdout, made.stdout
