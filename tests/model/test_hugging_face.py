@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 import torch
+import transformers
 from tests.oracles.sentences import KEEP, neighbours
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import assay as ay
 from assay.spaces import words
 from assay.spaces.choices import Chosen
 from assay.streams import Stream
-
-transformers = pytest.importorskip("transformers")
-from tokenizers import Tokenizer, models, pre_tokenizers, processors  # noqa: E402
 
 TABLE = {"good": ("fine", "great"), "film": ("movie", "flick"), "dull": ("boring",)}
 TEXTS = ["a good film", "a dull film , not good", "good", "the film is dull", "great , good film"]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import assay as ay
 
@@ -71,7 +72,6 @@ def test_the_plugin_is_found_by_its_entry_point():
 
 
 def test_a_model_card_reads_as_yaml_with_the_interval_in_words():
-    yaml = pytest.importorskip("yaml")
     net, data = ay.testing.toy()
     report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(5))
     (entry,) = yaml.safe_load(ay.model_card(report, 'a: "b" # c').strip("-\n"))["model-index"]
@@ -85,7 +85,6 @@ def test_a_model_card_reads_as_yaml_with_the_interval_in_words():
 
 def test_the_action_s_steps_run_as_a_script(tmp_path):
     """Each step's script with its inputs, as the runner calls it; red, then green."""
-    yaml = pytest.importorskip("yaml")
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     step = next(s for s in action["runs"]["steps"] if s.get("id") == "gate")
     (tmp_path / "d.py").write_text(
