@@ -116,3 +116,21 @@ def test_other_spaces_are_refused_by_name(url):
     model, _ = url
     with pytest.raises(ay.Unsupported, match="Lp balls and tables, not in a SimpleNamespace"):
         decide(read(model), SimpleNamespace(), np.ones((1, 2), dtype=bool))
+
+
+def test_cells_that_may_be_filled_in_or_left_blank_leave_no_row_proven():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (600, 2)).astype(float)
+    x[rng.random(600) < 0.2, 0] = np.nan
+    y = (np.isnan(x[:, 0]) | (x[:, 0] > 4)).astype(int)
+    model = XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1).fit(x, y)
+    loose = ay.Feature("a", "integer", 0, 8, missing=True, fill=1.0, hide=1.0)
+    fixed = ay.Feature("a", "integer", 0, 8, missing=True)
+    for first, proven in ((loose, False), (fixed, True)):
+        schema = ay.Schema([first, ay.Feature("b", "integer", 0, 8)])
+        data = ay.Dataset(x[:40], y[:40], schema=schema)
+        report = ay.evaluate(model, data, space=schema.space(eps=1, p=0), attack=ay.Exact())
+        assert (report.metric("proven").value > 0) == proven
+        if first is loose:  # a gap that is filled in flips the row
+            search = ay.evaluate(model, data, space=schema.space(eps=1, p=0), attack=ay.Graft(300))
+            assert search.metric("broken").value == 1

@@ -78,6 +78,7 @@ def decide(
         alone = (verdict[found] == TIED) & (answer.ties[found] == 1) & valid
         alone &= ensemble.library is not None
         verdict[found] = np.where(good, BROKEN, np.where(alone, PROVEN, OPEN))
+    verdict[(verdict == PROVEN) & _gaps_may_change(region)] = OPEN
     return Decision(
         verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,
         answer.seconds,
@@ -94,6 +95,13 @@ def constraints_of(region: Any, box: Box) -> list[Constraint]:
         relations = Separable(around)
         found += relations.read(schema.relations)[0]
     return found
+
+
+def _gaps_may_change(region: Any) -> Bools:
+    """(n,) may a cell be filled in or left blank? The search keeps missing cells as they are."""
+    if not isinstance(region, TableRegion) or region.gaps is None:
+        return np.zeros(len(region.origin), dtype=bool)
+    return np.asarray(region.gaps.may.any(1).numpy())
 
 
 def _holds(
