@@ -227,10 +227,11 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
 
 def _threat(space: Space | None, goal: Expandable) -> str:
     """What the attacker may do and wants; a noun without words of its own is named."""
-    wants = getattr(goal, "in_words", f"It wins where {said(table(goal))} says.")
+    wants = getattr(goal, "in_words", None) or f"It wins where {said(table(goal))} says."
     if space is None:
         return str(wants)
-    return f"{getattr(space, 'in_words', f'The attacker moves in {said(table(space))}.')} {wants}"
+    moves = getattr(space, "in_words", None) or f"The attacker moves in {said(table(space))}."
+    return f"{moves} {wants}"
 
 
 def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:

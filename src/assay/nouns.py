@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 Table = dict[str, Any]
+_PLAIN = {bool, int, float, str}
 
 
 def table(noun: Any, whole: bool = False) -> Table:
@@ -65,6 +66,8 @@ def plain(value: Any, whole: bool = False) -> Any:
     if isinstance(value, Mapping):
         return {str(k): plain(v, whole) for k, v in value.items()}
     if isinstance(value, list | tuple):
+        if set(map(type, value)) <= _PLAIN:  # a goal may name millions of classes
+            return list(value)
         return [plain(v, whole) for v in value]
     if callable(value) and hasattr(value, "__qualname__"):
         return name(value)

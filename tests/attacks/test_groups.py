@@ -150,7 +150,7 @@ def test_prior_and_product_sort_targets():
 
 def test_singles_split_a_mask():
     mask = torch.tensor([[True, False, True], [False, True, False]])
-    parts = singles(mask)
+    parts = list(singles(mask))
     assert len(parts) == 2
     assert torch.equal(parts[0] | parts[1], mask)
     assert parts[1].sum() == 1

@@ -156,10 +156,12 @@ class Guess:
             run(self.attack, problem.aim(targets=_single(goal, order, pick)), self.name)
             return
         scores = self.order.scores(problem) if self.order else None
-        trials = [
-            (problem if self.mode == "until_success" else problem.fork(), targets)
-            for targets in single_targets(problem, self.most, scores)
-        ]
+        singles = single_targets(problem, self.most, scores)
+        if self.mode == "until_success":
+            for targets in singles:
+                run(self.attack, problem.aim(targets=targets), self.name)
+            return
+        trials = [(problem.fork(), targets) for targets in singles]  # before any of them is run
         for trial, targets in trials:
             run(self.attack, trial.aim(targets=targets), self.name)
             if self.mode == "best":

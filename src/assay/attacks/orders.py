@@ -16,7 +16,7 @@ it also finds successes on the way, which count, since the referee judges every 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -211,7 +211,7 @@ def minimal_differences(logits: Tensor) -> Tensor:
     return torch.empty_like(logits).scatter_(1, places, (above - rank * ordered).clamp_min(0))
 
 
-def singles(targets: Tensor) -> Sequence[Tensor]:
+def singles(targets: Tensor) -> Iterator[Tensor]:
     """The mask (n, C) as masks of one target per row: the first of each row, the second, ..."""
     place = targets.cumsum(1)
-    return [targets & (place == k + 1) for k in range(int(targets.sum(1).max()))]
+    return (targets & (place == k + 1) for k in range(int(targets.sum(1).max())))

@@ -23,7 +23,7 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.arguments import check_kinds
 from assay.games.game import USUAL, Carried, Game, Play
-from assay.goals.goal import Expandable, Goal
+from assay.goals.goal import Expandable, Goal, Names
 from assay.model.agreement import agree
 from assay.model.classifier import wrap
 from assay.model.frames import fitted
@@ -99,12 +99,10 @@ class Static:
         facts |= {"agreed": agree(model, data), "score": model.score}
         facts["other_scale"] = other_scale(model, data.x, data.y)
         check_needs(attack, model, space)
-        everything = torch.arange(len(data))
-        blank = torch.zeros(len(data), classes, dtype=data.x.dtype, device=data.y.device)
-        targets = goal.targets(data.y, blank, everything, data.classes or model.names)
-        if not bool(targets.any()):
+        some = _a_target(data, goal, classes, data.classes or model.names)
+        if some is None:
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
-        losses.find(getattr(attack, "loss", None) or "ce")(blank[:1], targets[targets.any(1)][:1])
+        losses.find(getattr(attack, "loss", None) or "ce")(some.to(data.x.dtype) * 0, some)
         return Static(model), facts
 
     def play(
@@ -211,6 +209,19 @@ class Static:
 def as_game(target: Any) -> Game:
     """The game a target stands for: a game is one, and a model is a fixed one."""
     return target if isinstance(target, Game) else Static(target)
+
+
+def _a_target(data: Dataset, goal: Goal, classes: int, names: Names) -> torch.Tensor | None:
+    """(1, C): what the first row that has any may be pushed to; all rows are looked at, so that a
+    wrong class is found before any work. Rows times classes would not fit into memory at once."""
+    found = None
+    blank = torch.zeros(min(len(data), 4096), classes, dtype=data.x.dtype, device=data.y.device)
+    for index in torch.arange(len(data)).split(len(blank)):
+        targets = goal.targets(data.y[index], blank[: len(index)], index, names)
+        some = targets.any(1)
+        if found is None and bool(some.any()):
+            found = targets[some][:1]
+    return found
 
 
 def _verdicts(referee: Referee) -> np.ndarray:

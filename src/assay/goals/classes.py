@@ -76,9 +76,7 @@ class Targeted(Goal):
                     f"Targeted() got {len(self.target)} targets, but the data has a row "
                     f"{int(index.max())}; give one target per row, or a single one"
                 )
-            wanted = np.asarray(self.target).tolist()
-            t = torch.tensor([_class(wanted[i], count, names) for i in index.tolist()])
-            t = t.to(y.device)
+            t = torch.tensor([_class(c, count, names) for c in self._at(index)]).to(y.device)
         mask = torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t[:, None], True)
         return mask.scatter_(1, y[:, None], False)
 
@@ -90,10 +88,16 @@ class Targeted(Goal):
         """
         if isinstance(self.target, int | str):
             return self
-        wanted = np.asarray(self.target).tolist()
-        if len(wanted) <= int(rows.max()):
+        if len(self.target) <= int(rows.max()):
             return self  # too few: `targets` says so
-        return Targeted(tuple(wanted[i] for i in rows.tolist()))
+        return Targeted(tuple(self._at(rows)))
+
+    def _at(self, rows: Tensor) -> list[int | str]:
+        """The targets of these rows only: there may be a million others."""
+        if isinstance(self.target, list | tuple):
+            return [self.target[i] for i in rows.tolist()]
+        wanted: list[int | str] = np.asarray(self.target)[rows.cpu().numpy()].tolist()
+        return wanted
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,23 @@
-"""Group: a goal as a relation between classes, S -> T_s (group-based robustness, section 3)."""
+"""Group: a goal as a relation between classes, S -> T_s (group-based robustness, section 3).
+
+What a reader would get wrong: with a thousand classes the relation has half a million pairs. It is
+read source by source, never pair by pair, and a batch reads only the sources it has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.errors import AssayError
 from assay.goals.goal import Goal, Names, _class
+
+_NAMED = 6  # sources, and targets of each, that a sentence names
 
 
 @dataclass(frozen=True)
@@ -28,35 +35,69 @@ class Group(Goal):
     @property
     def in_words(self) -> str:
         """What the attacker wants, as a sentence."""
-        pairs = [f"{s} for {' or '.join(str(t) for t in ts)}" for s, ts in self.relation.items()]
-        return f"It wins where the model takes {', '.join(pairs)}."
+        pairs = (f"{s} for {_listed(ts, ' or ')}" for s, ts in self.relation.items())
+        return f"It wins where the model takes {_listed(pairs, ', ', len(self.relation))}."
 
     def allowed(self, count: int, names: Names = None) -> Tensor:
         """The relation as a matrix (C, C): may class s be pushed to class t?"""
-        if not isinstance(self.relation, Mapping):
-            raise AssayError(f"Group({self.relation!r}): expected {{source: [targets]}}")
-        if not self.relation:
-            raise AssayError("Group() got an empty relation; name at least one source class")
-        matrix = torch.zeros(count, count, dtype=torch.bool)
-        for source, wanted in self.relation.items():
-            if isinstance(wanted, str | int):
-                raise AssayError(f"Group(): targets of {source!r} must be a list, got {wanted!r}")
-            s = self._source(source, count, names)
-            for t in wanted:
-                if _class(t, count, names) == s:
-                    raise AssayError(f"Group(): class {source!r} is named as its own target")
-                matrix[s, _class(t, count, names)] = True
-        return matrix
-
-    @staticmethod
-    def _source(source: int | str, count: int, names: Names) -> int:
-        """TOML and JSON keys are text: '3' is class 3 unless a class has that name."""
-        if isinstance(source, str) and source.isdigit() and source not in (names or ()):
-            source = int(source)
-        return _class(source, count, names)
+        return self._of(range(count), count, names)
 
     def aims(self, count: int, names: Names = None) -> dict[str, Any]:
         return {"aims": self.allowed(count, names).any(0).nonzero()[:, 0].tolist()}
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
-        return self.allowed(clean.shape[1], names).to(y.device)[y]
+        sources, place = y.unique(return_inverse=True)
+        matrix = self._of(sources.tolist(), clean.shape[1], names)
+        return matrix.to(y.device)[place]
+
+    def _of(self, classes: Iterable[int], count: int, names: Names) -> Tensor:
+        """(len(classes), C): the rows of the relation's matrix that belong to these classes."""
+        if not isinstance(self.relation, Mapping):
+            raise AssayError(f"Group({self.relation!r}): expected {{source: [targets]}}")
+        if not self.relation:
+            raise AssayError("Group() got an empty relation; name at least one source class")
+        number = {name: i for i, name in reversed(list(enumerate(names or ())))}
+        row = {c: k for k, c in enumerate(classes)}
+        matrix = np.zeros((len(row), count), dtype=bool)
+        for source, wanted in self.relation.items():
+            if isinstance(wanted, str | int):
+                raise AssayError(f"Group(): targets of {source!r} must be a list, got {wanted!r}")
+            s = _source(source, count, names, number)
+            if s not in row:
+                continue
+            matrix[row[s], _indices(wanted, count, names, number)] = True
+            if matrix[row[s], s]:
+                raise AssayError(f"Group(): class {source!r} is named as its own target")
+        return torch.from_numpy(matrix)
+
+
+def _source(source: int | str, count: int, names: Names, number: Mapping[str, int]) -> int:
+    """TOML and JSON keys are text: '3' is class 3 unless a class has that name."""
+    if isinstance(source, str) and source in number:
+        return number[source]
+    if isinstance(source, str) and source.isdigit():
+        source = int(source)
+    return _class(source, count, names)
+
+
+def _indices(
+    wanted: Sequence[Any], count: int, names: Names, number: Mapping[str, int]
+) -> np.ndarray:
+    """Classes by index or name as indices, all at once where all are good."""
+    kinds = set(map(type, wanted))
+    if kinds <= {int}:
+        found = np.fromiter(wanted, np.int64, len(wanted))
+        if not len(found) or (found.min() >= 0 and found.max() < count):
+            return found
+    elif kinds <= {str} and all(t in number for t in wanted):
+        return np.fromiter((number[t] for t in wanted), np.int64, len(wanted))
+    return np.array([_class(t, count, names) for t in wanted], dtype=np.int64)
+
+
+def _listed(things: Iterable[Any], between: str, count: int | None = None) -> str:
+    """The first few of them, and how many there are beside."""
+    if count is None:
+        things = list(things)
+        count = len(things)
+    first = [str(thing) for thing, _ in zip(things, range(_NAMED), strict=False)]
+    return between.join(first) + (f" and {count - _NAMED} more" if count > _NAMED else "")
