@@ -216,7 +216,8 @@ def _a_target(data: Dataset, goal: Goal, classes: int, names: Names) -> torch.Te
     wrong class is found before any work. Rows times classes would not fit into memory at once."""
     found = None
     blank = torch.zeros(min(len(data), 4096), classes, dtype=data.x.dtype, device=data.y.device)
-    for index in torch.arange(len(data)).split(len(blank)):
+    for start in range(0, len(data), len(blank)):
+        index = torch.arange(start, min(start + len(blank), len(data)))
         targets = goal.targets(data.y[index], blank[: len(index)], index, names)
         some = targets.any(1)
         if found is None and bool(some.any()):

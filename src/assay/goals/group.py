@@ -46,9 +46,9 @@ class Group(Goal):
         return {"aims": self.allowed(count, names).any(0).nonzero()[:, 0].tolist()}
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
-        sources, place = y.unique(return_inverse=True)
+        sources, place = np.unique(y.cpu().numpy(), return_inverse=True)
         matrix = self._of(sources.tolist(), clean.shape[1], names)
-        return matrix.to(y.device)[place]
+        return matrix[torch.from_numpy(place)].to(y.device)
 
     def _of(self, classes: Iterable[int], count: int, names: Names) -> Tensor:
         """(len(classes), C): the rows of the relation's matrix that belong to these classes."""
