@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import AssayError, nearest
+from assay.kernels.arrays import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 DAY = 86_400_000_000  # microseconds
 
 

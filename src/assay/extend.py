@@ -7,13 +7,14 @@ checks each of them. A package registers its parts through the entry points `ass
 """
 
 from assay.attacks.base import Attack
-from assay.games.game import Game
+from assay.games.game import Game, Play
 from assay.games.transductive import Defender
-from assay.goals.goal import Goal
+from assay.goals.goal import Expandable, Goal
 from assay.model.classifier import Classifier
 from assay.noise.joint import Noise
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.records import Records
 from assay.report.stats import Estimate
 from assay.spaces.candidates import Candidates
 from assay.spaces.choices import ChoiceRegion, Chosen
@@ -28,11 +29,14 @@ __all__ = [
     "Classifier",
     "Defender",
     "Estimate",
+    "Expandable",
     "Game",
     "Goal",
     "Needs",
     "Noise",
+    "Play",
     "Problem",
+    "Records",
     "Region",
     "Space",
     "Stream",

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from assay.kernels.arrays import Floats
 
 NEAREST = 0.01  # the smallest distance from the bound at which a bet is placed
 TYPICAL, SPREAD = 0.06, 0.7  # where most money is, and how widely (in logarithms) it is spread
