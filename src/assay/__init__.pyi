@@ -32,6 +32,7 @@ from assay.attacks.escalation import Escalation as Escalation
 from assay.attacks.eyeglasses import Eyeglasses as Eyeglasses
 from assay.attacks.fab import FAB as FAB
 from assay.attacks.graft import Graft as Graft
+from assay.attacks.hotflip import HotFlip as HotFlip
 from assay.attacks.lowprofool import LowProFool as LowProFool
 from assay.attacks.moeva import MOEVA as MOEVA
 from assay.attacks.pgd import FGSM as FGSM
@@ -91,6 +92,7 @@ from assay.spaces.lp import Linf as Linf
 from assay.spaces.patch import Patch as Patch
 from assay.spaces.quantised import Quantised as Quantised
 from assay.spaces.rectangle import Rectangle as Rectangle
+from assay.spaces.symbols import Symbols as Symbols
 from assay.spaces.text import Text as Text
 from assay.tables.feature import Feature as Feature
 from assay.tables.schema import Schema as Schema

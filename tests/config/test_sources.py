@@ -297,3 +297,27 @@ def test_the_command_line_gives_a_pipeline_its_own_accuracy(loans, monkeypatch):
     y = pd.read_csv("loans.csv")["paid"].to_numpy()
     ids = report.table["id"].to_numpy(int)
     assert report.metric("clean").value == pytest.approx((own["pipe.joblib"] == y)[ids].mean())
+
+
+def test_data_of_a_python_file_come_as_they_are(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import assay as ay\n"
+        "def rows(): return ay.Dataset([[0.0], [1.0]], [0, 1], name='mine')\n"
+        "numbers = [1, 2]\n"
+    )
+    assert Data(python="mine.py:rows").load(tmp_path).name == "mine"
+    renamed = Data(python="mine.py:rows", name="yours", where={"y": [1]}).load(tmp_path)
+    assert renamed.name == "yours" and renamed.x.tolist() == [[1.0]]
+    for wrong, said in {
+        "mine.py:numbers": "gives a list; expected an ay.Dataset",
+        "mine.py:row": "did you mean 'rows'",
+    }.items():
+        with pytest.raises(AssayError, match=said):
+            Data(python=wrong).load(tmp_path)
+    for given, said in (
+        ({"python": "other.py:rows"}, "no such file"),
+        ({"python": "mine.py"}, "expected 'file.py:name'"),
+        ({"python": "mine.py:rows", "path": "a.csv"}, "not from both"),
+    ):
+        with pytest.raises(AssayError, match=said):
+            Data(**given).check(tmp_path)

@@ -40,7 +40,7 @@ def test_rows_with_too_many_points_stay_open():
 
 def test_a_point_within_rounding_of_a_tie_is_no_proof():
     class Tie(torch.nn.Module):
-        reads_words = True
+        reads_symbols = True
 
         def forward(self, x):
             odd = (x == words.identify("flick")).any(1).float()

@@ -45,7 +45,7 @@ def codons(x):
 class Reader(torch.nn.Module):
     """A network on letters that knows what a chosen letter was chosen from."""
 
-    reads_words = True
+    reads_symbols = True
 
     def __init__(self):
         super().__init__()
@@ -89,6 +89,84 @@ def test_the_contract_of_a_space():
 
 
 @pytest.mark.parametrize(
+    "space",
+    [
+        ay.Symbols(most=2, alphabet=5),
+        ay.Symbols(most=2, alphabet=(1, 2, 4), last=3),
+        ay.Symbols(most=9, alphabet=5, first=2, without=(0,)),
+        ay.Symbols(most=1, alphabet=7, where=(0, -1, 3)),
+    ],
+    ids=str,
+)
+def test_symbols_keep_the_contract_and_count_their_sequences(space):
+    x = strands(8)
+    check_space(space, x)
+    region = space.around(x)
+    free = {"last": range(6, 9), "first": range(2), "where": (0, 8, 3)}
+    places = next((p for k, p in free.items() if getattr(space, k) is not None), range(9))
+    listed = range(space.alphabet) if isinstance(space.alphabet, int) else space.alphabet
+    allowed = [s for s in listed if s not in space.without]
+    for row in range(2):
+        made = {tuple(x[row].tolist())}
+        for at in itertools.combinations(places, min(space.most, len(places))):
+            for symbols in itertools.product(allowed, repeat=len(at)):
+                new = x[row].tolist()
+                for place, symbol in zip(at, symbols, strict=True):
+                    new[place] = symbol
+                made.add(tuple(new))
+            # a position may also keep a symbol that is not in the alphabet
+            for keep in itertools.product((True, False), repeat=len(at)):
+                for symbols in itertools.product(allowed, repeat=len(at) - sum(keep)):
+                    new, left = x[row].tolist(), iter(symbols)
+                    for place, stays in zip(at, keep, strict=True):
+                        new[place] = new[place] if stays else next(left)
+                    made.add(tuple(new))
+        assert {tuple(p) for p in region.points(row).tolist()} == made
+        assert region.sizes()[row] == len(made)
+        inside = torch.tensor(sorted(made)).double()
+        assert bool(region.take(torch.full((len(inside),), row)).contains(inside).all())
+
+
+def test_what_is_played_unless_told_otherwise_depends_on_the_length():
+    class Counts(torch.nn.Module):
+        reads_symbols = True
+
+        def forward(self, x):
+            return torch.stack([(x == 7).sum(1) - 3.0, torch.zeros(len(x))], dim=1)
+
+    def function(x):
+        return Counts()(x)
+
+    x = torch.randint(0, 6, (3, 40)).double()
+    asked = {"space": ay.Symbols(most=40, last=30), "progress": False}
+    assert 30 * 255 > 5000  # too many to try each
+    long = ay.evaluate(function, ay.Dataset(x, [1, 1, 1]), budget=ay.Budget(300), **asked)
+    assert set(long.table["winner"]) <= {"MOEVA", ""}
+    short = ay.evaluate(
+        function, ay.Dataset(x, [1, 1, 1]), space=ay.Symbols(most=4, alphabet=9), progress=False
+    )
+    assert set(short.table["winner"]) == {"Greedy"}
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"most": 0}, "at least one position"),
+        ({"most": 1, "alphabet": 1}, "at least two symbols"),
+        ({"most": 1, "first": 2, "last": 2}, "give one of first, last and where"),
+        ({"most": 1, "last": 0}, "at least one position"),
+    ],
+)
+def test_symbols_that_make_no_sense_are_refused(options, said):
+    with pytest.raises(ay.AssayError, match=said):
+        ay.Symbols(**options)
+    with pytest.raises(ay.AssayError, match="only 9 positions"):
+        ay.Symbols(most=1, last=10).check(strands())
+    with pytest.raises(ay.AssayError, match="whole"):
+        ay.Symbols(most=1).check(strands() + 0.5)
+
+
+@pytest.mark.parametrize(
     "attack, misses",
     [
         (ay.Enumerate(), 0),
@@ -98,6 +176,7 @@ def test_the_contract_of_a_space():
         (ay.MOEVA(generations=20, population=20, offspring=20), 3),
         (ay.PGD(20), 6),
         (ay.APGD(20), 4),
+        (ay.HotFlip(10), 6),
     ],
 )
 def test_attacks_find_what_a_plain_loop_finds(attack, misses):

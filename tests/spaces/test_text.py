@@ -108,7 +108,7 @@ def test_searches_claim_only_what_may_be_written_and_flips_the_answer(attack):
 class Bag(torch.nn.Module):
     """A network on words: the mean of their vectors, and one layer."""
 
-    reads_words = True
+    reads_symbols = True
 
     def __init__(self):
         super().__init__()

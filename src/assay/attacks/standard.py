@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.attacks.apgd import APGD
-from assay.attacks.base import run
+from assay.attacks.base import Attack, run
 from assay.attacks.caa import CAA
 from assay.attacks.combine import Guess, Then
 from assay.attacks.fab import FAB
 from assay.attacks.graft import Graft
+from assay.attacks.hotflip import HotFlip
+from assay.attacks.moeva import MOEVA
 from assay.attacks.square import Square
 from assay.attacks.substitute import Beam, Greedy
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.enumerate import Enumerate
+from assay.spaces.symbols import Symbols
 from assay.spaces.text import Text
 from assay.tables.space import TableSpace
 
@@ -65,7 +68,7 @@ class AutoAttack:
         )
 
 
-def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | Graft | Then:
+def standard(space: Any, gradients: bool = True) -> Attack:
     """The strongest ensemble for a space, with published parameters where it was published.
 
     A model without gradients gets the strongest search: Square in Lp balls, Graft in tables.
@@ -81,6 +84,8 @@ def standard(space: Any, gradients: bool = True) -> AutoAttack | CAA | Square | 
     if isinstance(space, Text):
         steered = (APGD(20),) if gradients else ()
         return Then(Greedy(), *steered, Enumerate(_LISTED), Beam(4))
+    if isinstance(space, Symbols):
+        return Then(APGD(20), HotFlip(20)) if gradients else MOEVA()
     if getattr(space, "norm", None) in (1.0, 2.0, float("inf")):  # it may be no space at all
         return AutoAttack() if gradients else Square()
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

@@ -60,7 +60,7 @@ class Greedy:
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
         region = choices_of(problem, rows, self)
-        slots = torch.zeros(region.x0.shape, dtype=torch.int64)
+        slots = torch.zeros(region.options.shape[:2], dtype=torch.int64)
         value = _ask(problem, rows, region, slots)
         others = region.there[..., 1:].any(2)  # (n, L)
         if self.order == "gain":
@@ -113,7 +113,7 @@ class Beam:
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
         region = choices_of(problem, rows, self)
-        beams = torch.zeros(len(rows), 1, *region.x0.shape[1:], dtype=torch.int64)
+        beams = torch.zeros(len(rows), 1, region.options.shape[1], dtype=torch.int64)
         value = _ask(problem, rows, region, beams[:, 0])[:, None]
         for _ in range(int(region.most.max()) if len(rows) else 0):
             alive = problem.alive(rows)
@@ -156,14 +156,15 @@ def choices_of(problem: Problem, rows: Tensor, attack: object) -> ChoiceRegion:
     """The region of these rows, which must be one of choices."""
     region = problem.region(rows)
     if not isinstance(region, ChoiceRegion):
-        raise Unsupported(f"{attack!r} replaces symbols of sequences: it works in ay.Text spaces")
+        raise Unsupported(
+            f"{attack!r} replaces symbols of sequences: it works in ay.Text and ay.Symbols spaces"
+        )
     return region
 
 
 def _ask(problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor) -> Tensor:
     """(m,) log odds of the goal for hard choices (m, L)."""
-    x = region.options.gather(2, slots[..., None])[..., 0]
-    return _odds(problem, rows, x)
+    return _odds(problem, rows, region.written(slots))
 
 
 def _odds(problem: Problem, rows: Tensor, x: Tensor) -> Tensor:
@@ -181,11 +182,13 @@ def _singles(
     """(m, L, K - 1) log odds with one more position changed, -inf where `where` (m, L) is false."""
     there = region.there[..., 1:] & where[..., None]
     found = torch.full(there.shape, -torch.inf, dtype=torch.float64)
-    row, place, slot = there.nonzero(as_tuple=True)
-    tried = slots[row]
-    tried[torch.arange(len(row)), place] = slot + 1
-    x = region.options[row].gather(2, tried[..., None])[..., 0]
-    found[row, place, slot] = _odds(problem, rows[row], x)
+    base, symbols = region.written(slots), region.options[..., 1:]
+    for part in torch.split(there.nonzero(), BLOCK):  # all at once are too many
+        row, place, slot = part.T
+        x = base[row]
+        inside = place if region.places is None else region.places[place]
+        x[torch.arange(len(row)), inside] = symbols[row, place, slot]
+        found[row, place, slot] = _odds(problem, rows[row], x)
     return found
 
 
@@ -194,7 +197,8 @@ def _without(problem: Problem, rows: Tensor, region: ChoiceRegion, where: Tensor
     found = torch.full(where.shape, torch.inf, dtype=torch.float64)
     row, place = where.nonzero(as_tuple=True)
     x = region.x0[row].clone()
-    for i, p in enumerate(place.tolist()):  # what follows moves up, as when a word is deleted
+    inside = place if region.places is None else region.places[place]
+    for i, p in enumerate(inside.tolist()):  # what follows moves up, as when a word is deleted
         x[i, p:-1] = x[i, p + 1 :].clone()
         x[i, -1] = OUT
     found[row, place] = _odds(problem, rows[row], x)

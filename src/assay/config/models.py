@@ -10,9 +10,6 @@ they name. They are for files you trust; the others only hold a model.
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import Any, Literal
 
 from assay.config.build import at
 from assay.config.positions import Path as Place
+from assay.config.python_files import file_of, load
 from assay.config.sources import there
 from assay.errors import AssayError, Unsupported, nearest
 from assay.model.classifier import Classifier, wrap
@@ -35,8 +33,9 @@ class Model:
     UBJ), `lightgbm` (text), `catboost` (cbm), `torchscript`, `exported` (torch.export): a file.
     `hugging_face`: a folder with a sequence classifier and its tokeniser (`save_pretrained`).
     `demo`: a small model that is trained on the spot. `name` is what reports call it, `score` the
-    accuracy you know it to have; `inputs = "text"` says that a function takes sentences. Trust the
-    file you name: python, pickle and torchscript run what is in it.
+    accuracy you know it to have; `inputs = "text"` says that a function takes sentences,
+    `gradients = true` makes an ONNX file differentiable. Trust the file you name: python, pickle
+    and torchscript run what is in it.
     """
 
     path: str | None = None
@@ -56,6 +55,7 @@ class Model:
     name: str = ""
     score: float | None = None
     inputs: Literal["text"] | None = None
+    gradients: bool = False
 
     @property
     def kind(self) -> str:
@@ -73,9 +73,7 @@ class Model:
             if kind == "demo":
                 _demo_named(value)
                 return
-            file, colon, name = value.rpartition(":") if kind == "python" else (value, "", "")
-            if kind == "python" and not (colon and name.isidentifier() and file.endswith(".py")):
-                raise AssayError(f"python = '{value}': expected 'file.py:name'")
+            file = file_of(value) if kind == "python" else value
             is_folder = kind == "hugging_face" and (folder / file).is_dir()
             if not (is_folder or there(folder / file)):
                 raise AssayError(f"{kind} = '{value}': no such file in {folder.resolve()}")
@@ -89,42 +87,8 @@ class Model:
             kind = _ENDINGS[Path(value).suffix]
         return wrap(
             _LOADERS[kind](folder, value), self.outputs, inputs=self.inputs, name=self.name,
-            score=self.score,
+            score=self.score, gradients=self.gradients,
         )  # fmt: skip
-
-
-def _python(folder: Path, value: str) -> Any:
-    file, _, name = value.rpartition(":")
-    path = (folder / file).resolve()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise AssayError(f"python = '{value}': '{path}' cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # so that the file may import its neighbours
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise AssayError(f"'{path}' cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(path.parent))
-    if not hasattr(module, name):
-        public = [n for n in vars(module) if not n.startswith("_")]
-        raise AssayError(f"'{path}' has no '{name}'{nearest(name, public)}")
-    found = getattr(module, name)
-    if inspect.isclass(found):
-        needed = [p.name for p in inspect.signature(found).parameters.values() if _needed(p)]
-        if needed:
-            raise AssayError(
-                f"python = '{value}' is a class that needs {', '.join(needed)}; name an object, or "
-                "a function without parameters that makes it"
-            )
-        return found()
-    makes = inspect.isfunction(found) and not inspect.signature(found).parameters
-    return found() if makes else found
-
-
-def _needed(p: inspect.Parameter) -> bool:
-    return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
 
 
 def _content(path: Path) -> str:
@@ -229,7 +193,7 @@ def _demo_named(name: str) -> Callable[[], Any]:
 
 _LOADERS: dict[str, Callable[[Path, str], Any]] = {
     "path": lambda folder, value: folder / value,
-    "python": _python,
+    "python": load,
     "onnx": lambda folder, value: folder / value,
     "pickle": _opened("pickle", _pickle),
     "skops": _opened("skops", _skops),

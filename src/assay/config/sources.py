@@ -18,6 +18,7 @@ import numpy as np
 
 from assay.config.build import Wrong, at
 from assay.config.positions import Path as Place
+from assay.config.python_files import file_of, load
 from assay.config.registry import find
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
@@ -27,16 +28,18 @@ from assay.errors import AssayError, nearest
 class Data:
     """A bundled data set by `name`, or a file at `path` (.npz, .csv, .csv.gz, .parquet).
 
-    With a path, `name` is what reports call it. `where` keeps classes, e.g. {y = [1, "stop"]}, or
-    rows by any column of a table, {purpose = "car"}; `rows` then draws that many, the same ones for
-    every seed. `label` and `ids` name columns of a table (arrays y and ids of an .npz), `scale`
-    multiplies the inputs ("1/255" for bytes), `schema` is a file that says what the columns of a
-    table are, `text` names the column that holds sentences; `options` go to the data set's own
-    function.
+    Or `python` = "file.py:name": a Dataset, or a function without parameters that makes one (it
+    runs what is in the file). With a path, `name` is what reports call it. `where` keeps classes,
+    e.g. {y = [1, "stop"]}, or rows by any column of a table, {purpose = "car"}; `rows` then draws
+    that many, the same ones for every seed. `label` and `ids` name columns of a table (arrays y and
+    ids of an .npz), `scale` multiplies the inputs ("1/255" for bytes), `schema` is a file that says
+    what the columns of a table are, `text` names the column that holds sentences; `options` go to
+    the data set's own function.
     """
 
     name: str | None = None
     path: str | None = None
+    python: str | None = None
     split: Literal["train", "val", "test"] = "test"
     rows: int | None = None
     where: Mapping[str, Any] | None = None
@@ -48,10 +51,15 @@ class Data:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, folder: Path, place: Place = ()) -> None:
-        if self.name is None and self.path is None:
+        if self.name is None and self.path is None and self.python is None:
             raise Wrong(place, "data needs either a name (of a bundled set) or a path (of a file)")
+        with at((*place, "python")):
+            if self.python is not None and self.path is not None:
+                raise AssayError("data come from a path or from python, not from both")
+            if self.python is not None and not there(folder / file_of(self.python)):
+                raise AssayError(f"python = '{self.python}': no such file in {folder.resolve()}")
         with at((*place, "name")):
-            if self.name is not None and self.path is None:
+            if self.name is not None and self.path is None and self.python is None:
                 find("datasets", self.name)
         with at((*place, "path")):
             if self.path is not None:
@@ -67,10 +75,19 @@ class Data:
             raise Wrong((*place, "rows"), f"rows = {self.rows}: expected at least 1")
 
     def load(self, folder: Path = Path()) -> Dataset:
-        if self.path is None:
+        data: Dataset | None
+        if self.python is not None:
+            data = load(folder, self.python)
+            if not isinstance(data, Dataset):
+                raise AssayError(
+                    f"python = '{self.python}' gives a {type(data).__name__}; expected an "
+                    "ay.Dataset, or a function without parameters that returns one"
+                )
+            data = replace(data, name=self.name) if self.name is not None else data
+        elif self.path is None:
             assert self.name is not None
             splits = find("datasets", self.name)(**self.options)
-            data: Dataset | None = getattr(splits, self.split)
+            data = getattr(splits, self.split)
             if data is None:
                 raise AssayError(f"split = '{self.split}': {self.name} has no such part")
         else:

@@ -52,7 +52,7 @@ class Classifier:
     slack: float = 0.0  # relative margin below which a success may be mere rounding
     bound: bool = False  # made for one batch: row i's parameters belong to row i of that batch
     reject: int | None = None  # the class that means "I do not answer", where there is one
-    reads: str = "numbers"  # what a row is: "numbers", or "words" (ids, see spaces/words.py)
+    reads: str = "numbers"  # what a row is: "numbers", or "symbols" (words, bytes: choices.py)
     together: bool = False  # a row's answer depends on the rows it is asked with
     takes: str = "tensor"  # what `source` is called with: one of `adapters.INPUTS`, or "own"
     name: str = ""  # what its owner calls it
@@ -73,7 +73,7 @@ class Classifier:
         gets a copy: it may change its input in place (`StandardScaler(copy=False)`), and `x` may be
         the user's own data.
         """
-        x = x if self.reads == "words" else x.clone()  # a choice forgets its options in a copy
+        x = x if self.reads == "symbols" else x.clone()  # a choice forgets its options in a copy
         if self.bound:
             out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
         else:
@@ -224,6 +224,7 @@ def wrap(
     predict: Callable[[Any], Any] | None = None,
     score: float | None = None,
     tokenizer: Any = None,
+    gradients: bool = False,
 ) -> Classifier:
     """A classifier of any kind as a `Classifier`.
 
@@ -234,6 +235,7 @@ def wrap(
     strings); a Hugging Face model comes with its `tokenizer`. `predict` is the
     model's own entry point, which takes your table as it is: before any attack its answers are
     compared with those of the wrapped model. `score` is the accuracy you measured yourself.
+    `gradients=True` makes an ONNX file differentiable, where torch knows its operators.
 
     >>> wrap(torch.nn.Linear(4, 3), name="linear").title
     'linear'
@@ -251,6 +253,10 @@ def wrap(
 
         model = hugging_face(model, tokenizer)
     made = model if isinstance(model, Classifier) else adapters.adapt(model, outputs, inputs)
+    if gradients:
+        from assay.model.onnx import differentiable
+
+        made = differentiable(made)
     if inputs is not None and made.takes != inputs:
         raise AssayError(f"inputs={inputs!r}: {made.kind} is asked in the form it was fitted on")
     given: dict[str, Any] = {"outputs": outputs, "name": name, "own": predict, "score": score}

@@ -168,10 +168,13 @@ def _matched(model: Any, wanted: tuple[str, ...], columns: Columns) -> list[str]
 def fitted(model: Classifier, data: Dataset) -> Classifier:
     """The model asked with these data's columns, its classes in these data's order."""
     from assay.model import adapters
+    from assay.model.onnx import differentiable
 
     if data.columns is not None and model.takes in ("own", "frame", "mapping"):
         inputs = None if model.takes == "own" else model.takes
         again = adapters.adapt(model.source, None, inputs, data.columns)
+        if getattr(model.call, "twin", None) is not None:
+            again = differentiable(again)
         model = replace(model, call=again.call, columns=data.columns)
     return _ordered(model, data)
 

@@ -2,7 +2,9 @@
 
 A graph with one input gets the rows as they are; one with several (a converted pipeline: an input
 per column) gets each column by its name, text as text. Of its outputs the scores are taken, by
-name where the names say so; labels, where there are some, are the graph's own entry point.
+name where the names say so; labels, where there are some, are the graph's own entry point. Answers
+are onnxruntime's. Gradients, where they are wanted, are of the same graph in torch (`graph.py`),
+and each time one is asked for, the two answers are compared.
 
 What a reader would get wrong: probabilities are recognised by the output's name only; elsewhere
 `outputs="probabilities"` must be said, or they are taken for logits (and flagged).
@@ -11,6 +13,7 @@ What a reader would get wrong: probabilities are recognised by the output's name
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,11 @@ from torch import Tensor
 
 from assay.columns import Columns
 from assay.errors import AssayError, Unsupported, nearest
+from assay.model import graph
 from assay.model.classifier import Classifier
+from assay.spaces.choices import Chosen
 
+_APART = 1e-3  # of the largest answer: further apart, torch does not compute what the runtime does
 _TYPES = {
     "float": np.float32, "double": np.float64, "float16": np.float16, "string": object,
     "bool": np.bool_, "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
@@ -48,11 +54,8 @@ def onnx(path: Path, outputs: str | None, columns: Columns | None) -> Classifier
     scores = _scores(session.get_outputs())
     likely = "probab" in scores.lower() or scores.lower().endswith("proba")
 
-    def call(x: Tensor) -> Any:
-        return _table(session.run([scores], feed(x.detach().cpu()))[0])
-
     return Classifier(
-        call,
+        Runtime(session, scores, feed),
         "ONNX",
         False,
         outputs or ("probabilities" if likely else "logits"),
@@ -61,6 +64,41 @@ def onnx(path: Path, outputs: str | None, columns: Columns | None) -> Classifier
         takes="own",
         columns=columns,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Runtime:
+    """A session asked for its scores; with a `twin` in torch, gradients lead back to the input."""
+
+    session: Any
+    scores: str
+    feed: Callable[[Tensor], dict[str, Any]]
+    twin: graph.Graph | None = None
+
+    def __call__(self, x: Tensor) -> Any:
+        plain = x.detach().as_subclass(Tensor).cpu()
+        answer = _table(self.session.run([self.scores], self.feed(plain))[0])
+        wanted = torch.is_grad_enabled() and (x.requires_grad or isinstance(x, Chosen))
+        if self.twin is None or not wanted:
+            return answer
+        twin, own = self.twin(x), torch.as_tensor(answer)
+        apart = float((twin.detach() - own).abs().max() / own.abs().max().clamp_min(1e-12))
+        if not apart <= _APART:
+            raise AssayError(
+                f"in torch the graph's answers are {apart:.2g} (of the largest) away from "
+                "onnxruntime's: its gradients cannot be trusted; wrap it without gradients=True"
+            )
+        return own + (twin - twin.detach())
+
+
+def differentiable(model: Classifier) -> Classifier:
+    """The same file, with gradients."""
+    if not (isinstance(model.call, Runtime) and isinstance(model.source, Path)):
+        raise AssayError(f"gradients=True is for ONNX files, and a {model.kind} is none")
+    twin = graph.read(model.source, model.call.scores)
+    reads = "numbers" if twin.dtype.is_floating_point else "symbols"
+    call = replace(model.call, twin=twin)
+    return replace(model, call=call, differentiable=True, reads=reads)
 
 
 def _feed(entries: Any, columns: Columns | None) -> Callable[[Tensor], dict[str, Any]]:

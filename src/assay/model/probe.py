@@ -28,7 +28,7 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     estimator: which of its scores has the arg-max that it predicts itself (an SVC's probabilities
     do not always)?
     """
-    if model.reads == "words":  # its adapter knows: gradients lead back to choices, not to ids
+    if model.reads == "symbols":  # its adapter knows: gradients lead back to choices, not to ids
         return model
     if model.names is not None and hasattr(model.source, "predict"):
         return _faithful(model, x)

@@ -51,7 +51,7 @@ def strings(
         return answer[torch.from_numpy(place)]
 
     return Classifier(
-        call, kind, False, outputs, names, source=source or model, reads="words", takes="text"
+        call, kind, False, outputs, names, source=source or model, reads="symbols", takes="text"
     )
 
 
@@ -80,10 +80,10 @@ class Places:
 
 def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
-    if getattr(module, "reads_words", False):  # it knows what to do with rows of words itself
+    if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
         return Classifier(
             module, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
-            source=module, slack=1e-5, reads="words",
+            source=module, slack=1e-5, reads="symbols",
         )  # fmt: skip
     vocabulary = getattr(module, "vocabulary", None)
     if vocabulary is None:
@@ -104,7 +104,7 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
 
     return Classifier(
         call, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
-        source=module, slack=1e-5, reads="words",
+        source=module, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
     named = tuple(str(names[i]) for i in sorted(names)) if names else None
     return Classifier(
         call, f"hugging face {type(model).__name__}", True, "logits", named, module=model,
-        source=model, slack=1e-5, reads="words",
+        source=model, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
 
@@ -269,5 +269,5 @@ def reads_text(model: Any) -> bool:
     if isinstance(steps, list) and steps:
         return hasattr(steps[0][1], "build_analyzer") or hasattr(steps[0][1], "get_stop_words")
     return isinstance(model, torch.nn.Module) and (
-        hasattr(model, "vocabulary") or getattr(model, "reads_words", False)
+        hasattr(model, "vocabulary") or getattr(model, "reads_symbols", False)
     )

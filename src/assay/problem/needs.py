@@ -43,8 +43,9 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
     """
     needs: Needs = attack.needs
     if needs.gradient and not model.differentiable:
+        give = "give the file as ay.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
         raise Unsupported(
-            f"{attack!r} needs gradients, but {model.kind} has none; "
+            f"{attack!r} needs gradients, but {model.kind} has none; {give}"
             "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
         )
     if needs.fixed and moves:

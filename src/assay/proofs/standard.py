@@ -7,6 +7,7 @@ before it left open, and the report says what each settled at what price:
     linear                           Linear: exact
     trees                            Exact: exact, so an attack has nothing to add
     sequences (texts)                Linear; Greedy, APGD; Enumerate; Beam
+    long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
     torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
     all                              the strongest attack for the space (`standard`)
 
@@ -23,6 +24,8 @@ from assay.attacks.apgd import APGD
 from assay.attacks.base import run
 from assay.attacks.caa import CAA
 from assay.attacks.graft import Graft
+from assay.attacks.hotflip import HotFlip
+from assay.attacks.moeva import MOEVA
 from assay.attacks.square import Square
 from assay.attacks.standard import AutoAttack
 from assay.attacks.substitute import Beam, Greedy
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from assay.attacks.base import Attack
 
 _FEW = 2000  # points: fewer than an attack would ask about
+_SINGLES = 5_000  # exchanges of one symbol: more are not all tried
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
@@ -74,7 +78,7 @@ class Standard:
         """The stages in order, and whether each may be done without."""
         model, table = problem.model, isinstance(problem.regions, TableRegion)
         if isinstance(problem.regions, ChoiceRegion):
-            return _sequences(model.differentiable)
+            return _sequences(problem.regions, model.differentiable)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
         attack = _attack(table, model.differentiable)
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
@@ -89,9 +93,12 @@ class Standard:
         return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
 
 
-def _sequences(gradients: bool) -> list[tuple[Attack, bool]]:
+def _sequences(region: ChoiceRegion, gradients: bool) -> list[tuple[Attack, bool]]:
     """Searches over symbols first, being the cheapest; what is left is listed where it is few."""
     steered: list[Attack] = [APGD(20)] if gradients else []
+    singles = region.there[..., 1:].sum((1, 2))
+    if len(singles) and int(singles.max()) > _SINGLES:  # trying each once costs too much
+        return [(a, False) for a in ([*steered, HotFlip(20)] if gradients else [MOEVA()])]
     searches = [(a, False) for a in (Greedy(), *steered)]
     return [(Linear(), True), *searches, (Enumerate(_LISTED), True), (Beam(4), False)]
 

@@ -6,7 +6,8 @@ point is a hard choice: at most `most` positions change, those whose best other 
 original by most. The gradient is straight through, and for that a plain number per position is too
 little: `decode` gives a `Chosen`, the numbers together with what they were chosen from and the
 weights, so that a model with an embedding can mix the options' vectors. Any operation on it gives
-a plain tensor again.
+a plain tensor again. Where most of a long sequence cannot move (the head of a file), `places` names
+the positions that can, and weights and options are of these alone.
 
 What a reader would get wrong: weights of several positions may be anywhere on their simplices while
 the decoded sentence has changed in two words. The relaxation steers, the choice is what is judged.
@@ -26,15 +27,22 @@ from assay.streams import Stream
 
 
 class Chosen(torch.Tensor):
-    """Symbols (n, L) that remember their `options` (n, L, K) and `weights` (n, L, K)."""
+    """Symbols (n, L) that remember their `options` (n, m, K) and `weights` (n, m, K).
+
+    `places` (m,) are the positions that these belong to: all L of them, or those that can move.
+    """
 
     options: Tensor
     weights: Tensor
+    places: Tensor
 
     @classmethod
-    def of(cls, symbols: Tensor, options: Tensor, weights: Tensor) -> Chosen:
+    def of(
+        cls, symbols: Tensor, options: Tensor, weights: Tensor, places: Tensor | None = None
+    ) -> Chosen:
         made = symbols.as_subclass(cls)
         made.options, made.weights = options, weights
+        made.places = torch.arange(symbols.shape[1]) if places is None else places
         return made
 
     @classmethod
@@ -45,22 +53,24 @@ class Chosen(torch.Tensor):
 
 @dataclass(frozen=True, eq=False)
 class ChoiceRegion:
-    """Around each row: `options` (n, L, K), the original in slot 0, NaN where there are fewer.
+    """Around each row: `options` (n, m, K), the original in slot 0, NaN where there are fewer.
 
-    `most` (n,) is the number of positions that may change; `also(x)` is what else must hold.
+    `most` (n,) is the number of positions that may change; `also(x)` is what else must hold. Of m
+    positions in `places` the others cannot move; without `places` the options are of all L.
     """
 
     x0: Tensor  # (n, L)
-    options: Tensor  # (n, L, K)
+    options: Tensor  # (n, m, K)
     most: Tensor  # (n,)
     also: Callable[[Tensor, Tensor], Tensor] | None = None  # (clean, candidate) -> (n,) bool
+    places: Tensor | None = None  # (m,)
     eps: float = 2.0  # across a simplex: from one option to another
     p: float = float("inf")
     constrained: bool = False
 
     @property
     def there(self) -> Tensor:
-        """(n, L, K): which slots hold an option."""
+        """(n, m, K): which slots hold an option."""
         return ~self.options.isnan()
 
     @property
@@ -73,7 +83,7 @@ class ChoiceRegion:
         return z.reshape(len(z), *self.options.shape[1:])
 
     def slots(self, z: Tensor) -> Tensor:
-        """(n, L): the slot chosen at each position, 0 where the original stays."""
+        """(n, m): the slot chosen at each position, 0 where the original stays."""
         weights = self._weights(z.detach()).masked_fill(~self.there, -torch.inf)
         if weights.shape[2] == 1:
             return torch.zeros(weights.shape[:2], dtype=torch.int64)
@@ -81,14 +91,28 @@ class ChoiceRegion:
         rank = lead.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
         return torch.where((lead > 0) & (rank < self.most[:, None]), slot + 1, 0)
 
+    def written(self, slots: Tensor) -> Tensor:
+        """(n, L): the sequences with these slots (n, m)."""
+        return self._put(self.options.gather(2, slots[..., None])[..., 0])
+
+    def _put(self, symbols: Tensor) -> Tensor:
+        if self.places is None:
+            return symbols
+        x = self.x0.clone()
+        x[:, self.places] = symbols
+        return x
+
+    def _movable(self, x: Tensor) -> Tensor:
+        return x if self.places is None else x[:, self.places]
+
     def decode(self, z: Tensor) -> Tensor:
-        x = self.options.gather(2, self.slots(z)[..., None])[..., 0]
+        x = self.written(self.slots(z))
         if not z.requires_grad:
             return x
-        return Chosen.of(x, self.options, self._weights(z))
+        return Chosen.of(x, self.options, self._weights(z), self.places)
 
     def encode(self, x: Tensor) -> Tensor:
-        z = (self.options == x[..., None]).to(self.origin.dtype)
+        z = (self.options == self._movable(x)[..., None]).to(self.origin.dtype)
         z[..., 0] *= (z.sum(2) < 2).to(z.dtype)  # an option equal to the original is the original
         z[..., 0] = torch.where(z.sum(2) == 0, 1.0, z[..., 0])
         return z.flatten(1)
@@ -113,7 +137,7 @@ class ChoiceRegion:
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
         """Some positions at random, at most `most`, each with a random other option."""
         n, length, k = self.options.shape
-        others = self.there[..., 1:].sum(2)  # (n, L)
+        others = self.there[..., 1:].sum(2)  # (n, m)
         draw = stream.uniform(rows, 2 * length).reshape(n, 2, length)
         rank = torch.where(others > 0, draw[:, 0], 2.0).argsort(1).argsort(1)
         chosen = (rank < self.most[:, None]) & (others > 0)
@@ -130,10 +154,12 @@ class ChoiceRegion:
     def box(self) -> tuple[Tensor, Tensor]:
         """Of the symbols' numbers, whose order means nothing: it tells only what cannot move."""
         low = self.options.nan_to_num(torch.inf).amin(2)
-        return low, self.options.nan_to_num(-torch.inf).amax(2)
+        return self._put(low), self._put(self.options.nan_to_num(-torch.inf).amax(2))
 
     def contains(self, x: Tensor) -> Tensor:
-        among = (self.options == x[..., None]).any(2).all(1)
+        among = (self.options == self._movable(x)[..., None]).any(2).all(1)
+        if self.places is not None:
+            among &= (self._put(self._movable(x)) == x).all(1)
         inside = among & (self.distance(x) <= self.most)
         if self.also is None or not bool(inside.any()):
             return inside
@@ -149,17 +175,17 @@ class ChoiceRegion:
 
     def genes(self) -> Genes:
         """One per position: the slot of its option."""
-        start = torch.zeros(self.x0.shape, dtype=torch.float64)
+        start = torch.zeros(self.options.shape[:2], dtype=torch.float64)
         high = self.there.sum(2).double() - 1
-        none = torch.empty(0, dtype=torch.int64)
+        places = torch.arange(start.shape[1]) if self.places is None else self.places
         return Genes(
-            (0, 0, start.shape[1]), start, high, start, self.x0, none,
+            (0, 0, start.shape[1]), start, high, start, self.x0, places,
             options=self.options, most=self.most,
         )  # fmt: skip
 
     def sizes(self) -> Tensor:
         """(n,): how many sequences there are, by the number of positions that change."""
-        others = self.there[..., 1:].sum(2).double()  # (n, L)
+        others = self.there[..., 1:].sum(2).double()  # (n, m)
         most = int(self.most.max()) if len(self.most) else 0
         ways = torch.zeros(len(others), most + 1, dtype=torch.float64)
         ways[:, 0] = 1.0
@@ -172,12 +198,12 @@ class ChoiceRegion:
         """(m, L): every sequence of one row, the original first."""
         options, most = self.options[row], int(self.most[row])
         made, used = self.x0[row : row + 1], torch.zeros(1, dtype=torch.int64)
-        for place in self.there[row, :, 1:].any(1).nonzero()[:, 0].tolist():
+        for i in self.there[row, :, 1:].any(1).nonzero()[:, 0].tolist():
             free = used < most
-            found = options[place, 1:]
+            found = options[i, 1:]
             found = found[~found.isnan()]
             new = made[free].repeat_interleave(len(found), dim=0)
-            new[:, place] = found.repeat(int(free.sum()))
+            new[:, i if self.places is None else self.places[i]] = found.repeat(int(free.sum()))
             made = torch.cat([made, new])
             used = torch.cat([used, (used[free] + 1).repeat_interleave(len(found))])
         return made

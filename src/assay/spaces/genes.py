@@ -29,13 +29,14 @@ class Genes:
     high: Tensor
     start: Tensor  # (n, G): the clean rows
     origin: Tensor  # (n, d): the clean inputs, flattened
-    columns: Tensor  # (k,): places in the flattened input of the genes that are plain numbers
+    columns: Tensor  # (k,): places in the flattened input of the genes that are plain numbers, or
+    #                  of those that have `options`
     codes: tuple[tuple[int, Tensor], ...] = ()  # then the categories: (place, codes of its values)
     one_hot_groups: tuple[Tensor, ...] = ()  # then the one-hot groups: places of the members
     gaps: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))  # then these
     gone: Tensor | None = None  # (n, d) bool: cells that are missing, None where none may be
     may: Tensor | None = None  # (n, d) bool: cells that may change that
-    options: Tensor | None = None  # (n, d, K): instead of all these, what each place may hold
+    options: Tensor | None = None  # (n, k, K): instead of all these, what each place may hold
     most: Tensor | None = None  # (n,): how many genes may differ from `start`; None: all
 
     def express(self, genes: Tensor) -> Tensor:
@@ -43,7 +44,10 @@ class Genes:
         if self.options is not None:
             n, k, places = genes.shape
             table = self.options[:, None].expand(n, k, *self.options.shape[1:])
-            return table.gather(3, genes.long()[..., None])[..., 0].reshape(n * k, places)
+            found = table.gather(3, genes.long()[..., None])[..., 0].reshape(n * k, places)
+            x = self.origin.repeat_interleave(k, dim=0)
+            x[:, self.columns] = found.to(x.dtype)
+            return x
         x = self.origin.repeat_interleave(genes.shape[1], dim=0)
         genes = genes.flatten(0, 1)
         plain = len(self.columns)

@@ -17,7 +17,7 @@ class TextLSTM(nn.Module):
     torch.Size([1, 5])
     """
 
-    reads_words = True
+    reads_symbols = True
 
     def __init__(
         self,

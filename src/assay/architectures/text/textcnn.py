@@ -18,7 +18,7 @@ class TextCNN(nn.Module):
     torch.Size([1, 5])
     """
 
-    reads_words = True
+    reads_symbols = True
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ class TextTransformer(nn.Module):
     torch.Size([1, 5])
     """
 
-    reads_words = True
+    reads_symbols = True
 
     def __init__(
         self,
