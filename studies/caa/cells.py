@@ -52,6 +52,7 @@ class Outcome:
     ids: list[int]
     clean: np.ndarray  # bool: right before the attack
     robust: np.ndarray  # bool: right after it
+    proven: np.ndarray  # bool: no valid record makes it wrong
     broken: int  # successes that break the relations as meant
     cpu: float
     queries: float  # forward passes per row attacked
@@ -81,7 +82,8 @@ class Store:
             part.write_text(json.dumps(self._compute(cell)))
             part.replace(file)
         found = json.loads(file.read_text())
-        bits = {k: np.array(found[k], bool) for k in ("clean", "robust")}
+        found.setdefault("proven", [0] * len(found["ids"]))  # cells from before there were proofs
+        bits = {k: np.array(found[k], bool) for k in ("clean", "robust", "proven")}
         rest = {k: found[k] for k in ("ids", "broken", "cpu", "queries", "when")}
         return Outcome(**bits, **rest)
 
@@ -108,6 +110,7 @@ class Store:
             "ids": [int(i) for i in table["id"]],
             "clean": (table["clean"] == table["y"]).astype(int).tolist(),
             "robust": (~table["success"]).astype(int).tolist(),
+            "proven": (table["verdict"] == "proven").astype(int).tolist(),
             "broken": int((~valid).sum()),
             "cpu": round(cpu, 2),
             "queries": round(float(attacked["forwards"].mean()), 1) if len(attacked) else 0.0,

@@ -34,6 +34,7 @@ from study import QUICK, TINY, Size, Study  # noqa: E402
 TABLES = {
     "clean": tables.clean,
     "table3": tables.table3,
+    "trees": tables.trees,
     "table4": tables.table4,
     "table7": tables.table7,
     "table2": tables.table2,

@@ -4,7 +4,8 @@
     python studies/caa/search.py --models ... --peer peer.jsonl --pairs url/mlp ctu13/published
 
 For each pair of `benchmarks/pairs.py` and each seed: robust accuracy, model evaluations and CPU
-time per row of CAPGD, MOEVA, CAA, BF*, Graft and CAA with Graft. Every success is judged again by
+time per row of CAPGD, MOEVA, CAA, BF*, Graft and CAA with Graft, and on trees what `Exact` decides
+("robust" is an upper bound, "proven" the lower one). Every success is judged again by
 `table_rules.py`, plain numpy that knows nothing of the library.
 
 `--peer FILE` compares MOEVA with the published one instead, one pymoo run per row (about 3 CPU
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import assay as ay
+from assay.trees.readers import reader
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "benchmarks")]
@@ -38,6 +40,7 @@ ATTACKS = {
     "BF*": ay.BFS(),
     "Graft": ay.Graft(),
     "CAA, Graft": ay.CAA(search=ay.Graft()),
+    "exact": ay.Then(ay.Exact(2.0), ay.Graft()),  # trees: what is true, from both sides
 }
 
 
@@ -85,20 +88,27 @@ def runs(p: Pair, attack: Any, seeds: int) -> Iterator[ay.Report]:
 
 def study(p: Pair, seeds: int) -> None:
     print(f"\n{p.name}: {len(p.data)} rows, {seeds} seeds", flush=True)
-    head = ("robust", 8), ("by seed", 18), ("evaluations", 13), ("CPU ms/row", 12), ("invalid", 9)
+    head = (
+        ("robust", 8), ("proven", 8), ("by seed", 18), ("evaluations", 13), ("CPU ms/row", 12),
+        ("invalid", 9),
+    )  # fmt: skip
+    trees = reader(ay.wrap(p.model).source) is not None
     print(" " * 12 + "".join(f"{title:>{width}s}" for title, width in head))
     for name, attack in ATTACKS.items():
         if attack.needs.gradient and not ay.wrap(p.model).differentiable:
             continue
-        robust, evaluations, wrong, began = [], [], 0, time.process_time()
+        if name == "exact" and not trees:
+            continue
+        robust, proven, evaluations, wrong, began = [], [], [], 0, time.process_time()
         for report in runs(p, attack, seeds):
             robust.append(1 - report.table["success"].mean())
+            proven.append((report.table["verdict"] == "proven").mean())
             evaluations.append(report.table["forwards"].mean())
             wrong += invalid(p, report)
         cpu = 1e3 * (time.process_time() - began) / seeds / len(p.data)
         each = " ".join(f"{r:.3f}" for r in robust)
-        print(f"{name:12s}{np.mean(robust):8.3f}{each:>18s}{np.mean(evaluations):13.0f}{cpu:12.1f}"
-              f"{wrong:9d}", flush=True)  # fmt: skip
+        print(f"{name:12s}{np.mean(robust):8.3f}{np.mean(proven):8.3f}{each:>18s}"
+              f"{np.mean(evaluations):13.0f}{cpu:12.1f}{wrong:9d}", flush=True)  # fmt: skip
 
 
 def fidelity(p: Pair, seeds: int, file: Path, ours: int) -> None:

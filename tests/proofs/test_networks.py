@@ -26,6 +26,39 @@ class Residual(nn.Module):
         return self.c(0.5 * x + self.b(h) - h.mean(1, keepdim=True))
 
 
+class Attending(nn.Module):
+    """Two tokens of two, unpacked, attending to one another, then gated: every bilinear step."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.norm, self.ask = nn.Linear(5, 8), nn.LayerNorm(4), nn.Linear(4, 12)
+        self.gate, self.out = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.mu = nn.Parameter(torch.rand(8))
+
+    def forward(self, x):
+        n = len(x)
+        tokens = (self.embed(x) * self.mu.clamp(0, 1)).view(n, 2, 4)
+        asked = self.ask(self.norm(tokens)).view(n, 2, 3, 2, -1)
+        query, key, value = asked.transpose(1, 3).unbind(2)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value)
+        tokens = tokens + seen.transpose(1, 2).reshape(n, 2, -1)
+        value, gate = self.gate(tokens).chunk(2, dim=-1)
+        return self.out((tokens + value * nn.functional.gelu(gate)).flatten(1))
+
+
+class Shares(nn.Module):
+    """Softmax over the last of three axes, squares and exponentials."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        h = self.first(x).view(-1, 2, 3)
+        p = torch.softmax(h, -1)
+        return self.last((p * torch.exp(-h) + h**2).flatten(1))
+
+
 def mlp(act):
     return nn.Sequential(nn.Linear(5, 16), act, nn.Linear(16, 16), act, nn.Linear(16, 3))
 
@@ -36,6 +69,10 @@ FLAT = {
     "norms": nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 6),
                            nn.LayerNorm(6), nn.Tanh(), nn.Dropout(0.5), nn.Linear(6, 3)),
     "residual": Residual(),
+    "attention": Attending(),
+    "shares": Shares(),
+    "LogSoftmax inside": nn.Sequential(nn.Linear(5, 6), nn.LogSoftmax(1), nn.Linear(6, 3)),
+    "norm of numbers": nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)),
     "softmax head": nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(dim=1)),
     "softmax inside": nn.Sequential(nn.Linear(5, 8), nn.Softmax(dim=1), nn.Linear(8, 3)),
 }  # fmt: skip
@@ -74,7 +111,7 @@ def test_no_point_of_the_region_goes_above_its_bound(name, space):
     shape = (5,) if name in FLAT else (1, 6, 6)
     x = torch.rand(8, *shape, generator=torch.Generator().manual_seed(1))
     region = space.around(x)
-    steps, _ = trace(net.double())
+    steps, _ = trace(net.double(), x[:1].double())
     head = net if name != "softmax head" else net[:-1]
     goal = torch.ones(8, 3, dtype=torch.bool)
     goal[torch.arange(8), torch.arange(8) % 3] = False

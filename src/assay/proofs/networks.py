@@ -27,8 +27,9 @@ from assay.problem.problem import Problem
 from assay.proofs.search.crown import Network
 from assay.proofs.search.domain import Domain
 from assay.proofs.search.inputs import domain
-from assay.proofs.search.layers import Step, trace
+from assay.proofs.search.layers import trace
 from assay.proofs.search.splits import split
+from assay.proofs.search.steps import Step
 from assay.proofs.search.under_rules import under_rules
 from assay.tables.region import TableRegion
 
@@ -56,8 +57,8 @@ class Bounds:
         module = copy.deepcopy(problem.model.module).cpu().double().eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
-        steps, layer = trace(module)
         rows = problem.undecided
+        steps, layer = trace(module, problem.kept(rows[:1]).double())
         pairs = int((problem.goal.sum(1) * (~problem.goal).sum(1)).max())
         size = max(64, problem.region(rows[:1]).origin.shape[1])
         each = max(1, _MEMORY // (max(pairs, 64) * size * 4))

@@ -6,8 +6,8 @@ messages between the trees (the dual of the linear program), all compiled: `sear
 proof that there is none, or, when its time is over, with neither: the row stays open.
 
 What a reader would get wrong: a relation that is not a sum of functions of one feature each is left
-out of the bound. Proofs stay proofs (the region only grows), but a row whose only counterexamples
-break such a relation stays open. The time is that of the row's own thread, not of the clock.
+out of the bound, so proofs stay proofs (the region only grows); where a counterexample breaks one,
+the box is cut (`search/parts.py`). The time is that of the row's own thread, not of the clock.
 """
 
 from __future__ import annotations

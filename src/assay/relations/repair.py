@@ -1,11 +1,12 @@
 """Repair: make a record satisfy its equalities and linear inequalities, as far as it can.
 
-Two kinds of step, in this order, for up to three rounds:
+Three kinds of step, in this order, for up to three rounds:
 
 * define: an equality solvable for one mutable feature (`ratio == a / b`, `a * b == c`) writes that
   feature. Defined features are chosen so that none needs itself, and written in dependency order.
 * balance: a linear equality or inequality that is broken gets what it is off distributed over its
   mutable features (`balance.py`). CTU-13's sums over 90 features on both sides are of this kind.
+* solve: an equality that is neither (`a**2 + b**2 == c**2`) is solved by trying (`numeric.py`).
 
 What a reader would get wrong: writing the right-hand side into the left (the published repair) can
 leave the bounds or touch what is immutable. Here a step that finds no room does nothing, and a row
@@ -25,6 +26,7 @@ from torch import Tensor
 from assay.relations.balance import Balance
 from assay.relations.functions import Value
 from assay.relations.normal_form import Layout, normal_form
+from assay.relations.numeric import Numeric
 from assay.relations.program import Program, numbers
 from assay.relations.solve import Definition, choose, clauses, conjuncts, stages
 
@@ -44,7 +46,7 @@ class Repair:
     @property
     def idle(self) -> bool:
         """True if there is nothing this plan could repair."""
-        return not self._plan[0] and not len(self._plan[1])
+        return not self._plan[0] and not len(self._plan[1]) and not self._plan[2]
 
     @cached_property
     def defined(self) -> Tensor:
@@ -58,15 +60,19 @@ class Repair:
         return self._plan[1].sums()
 
     @cached_property
-    def _plan(self) -> tuple[list[Define], Balance]:
+    def _plan(self) -> tuple[list[Define], Balance, list[Numeric]]:
         layout = self.program.layout
         free = {n for n, i in layout.place.items() if bool(self.mutable[i])}
         relations = [normal_form(r, layout) for r in self.program.relations]
         equal = [p for r in relations for p in conjuncts(r) if p.op == "=="]
-        defines = [Define.of(stage, layout) for stage in stages(choose(equal, free, layout))]
+        chosen = choose(equal, free, layout)
+        defines = [Define.of(stage, layout) for stage in stages(chosen)]
+        left = free - {target.name for target, _ in chosen.values()}
+        solved = [Numeric.of(r, layout, left) for r in equal if r not in chosen]
         # Equalities last: they are the hardest to keep while others move.
         linears = sorted(clauses(relations, free), key=lambda c: (c[0].op == "==", len(c) == 1))
-        return defines, Balance.of(linears, layout, self.mutable)
+        balance = Balance.of(linears, layout, self.mutable)
+        return defines, balance, [each for each in solved if each is not None]
 
     def smooth(self, x: Tensor, x0: Tensor) -> Tensor:
         """Differentiable: defined features as functions of the others (no bounds, no rounding)."""
@@ -86,8 +92,9 @@ class Repair:
         self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
     ) -> tuple[Tensor, Tensor]:
         """The repaired records (n, d), within their bounds, and which satisfy all relations."""
-        defines, balance = self._plan
-        out, rounds = x.clone(), _ROUNDS if defines and len(balance) else 1
+        defines, balance, solved = self._plan
+        kinds = bool(defines) + bool(len(balance)) + len(solved)
+        out, rounds = x.clone(), _ROUNDS if kinds > 1 else 1
         for _ in range(rounds):
             before = out
             out = self._define(out, x0, low, high, tolerance)
@@ -96,6 +103,10 @@ class Repair:
                 # What is missing is in no sum: a row that would lose a value to it stays as it is.
                 lost = (moved.isnan() & ~out.isnan()).any(1, keepdim=True)
                 out = torch.where(lost, out, moved)
+                out = self._define(out, x0, low, high, tolerance)
+            for each in solved:
+                out = each(out, x0, low, high, tolerance)
+            if solved:
                 out = self._define(out, x0, low, high, tolerance)
             if rounds > 1 and bool((out == before).all()):
                 break

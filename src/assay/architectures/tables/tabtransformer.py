@@ -36,7 +36,7 @@ class Mixing(nn.Module):
         """(n, columns, width) -> the same shape."""
         n, columns, _ = tokens.shape
         asked = self.ask(self.first(tokens)).view(n, columns, 3, self.heads, -1)
-        query, key, value = asked.permute(2, 0, 3, 1, 4)  # (n, heads, columns, head) each
+        query, key, value = asked.transpose(1, 3).unbind(2)  # (n, heads, columns, head) each
         drop = self.dropout if self.training else 0.0
         seen = scaled_dot_product_attention(query, key, value, dropout_p=drop)
         tokens = tokens + self.answer(seen.transpose(1, 2).reshape(n, columns, -1))

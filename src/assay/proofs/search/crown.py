@@ -13,15 +13,16 @@ the gradient of the bound in these slopes. Any slope is valid, so an unfinished 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from assay.proofs.search.bilinear import middle
 from assay.proofs.search.domain import Domain
-from assay.proofs.search.layers import Bound, Step
+from assay.proofs.search.steps import Bound, Step
 
 WIDE = 600  # numbers of a layer: wider ones keep their intervals
 _GRID = 65  # points on which a smooth curve is compared with its chord
@@ -33,6 +34,12 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
     "silu": (functional.silu, 0.5),
     "elu": (functional.elu, 1.0),
     "softplus": (functional.softplus, 0.25),
+}
+# A convex curve, and where it has a given slope: below its chord, above the parallel that touches.
+CONVEX: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "square": (torch.square, lambda slope: slope / 2),
+    "exp": (torch.exp, lambda slope: slope.clamp_min(1e-300).log()),
+    "rsqrt": (torch.rsqrt, lambda slope: (-2 * slope).clamp_min(1e-300).pow(-2 / 3)),
 }
 
 
@@ -60,9 +67,17 @@ def lines(step: Step, side: Bound) -> Lines:
         steep = torch.where(high > -low, 1.0, slope)
         below = torch.where(up, 1.0, torch.where(down, slope, steep))
         return Lines(below, torch.zeros_like(below), above, roof, ~(up | down))
-    curve, bent = SMOOTH[step.curve]
+    convex = step.curve in CONVEX
+    curve = CONVEX[step.curve][0] if convex else SMOOTH[step.curve][0]
     wide = high - low
     slope_ = torch.where(wide > 1e-9, (curve(high) - curve(low)) / wide.clamp_min(1e-9), 0.0)
+    if convex:
+        touch = CONVEX[step.curve][1](slope_).maximum(low).minimum(high)
+        ends = curve(low) - slope_ * low, curve(high) - slope_ * high
+        blur = 1e-9 * (1 + ends[0].abs().maximum(ends[1].abs()))
+        floor = curve(touch) - slope_ * touch - blur
+        return Lines(slope_, floor, slope_, ends[0].maximum(ends[1]) + blur, wide < 0)
+    bent = SMOOTH[step.curve][1]
     share = torch.linspace(0, 1, _GRID, dtype=low.dtype).reshape(-1, *[1] * low.ndim)
     at = low + share * wide
     off = curve(at) - slope_ * at
@@ -80,6 +95,7 @@ class Network:
     domain: Domain
     bounds: dict[str, Bound] = field(default_factory=dict)
     bent: dict[str, Lines] = field(default_factory=dict)
+    _walked: set[str] = field(default_factory=set)
 
     def prepare(self) -> None:
         """Bounds of everything that a bent step takes in, and its lines."""
@@ -90,19 +106,26 @@ class Network:
                 self.bounds[step.name] = (low.reshape(n, *self.shape), high.reshape(n, *self.shape))
                 continue
             taken = [self.bounds[name] for name in step.inputs]
+            if step.kind in ("bent", "bilinear"):
+                cut = step.curve in ("relu", "leaky")  # straight on either side of 0
+                taken = [
+                    self._tighter(name, side, cut)
+                    for name, side in zip(step.inputs, taken, strict=True)
+                ]
+                self.bounds |= zip(step.inputs, taken, strict=True)
             if step.kind == "bent":
-                taken = [self._tighter(step.inputs[0], taken[0])]
-                self.bounds[step.inputs[0]] = taken[0]
                 self.bent[step.name] = lines(step, taken[0])
             found = step.interval(*taken)
             self.bounds[step.name] = cast(Bound, tuple(t.double() for t in found))
 
-    def _tighter(self, name: str, side: Bound) -> Bound:
+    def _tighter(self, name: str, side: Bound, cut: bool) -> Bound:
         """The bounds of a step by the walk back, where its intervals leave anything open."""
         low, high = side
         size = low[0].numel()
-        if size > WIDE or bool(((low >= 0) | (high <= 0)).all()):
+        sure = (low >= 0) | (high <= 0) if cut else high <= low
+        if size > WIDE or name in self._walked or bool(sure.all()):
             return side
+        self._walked.add(name)
         at = next(k for k, s in enumerate(self.steps) if s.name == name)
         eye = torch.eye(size, dtype=low.dtype).reshape(1, size, *low.shape[1:])
         eye = eye.expand(len(low), *eye.shape[1:])
@@ -115,7 +138,12 @@ class Network:
     ) -> Tensor:
         """(n, m): how high weights (n, m, *shape) of step `at` can reach."""
         final, const = self.linear(weight, at, slopes)
-        return self.domain.highest(final) + const
+        top = self.domain.highest(final) + const
+        known = self.bounds.get(self.steps[-1 if at is None else at].name)
+        if known is None:
+            return top
+        low, high = (side[:, None] for side in known)
+        return top.minimum(_total(weight.clamp_min(0) * high + weight.clamp_max(0) * low))
 
     def linear(
         self, weight: Tensor, at: int | None = None, slopes: dict[str, Tensor] | None = None
@@ -137,21 +165,25 @@ class Network:
                 for name, part in zip(step.inputs, parts, strict=True):
                     carried[name] = carried[name] + part if name in carried else part
                 continue
+            if step.kind == "bilinear":
+                parts, shift = self._back_product(step, w)
+                const = const + shift
+                for name, part in zip(step.inputs, parts, strict=True):
+                    carried[name] = carried[name] + part if name in carried else part
+                continue
             up, down = w.clamp_min(0), w.clamp_max(0)
             if step.kind == "bent":
                 line = self.bent[step.name]
                 below = line.below if slopes is None else slopes.get(step.name, line.below)
                 part = up * line.above[:, None] + down * below[:, None]
-                const = const + (up * line.roof[:, None] + down * line.floor[:, None]).flatten(
-                    2
-                ).sum(2)
+                const = const + _total(up * line.roof[:, None] + down * line.floor[:, None])
             elif step.kind == "pooled":
                 low, high = self.bounds[step.inputs[0]]
-                const = const + (up * step.call(high)[:, None]).flatten(2).sum(2)
+                const = const + _total(up * step.call(high)[:, None])
                 part = _unpooled(step, low, down)
             else:
                 low, high = self.bounds[step.name]
-                const = const + (up * high[:, None] + down * low[:, None]).flatten(2).sum(2)
+                const = const + _total(up * high[:, None] + down * low[:, None])
                 continue
             name = step.inputs[0]
             carried[name] = carried[name] + part if name in carried else part
@@ -176,8 +208,22 @@ class Network:
             (torch.zeros_like(z) if g is None else g).reshape(n, m, *z.shape[1:])
             for g, z in zip(grads, zeros, strict=True)
         ]
-        shift = (w.reshape(out.shape) * out.detach()).flatten(1).sum(1).reshape(n, m)
+        shift = (w.reshape(out.shape) * out.detach()).reshape(n, m, -1).sum(2)
         return parts, shift
+
+    def _back_product(self, step: Step, w: Tensor) -> tuple[list[Tensor], Tensor]:
+        """b' a + a' b as an affine step, and what -a' b' and the error add."""
+        (a, r), (b, s) = (middle(self.bounds[name]) for name in step.inputs)
+        m = w.shape[1]
+        a_, b_ = (t.repeat_interleave(m, dim=0) for t in (a, b))
+
+        def linear(u: Tensor, v: Tensor) -> Tensor:
+            out: Tensor = step.call(u, b_) + step.call(a_, v)
+            return out
+
+        parts, shift = self._back(replace(step, call=linear), w)
+        at, off = step.call(a, b)[:, None], step.call(r, s)[:, None]
+        return parts, shift + _total(w.abs() * off - w * at)
 
     def climb(self, weight: Tensor, rounds: int) -> Tensor:
         """(n, m): `highest`, with the slopes below unstable ReLUs climbed for `rounds`."""
@@ -205,6 +251,11 @@ class Network:
                     s.clamp_(least[n], 1)
             best = best.minimum(found.detach())
         return best
+
+
+def _total(x: Tensor) -> Tensor:
+    """(n, m) the sums of (n, m, ...)."""
+    return x.reshape(*x.shape[:2], -1).sum(2)
 
 
 def _unpooled(step: Step, low: Tensor, down: Tensor) -> Tensor:

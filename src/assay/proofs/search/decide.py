@@ -16,7 +16,8 @@ from assay.kernels.arrays import Bools, Floats, Ints
 from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
 from assay.proofs.search.expressions import Expressions
-from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, search
+from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, Answer, search
+from assay.proofs.search.parts import Ask, Parts, Play
 from assay.proofs.search.separable import Separable
 from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion
@@ -60,6 +61,21 @@ def decide(
             "rows, classes"
         )
     answer = search(ensemble, box, constraints_of(region, box), allowed, seconds)
+    verdict = _judged(ensemble, region, allowed, answer)
+    left = np.flatnonzero((verdict == OPEN) & (answer.verdict != TIED) & (answer.seconds < seconds))
+    if len(left) and isinstance(region, TableRegion) and not _complete(region, box):
+        parts = Parts(region, *_players(ensemble, region, allowed))
+        rest = seconds - float(answer.seconds[left].mean())
+        verdict[left], answer.point[left] = parts.decide(box, left, rest)
+    verdict[(verdict == PROVEN) & _gaps_may_change(region)] = OPEN
+    return Decision(
+        verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,
+        answer.seconds,
+    )  # fmt: skip
+
+
+def _judged(ensemble: Ensemble, region: Any, allowed: Bools, answer: Answer) -> Ints:
+    """The kernel's verdicts, its points judged by the region and the library themselves."""
     verdict, point = answer.verdict.copy(), answer.point
     found = np.flatnonzero((verdict == BROKEN) | (verdict == TIED))
     if len(found):
@@ -78,11 +94,29 @@ def decide(
         alone = (verdict[found] == TIED) & (answer.ties[found] == 1) & valid
         alone &= ensemble.library is not None
         verdict[found] = np.where(good, BROKEN, np.where(alone, PROVEN, OPEN))
-    verdict[(verdict == PROVEN) & _gaps_may_change(region)] = OPEN
-    return Decision(
-        verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,
-        answer.seconds,
-    )  # fmt: skip
+    return verdict
+
+
+def _players(ensemble: Ensemble, region: TableRegion, allowed: Bools) -> tuple[Play, Ask]:
+    """What `Parts` needs: boxes through the kernel, and records through the judge."""
+
+    def play(box: Box, of: Ints, seconds: float) -> tuple[Ints, Floats]:
+        part = region.take(torch.from_numpy(of))
+        answer = search(ensemble, box, constraints_of(part, box), allowed[of], seconds)
+        return _judged(ensemble, part, allowed[of], answer), answer.point
+
+    def ask(x: Floats, of: Ints) -> Bools:
+        part, every = region.take(torch.from_numpy(of)), np.arange(len(of))
+        return _holds(ensemble, part, allowed[of], every, x)[0] if len(of) else every.astype(bool)
+
+    return play, ask
+
+
+def _complete(region: TableRegion, box: Box) -> bool:
+    """Do the constraints say all of the relations?"""
+    schema = region.space.schema
+    around = Expressions(schema.layout, box.x0, box.low, box.high, float(region.space.tolerance))
+    return bool(Separable(around).read(schema.relations)[1].all())
 
 
 def constraints_of(region: Any, box: Box) -> list[Constraint]:

@@ -50,20 +50,22 @@ class Expressions:
         )
 
     @cached_property
-    def _rows(self) -> torch.Tensor:
-        return torch.from_numpy(self.x0.T.copy())
+    def _fixed(self) -> Floats:
+        """(n, d) the values of what cannot move: in a part of a box not those of the record."""
+        return np.where(self.free, self.x0, self.low)
 
     def constant(self, e: Expr) -> Floats:
         """(n,) the value of what cannot move, NaN where it is undefined."""
-        value, bad = numbers([e], self.layout)(self._rows, self._rows, self.tolerance)
+        now, was = (torch.from_numpy(x.T.copy()) for x in (self._fixed, self.x0))
+        value, bad = numbers([e], self.layout)(now, was, self.tolerance)
         out = value.expand(1, len(self.x0))[0].numpy().copy()
         if bad is not None:
             out[bad.expand(1, len(self.x0))[0].numpy()] = np.nan
         return np.asarray(out)
 
     def truth(self, r: Relation) -> Bools:
-        x = torch.from_numpy(self.x0)
-        held = Program((r,), self.layout).holds(x, x, self.tolerance)
+        now, was = torch.from_numpy(self._fixed), torch.from_numpy(self.x0)
+        held = Program((r,), self.layout).holds(now, was, self.tolerance)
         return np.asarray(held[:, 0].numpy())
 
     def sum(self, e: Expr) -> Sum | None:

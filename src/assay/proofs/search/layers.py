@@ -1,23 +1,16 @@
-"""A torch module as a list of steps that bounds can walk: affine, bent, or known by intervals only.
+"""A torch module as a list of steps that bounds can walk (`steps.py` says which kinds there are).
 
-The module is traced (torch.fx) and each step is one of
-
-    affine      any fixed map L u + b: linear, convolution, batch norm (eval), average pooling,
-                reshaping, adding, joining. Walking back needs no formula of its own: autograd of an
-                affine map *is* its transpose
-    bent        one number at a time: ReLU and its kin exactly, smooth ones between two parallels
-    pooled      the largest of several: at least the one that is surely large
-    interval    layer norm, softmax: bounds of the outputs, from bounds of the inputs
+The module is traced with an example (`tracing.py`); what does not depend on the input is folded
+into constants; layer norm and attention become several steps (`bilinear.py`).
 
 What a reader would get wrong: an unknown step is refused by name. Guessing that it is harmless
-would be a wrong proof.
+would be a wrong proof. So is a step that moves the rows of a batch away from the first axis.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,102 +18,143 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from assay.errors import Unsupported
-
-Bound = tuple[Tensor, Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One node: what it computes, from which nodes, and how bounds pass it."""
-
-    name: str
-    kind: str  # "input", "affine", "bent", "pooled", "interval"
-    inputs: tuple[str, ...]
-    call: Callable[..., Any]  # of the inputs' values
-    interval: Callable[..., Bound]  # of the inputs' bounds
-    curve: str = ""  # of a bent step
-    slope: float = 0.0  # of a leaky ReLU
+from assay.proofs.search.bilinear import attention, bilinear, layer_norm, plain_attention
+from assay.proofs.search.steps import (
+    Bound,
+    Step,
+    bent,
+    either,
+    log_softmax_bounds,
+    monotone,
+    softmax_bounds,
+)
+from assay.proofs.search.tracing import graph_of, is_table_input
 
 
-def is_table_input(module: nn.Module) -> bool:
-    """The first layer of networks for tables: its output is where bounds begin."""
-    return all(hasattr(module, name) for name in ("numbers", "one_hot_groups", "codes", "width"))
+def trace(module: nn.Module, example: Tensor) -> tuple[list[Step], nn.Module | None]:
+    """The steps of a module in order, and its table input where it has one.
 
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, name: str) -> bool:
-        return is_table_input(m) or super().is_leaf_module(m, name)
-
-
-def trace(module: nn.Module) -> tuple[list[Step], nn.Module | None]:
-    """The steps of a module in order, and its table input where it has one."""
-    said = type(module).__name__
+    `example` (1, ...) is an input as the module takes it.
+    """
     module = nn.Sequential(module)  # a layer by itself is a layer, too
-    try:
-        graph = _Tracer().trace(module)
-    except Exception as error:  # whatever fx stumbles over: a loop, a branch on values
-        raise Unsupported(
-            f"Bounds cannot trace {said} (torch.fx: {error}); write its forward "
-            "without branches on values, or use an attack alone"
-        ) from None
-    modules = dict(module.named_modules())
-    steps: list[Step] = []
-    alias: dict[str, str] = {}
-    first: nn.Module | None = None
-    constants: dict[fx.Node, Tensor] = {}
-
-    def named(node: fx.Node) -> str:
-        return alias.get(node.name, node.name)
-
+    graph, rows = graph_of(module, example)
+    reading = _Reading(module, rows)
     for node in graph.nodes:
-        variables = tuple(named(a) for a in node.all_input_nodes if a not in constants)
-        if node.op == "placeholder":
-            steps.append(Step(node.name, "input", (), _same, _monotone(_same)))
-        elif node.op == "get_attr":
-            constants[node] = operator.attrgetter(str(node.target))(module).detach()
-        elif node.op == "call_module" and is_table_input(modules[str(node.target)]):
-            if steps[-1].kind != "input":
-                raise Unsupported("Bounds: a table input behind other layers")
-            first = modules[str(node.target)]
-            alias[node.name] = steps[-1].name
-        elif node.op == "call_module":
-            steps.append(_module(node.name, variables, modules[str(node.target)]))
-        elif node.op in ("call_function", "call_method"):
-            step = _function(node, variables, constants)
-            if step is None:
-                alias[node.name] = variables[0]
-            else:
-                steps.append(step)
-        elif node.op == "output":
-            held = node.args[0][0] if isinstance(node.args[0], tuple) else node.args[0]
-            last = named(held)
-            at = next(k for k, s in enumerate(steps) if s.name == last)
-            steps = steps[: at + 1]
-    while steps[-1].curve == "softmax" or steps[-1].call is _log_softmax:
+        reading.add(node)
+    steps = reading.steps
+    while steps[-1].curve == "softmax head":
         steps.pop()  # keeps the order of the classes
-    return steps, first
+    return steps, reading.first
+
+
+class _Reading:
+    """The steps so far, by the nodes they come from."""
+
+    def __init__(self, module: nn.Module, rows: int) -> None:
+        self._rows = rows  # of the example
+        self._modules = dict(module.named_modules())
+        self._alias: dict[fx.Node, str] = {}
+        self._constants: dict[fx.Node, Any] = {}
+        self._several: set[fx.Node] = set()  # give several tensors: read with what takes one
+        self.steps: list[Step] = []
+        self.first: nn.Module | None = None
+
+    def add(self, node: fx.Node) -> None:
+        """One more node."""
+        if node.op == "placeholder":
+            self.steps.append(Step(node.name, "input", (), _same, monotone(_same)))
+        elif node.op == "output":
+            held: Any = node.args[0]
+            last = self._named(held[0] if isinstance(held, tuple) else held)
+            at = next(k for k, s in enumerate(self.steps) if s.name == last)
+            self.steps = self.steps[: at + 1]
+        elif node.op == "get_attr" or (
+            node.all_input_nodes and all(a in self._constants for a in node.all_input_nodes)
+        ):
+            value = node.meta["value"]
+            if isinstance(value, Tensor) and value.ndim and value.shape[0] == self._rows:
+                raise Unsupported(f"Bounds: '{node.name}' makes one constant for each row")
+            self._constants[node] = value
+        elif node.op == "call_module":
+            self._layer(node, self._modules[str(node.target)])
+        else:
+            self._operation(node)
+
+    def _named(self, node: fx.Node) -> str:
+        return self._alias.get(node, node.name)
+
+    def _variables(self, node: fx.Node) -> tuple[str, ...]:
+        return tuple(self._named(a) for a in node.all_input_nodes if a not in self._constants)
+
+    def _layer(self, node: fx.Node, m: nn.Module) -> None:
+        if is_table_input(m):
+            if self.steps[-1].kind != "input":
+                raise Unsupported("Bounds: a table input behind other layers")
+            self.first = m
+            self._alias[node] = self.steps[-1].name
+            return
+        self._first_axis(node)
+        self.steps += _module(node.name, self._variables(node), m, node.meta["value"].ndim)
+
+    def _operation(self, node: fx.Node) -> None:
+        if node.target in _CASTS or node.target is functional.dropout:
+            self._alias[node] = self._variables(node)[0]
+            return
+        if node.target in _SPLITS:
+            self._several.add(node)
+            return
+        self._first_axis(node)
+        source = node.args[0] if node.args else None
+        if isinstance(source, fx.Node) and source in self._several:
+            call = _call(source, self._constants, self._rows)
+            index: Any = node.args[1]
+
+            def part(*values: Tensor) -> Tensor:
+                found: Tensor = call(*values)[index]
+                return found
+
+            self.steps.append(
+                Step(node.name, "affine", self._variables(source), part, monotone(part))
+            )
+            return
+        self.steps += _function(node, self._variables(node), self._constants, self._rows)
+
+    def _first_axis(self, node: fx.Node) -> None:
+        """Rows of a batch must stay apart, on the first axis."""
+        value = node.meta["value"]
+        if not isinstance(value, Tensor) or not value.ndim or value.shape[0] != self._rows:
+            raise Unsupported(
+                f"Bounds: '{node.name}' does not keep the rows of a batch on the first axis; "
+                "write it so that it does, or use an attack alone"
+            )
 
 
 def _same(x: Tensor) -> Tensor:
     return x
 
 
-def _log_softmax(x: Tensor) -> Tensor:
-    return functional.log_softmax(x, 1)
+def _call(node: fx.Node, constants: dict[fx.Node, Any], traced: int) -> Callable[..., Any]:
+    """What a node computes from its variables, for any number of rows."""
+
+    def call(*values: Any) -> Any:
+        rows = len(values[0])
+        held: dict[fx.Node, Any] = dict(constants)
+        held |= zip((a for a in node.all_input_nodes if a not in constants), values, strict=True)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: held[n])
+        if node.target in _SHAPED:
+            args = (args[0], *_resized(args[1:], traced, rows))
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    return call
 
 
-def _monotone(call: Callable[..., Tensor]) -> Callable[..., Bound]:
-    return lambda *sides: (call(*(s[0] for s in sides)), call(*(s[1] for s in sides)))
-
-
-def _either(call: Callable[..., Tensor]) -> Callable[..., Bound]:
-    """Of a map that rises or falls in its one variable, number by number."""
-
-    def interval(side: Bound) -> Bound:
-        a, b = call(side[0]), call(side[1])
-        return a.minimum(b), a.maximum(b)
-
-    return interval
+def _resized(size: Any, traced: int, rows: int) -> Any:
+    """The example's number of rows, where a shape names it, replaced."""
+    if isinstance(size, tuple | list):
+        return tuple(_resized(s, traced, rows) for s in size)
+    return rows if isinstance(size, int) and size == traced else size
 
 
 def _weighted(module: nn.Module) -> Callable[..., Bound]:
@@ -152,21 +186,19 @@ _SAME = (
 )  # fmt: skip
 
 
-def _module(name: str, inputs: tuple[str, ...], m: nn.Module) -> Step:
+def _module(name: str, inputs: tuple[str, ...], m: nn.Module, ndim: int) -> list[Step]:
     if type(m) in (nn.Linear, nn.Conv1d, nn.Conv2d) and _plain(m):
-        return Step(name, "affine", inputs, m, _weighted(m))
+        return [Step(name, "affine", inputs, m, _weighted(m))]
     if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) and m.track_running_stats:
-        return Step(name, "affine", inputs, m, _either(m))
+        return [Step(name, "affine", inputs, m, either(m))]
     if isinstance(m, _SAME):
-        return Step(name, "affine", inputs, m, _monotone(m))
+        return [Step(name, "affine", inputs, m, monotone(m))]
     if isinstance(m, nn.MaxPool2d) and m.dilation == 1 and not m.ceil_mode:
-        return Step(name, "pooled", inputs, m, _monotone(m))
-    if isinstance(m, nn.LayerNorm) and len(m.normalized_shape) == 1:
-        return Step(name, "interval", inputs, m, lambda s: _layer_norm(m, s))
-    if isinstance(m, nn.Softmax):
-        return Step(name, "interval", inputs, m, lambda s: _softmax(s, m.dim), "softmax")
-    if isinstance(m, nn.LogSoftmax):
-        return Step(name, "interval", inputs, _log_softmax, _monotone(_log_softmax))
+        return [Step(name, "pooled", inputs, m, monotone(m))]
+    if isinstance(m, nn.LayerNorm):
+        return layer_norm(name, inputs, m)
+    if isinstance(m, nn.Softmax | nn.LogSoftmax) and m.dim is not None:
+        return [_soft(name, inputs, m, m.dim, ndim, isinstance(m, nn.LogSoftmax))]
     curve = _BENT.get(type(m))
     if curve is None or not _plain(m):
         raise Unsupported(
@@ -175,7 +207,19 @@ def _module(name: str, inputs: tuple[str, ...], m: nn.Module) -> Step:
             "Softplus, softmax heads and sums. An attack alone, or Enumerate, needs no layers"
         )
     slope = m.negative_slope if isinstance(m, nn.LeakyReLU) else 0.0
-    return _bend(name, inputs, curve, m, slope)
+    return [bent(name, inputs, curve, m, slope)]
+
+
+def _soft(
+    name: str, inputs: tuple[str, ...], call: Callable[..., Any], dim: int, ndim: int, log: bool
+) -> Step:
+    """Shares along an axis that is not the rows'; over two axes they keep the classes' order."""
+    at = dim % ndim
+    if at == 0:
+        raise Unsupported(f"Bounds: the softmax '{name}' goes over the rows of a batch")
+    found = log_softmax_bounds if log else softmax_bounds
+    head = "softmax head" if ndim == 2 else ""
+    return Step(name, "interval", inputs, call, lambda s: found(s, at), head)
 
 
 def _plain(m: nn.Module) -> bool:
@@ -184,98 +228,63 @@ def _plain(m: nn.Module) -> bool:
     return all(getattr(m, name, value) == value for name, value in usual.items())
 
 
-def _bend(
-    name: str, inputs: tuple[str, ...], curve: str, call: Callable[..., Any], slope: float = 0.0
-) -> Step:
-    def interval(side: Bound) -> Bound:
-        low, high = call(side[0]), call(side[1])
-        if curve in ("gelu", "silu"):  # they dip below 0 before they rise
-            dips = (side[0] < 0) & (side[1] > -3)
-            low = torch.where(dips, low.minimum(high).clamp_max(-0.28), low.minimum(high))
-            high = low.maximum(call(side[0])).maximum(call(side[1]))
-        return low, high
-
-    return Step(name, "bent", inputs, call, interval, curve, slope)
-
-
 _SMOOTH: dict[Any, str] = {
     functional.leaky_relu: "leaky", functional.gelu: "gelu", functional.silu: "silu",
     functional.elu: "elu", functional.softplus: "softplus", functional.relu: "relu",
     torch.relu: "relu", "relu": "relu", torch.sigmoid: "sigmoid", functional.sigmoid: "sigmoid",
     "sigmoid": "sigmoid", torch.tanh: "tanh", functional.tanh: "tanh", "tanh": "tanh",
+    torch.square: "square", "square": "square", torch.exp: "exp", "exp": "exp",
 }  # fmt: skip
 _RESHAPE = {
     torch.flatten, torch.cat, torch.squeeze, torch.unsqueeze, torch.permute, torch.mean, torch.sum,
-    torch.reshape, operator.getitem, functional.avg_pool2d, functional.adaptive_avg_pool2d,
+    torch.reshape, torch.stack, torch.transpose, operator.getitem, functional.avg_pool2d,
+    functional.adaptive_avg_pool2d,
     "flatten", "view", "reshape", "permute", "transpose", "squeeze", "unsqueeze", "mean", "sum",
     "contiguous",
 }  # fmt: skip
 _CASTS = {"float", "double", "to", "detach", "clone"}
+_SPLITS = {torch.split, torch.chunk, torch.unbind, "split", "chunk", "unbind"}
+_POINTWISE = {operator.mul, torch.mul, "mul"}
+_SHAPED = {"view", "reshape", "expand", torch.reshape}
+_PRODUCTS = {operator.mul, torch.mul, "mul", operator.matmul, torch.matmul, torch.bmm, "matmul"}
 
 
 def _function(
-    node: fx.Node, variables: tuple[str, ...], constants: dict[fx.Node, Tensor]
-) -> Step | None:
-    """A step of a function or method; None where it changes nothing."""
+    node: fx.Node, variables: tuple[str, ...], constants: dict[fx.Node, Any], traced: int
+) -> list[Step]:
+    """The steps of a function or method."""
     target, name = node.target, node.name
-    if target in _CASTS or target is functional.dropout:
-        return None
-
-    def call(*values: Any) -> Any:
-        held: dict[fx.Node, Any] = dict(constants)
-        held |= zip((a for a in node.all_input_nodes if a not in constants), values, strict=True)
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: held[n])
-        return getattr(args[0], str(target))(*args[1:], **kwargs) if node.op == "call_method" else (
-            target(*args, **kwargs))  # type: ignore[operator]  # fmt: skip
-
+    call = _call(node, constants, traced)
     if target in _SMOOTH:
-        slope = 0.01
+        slope = 0.0
         if target is functional.leaky_relu:
             slope = float(node.kwargs.get("negative_slope", (*node.args, 0.01)[1]))  # type: ignore[arg-type]
-        return _bend(
-            name, variables, _SMOOTH[target], call, slope if target is functional.leaky_relu else 0
-        )
+        return [bent(name, variables, _SMOOTH[target], call, slope)]
+    if target in (operator.pow, torch.pow, "pow") and (*node.args, None)[1] == 2:
+        return [bent(name, variables, "square", call)]
     if target in _RESHAPE or target in (operator.add, operator.iadd, torch.add):
-        return Step(name, "affine", variables, call, _monotone(call))
+        return [Step(name, "affine", variables, call, monotone(call))]
     if target in (operator.sub, torch.sub) and len(variables) == 2:
-        return Step(name, "affine", variables, call,
-                    lambda a, b: (call(a[0], b[1]), call(a[1], b[0])))  # fmt: skip
-    linear = (operator.sub, torch.sub, operator.mul, torch.mul, operator.truediv, operator.neg)
+        return [Step(name, "affine", variables, call,
+                     lambda a, b: (call(a[0], b[1]), call(a[1], b[0])))]  # fmt: skip
     occurs: list[fx.Node] = []  # x * x names its one variable twice
     fx.map_arg((node.args, node.kwargs), lambda a: occurs.append(a) if a not in constants else None)
+    if target in _PRODUCTS and len(occurs) == 2 and len(variables) == 2:
+        return [bilinear(name, (variables[0], variables[1]), call, target in _POINTWISE)]
+    linear = (operator.sub, torch.sub, operator.mul, torch.mul, operator.truediv, operator.neg)
     divides = target is operator.truediv and node.args[0] not in occurs
     if target in linear and len(occurs) == 1 and not divides:
-        return Step(name, "affine", variables, call, _either(call))
+        return [Step(name, "affine", variables, call, either(call))]
     if target in (functional.softmax, torch.softmax, "softmax"):
-        return Step(name, "interval", variables, call, lambda s: _softmax(s, 1), "softmax")
+        dim: Any = node.kwargs.get("dim", (*node.args, None)[1])
+        if isinstance(dim, int):
+            return [_soft(name, variables, call, dim, node.meta["value"].ndim, False)]
+    attends = target is functional.scaled_dot_product_attention and len(variables) == 3
+    if attends and plain_attention(node.args, node.kwargs):
+        width = node.args[0].meta["value"].shape[-1]  # type: ignore[union-attr]
+        return attention(name, variables, node.kwargs.get("scale"), width)  # type: ignore[arg-type]
     said = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     raise Unsupported(
         f"Bounds does not know the operation '{said}' of two or more varying parts, or at all; "
         "write it with layers that Bounds knows, or use an attack alone"
     )
-
-
-def _layer_norm(m: nn.LayerNorm, side: Bound) -> Bound:
-    low, high = side
-    count = low.shape[-1]
-    most = (low - high.mean(-1, keepdim=True) + (high - low) / count,
-            high - low.mean(-1, keepdim=True) - (high - low) / count)  # fmt: skip
-    far = torch.maximum(most[0].abs(), most[1].abs())
-    near = torch.where((most[0] <= 0) & (most[1] >= 0), 0.0, most[0].abs().minimum(most[1].abs()))
-    small, large = ((t.square().mean(-1, keepdim=True) + m.eps).sqrt() for t in (near, far))
-    limit = (count - 1) ** 0.5
-    bottom = torch.where(most[0] < 0, most[0] / small, most[0] / large).clamp(-limit, limit)
-    top = torch.where(most[1] > 0, most[1] / small, most[1] / large).clamp(-limit, limit)
-    if not m.elementwise_affine:
-        return bottom, top
-    a, b = bottom * m.weight, top * m.weight
-    shift: Any = 0.0 if m.bias is None else m.bias
-    return a.minimum(b) + shift, a.maximum(b) + shift
-
-
-def _softmax(side: Bound, dim: int | None) -> Bound:
-    at = 1 if dim is None else dim
-    low, high = ((t - side[1].amax(at, keepdim=True)).exp() for t in side)
-    down = low / (low + high.sum(at, keepdim=True) - high).clamp_min(1e-300)
-    up = high / (high + low.sum(at, keepdim=True) - low).clamp_min(1e-300)
-    return down.clamp(0, 1), up.clamp(0, 1)

@@ -52,6 +52,13 @@ def _operate(op: str, args: list[Range]) -> Range:
             low, high = _corners([u / v for u in (a, b) for v in (c, d)])
             through = (c <= 0) & (d >= 0)
             return np.where(through, -np.inf, low), np.where(through, np.inf, high)
+        case "**" if (
+            (args[1][0] == args[1][1]).all()
+            and (args[1][0] % 2 == 0).all()
+            and (args[1][0] > 0).all()
+        ):
+            least = np.where((a <= 0) & (b >= 0), 0.0, np.minimum(abs(a), abs(b)))
+            return least ** args[1][0], np.maximum(abs(a), abs(b)) ** args[1][0]
         case "**":
             low, high = _corners([u**v for u in (a, b) for v in args[1]])
             return np.where(a > 0, low, -np.inf), np.where(a > 0, high, np.inf)
@@ -64,6 +71,13 @@ def _operate(op: str, args: list[Range]) -> Range:
             return np.maximum.reduce([i[0] for i in args]), np.maximum.reduce([i[1] for i in args])
         case "floor":
             return np.floor(a), np.floor(b)
+        case "%":
+            c, d = args[1]
+            same = (c == d) & (c > 0) & (np.floor(a / c) == np.floor(b / c))
+            at = np.floor(a / c) * c
+            positive = c > 0
+            low, high = np.where(positive, 0.0, -np.inf), np.where(positive, d, np.inf)
+            return np.where(same, a - at, low), np.where(same, b - at, high)
         case "log" if len(args) == 1:
             return np.where(a > 0, np.log(a), -np.inf), np.where(b > 0, np.log(b), np.inf)
     return everything

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from assay.proofs.search.crown import Network
 from assay.proofs.search.domain import Domain
-from assay.proofs.search.layers import Step
+from assay.proofs.search.steps import Step
 
 
 def split(
