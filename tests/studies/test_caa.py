@@ -42,7 +42,9 @@ def test_parts_of_a_venn_diagram_and_coverage():
 
     def outcome(robust):
         bits = np.array(robust, bool)
-        return cells.Outcome([1, 2, 3, 4], np.array([1, 1, 1, 0], bool), bits, bits, 0, 0.0, 0.0, "")
+        return cells.Outcome(
+            [1, 2, 3, 4], np.array([1, 1, 1, 0], bool), bits, bits, 0, 0.0, 0.0, ""
+        )
 
     a, b = outcome([0, 0, 1, 0]), outcome([0, 1, 1, 0])  # row 4 was wrong from the start
     parts = cells.shared({"A": [a], "B": [b]})
