@@ -92,6 +92,8 @@ from assay.spaces.lp import Linf as Linf
 from assay.spaces.patch import Patch as Patch
 from assay.spaces.quantised import Quantised as Quantised
 from assay.spaces.rectangle import Rectangle as Rectangle
+from assay.spaces.similarity import Centroid as Centroid
+from assay.spaces.similarity import SentenceEncoder as SentenceEncoder
 from assay.spaces.symbols import Symbols as Symbols
 from assay.spaces.text import Text as Text
 from assay.tables.feature import Feature as Feature

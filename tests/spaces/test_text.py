@@ -14,7 +14,8 @@ from assay.spaces import words
 from assay.spaces.candidates import Neighbours, Synonyms, Typos
 from assay.spaces.choices import Chosen
 from assay.spaces.lexicon import Vectors
-from assay.spaces.text import Centroid, Text
+from assay.spaces.similarity import Centroid
+from assay.spaces.text import Text
 from assay.streams import Stream
 from assay.testing import check_space
 
@@ -251,3 +252,37 @@ def test_without_an_attack_every_row_ends_broken_or_proven(gradients):
         for text, label in zip(TEXTS, y, strict=True)
     ]  # fmt: skip
     assert report.table["verdict"].tolist() == ["broken" if b else "proven" for b in truth]
+
+
+def test_a_file_names_the_similarity(tmp_path):
+    from assay.config.config import parse
+
+    (tmp_path / "own.py").write_text(
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Letters:\n"
+        "    measures = 'shared letters'\n"
+        "    weight: float = 1.0\n"
+        "    def __call__(self, first, second):\n"
+        "        pairs = zip(first, second)\n"
+        "        return [self.weight * len(set(a) & set(b)) / len(set(a)) for a, b in pairs]\n"
+    )
+    start = 'data.name = "sst5"\nmodel.python = "own.py:net"\n[space]\ntype = "Text"\nleast = 0.9\n'
+    near = parse(start + 'similarity = {type = "Centroid"}', tmp_path / "run.toml").space
+    assert isinstance(near.similarity, Centroid) and near.least == 0.9
+    own = parse(
+        start + 'similarity = {type = "own.py:Letters", weight = 0.5}', tmp_path / "run.toml"
+    )
+    region = own.space.around(words.encode(["a good film"]))
+    assert not bool(region.contains(words.encode(["a good film"])))  # half of all letters
+    with pytest.raises(ay.AssayError, match="did you mean 'Centroid'"):
+        parse(start + 'similarity = {type = "Centrod"}', tmp_path / "run.toml")
+
+
+def test_a_similarity_is_written_to_the_spec_and_read_back():
+    from assay.config.build import build
+    from assay.nouns import table
+
+    near = Text(similarity=Centroid(), least=0.7)
+    again = build("spaces", table(near))
+    assert isinstance(again.similarity, Centroid) and repr(again) == repr(near)

@@ -63,8 +63,10 @@ class Greedy:
         slots = torch.zeros(region.options.shape[:2], dtype=torch.int64)
         value = _ask(problem, rows, region, slots)
         others = region.there[..., 1:].any(2)  # (n, L)
+        singles = None
         if self.order == "gain":
-            gain = _singles(problem, rows, region, slots, others).amax(2)
+            singles = _singles(problem, rows, region, slots, others)
+            gain = singles.amax(2)
         else:
             gain = _without(problem, rows, region, others)  # the goal gains where a word is missed
         order = gain.masked_fill(~others, -torch.inf).argsort(dim=1, descending=True, stable=True)
@@ -75,10 +77,12 @@ class Greedy:
             at = go.nonzero()[:, 0]
             if not len(at):
                 continue
-            only = torch.zeros_like(others[at])
-            only[torch.arange(len(at)), place[at]] = True
-            part = region.take(at)
-            found = _singles(problem, rows[at], part, slots[at], only)
+            if k == 0 and singles is not None:  # nothing has changed since they were asked
+                found = singles[at]
+            else:
+                only = torch.zeros_like(others[at])
+                only[torch.arange(len(at)), place[at]] = True
+                found = _singles(problem, rows[at], region.take(at), slots[at], only)
             best, slot = found[torch.arange(len(at)), place[at]].max(1)
             better = best > value[at]
             slots[at[better], place[at[better]]] = slot[better] + 1
@@ -196,10 +200,9 @@ def _without(problem: Problem, rows: Tensor, region: ChoiceRegion, where: Tensor
     """(m, L) log odds with one symbol taken out: asked for its order, never handed in."""
     found = torch.full(where.shape, torch.inf, dtype=torch.float64)
     row, place = where.nonzero(as_tuple=True)
-    x = region.x0[row].clone()
     inside = place if region.places is None else region.places[place]
-    for i, p in enumerate(inside.tolist()):  # what follows moves up, as when a word is deleted
-        x[i, p:-1] = x[i, p + 1 :].clone()
-        x[i, -1] = OUT
+    here = torch.arange(region.x0.shape[1])
+    after = torch.cat([region.x0, torch.full_like(region.x0[:, :1], OUT)], dim=1)[row]
+    x = after.gather(1, here + (here >= inside[:, None]))  # what follows moves up, as when deleted
     found[row, place] = _odds(problem, rows[row], x)
     return found

@@ -193,7 +193,7 @@ def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
         except AssayError as error:
             errors.append(error)
     if len(options) == 1 or any(isinstance(e, Wrong) for e in errors):
-        raise errors[-1]
+        raise next((e for e in reversed(errors) if isinstance(e, Wrong)), errors[-1])
     words = [_WORDS.get(o, "a number" if o is float else "a list") for o in options]
     raise AssayError(f"{value!r}; expected {' or '.join(dict.fromkeys(words))}")
 

@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "spaces": ("assay.spaces assay.tables", ("around",)),
     "goals": ("assay.goals", ("targets",)),
     "candidates": ("assay.spaces.candidates", ("described",)),
+    "measures": ("assay.spaces.similarity", ("measures",)),
     "orders": ("assay.attacks.orders", ("scores",)),
     "noises": ("assay.noise", ("sample", "mass")),
     "marginals": ("assay.noise", ("quantile",)),

@@ -11,6 +11,8 @@ Gradients: a `Chosen` input knows what each word was chosen from and with which 
 embedding's output stays what it is, and gets the gradient of the weighted mean of the options'
 vectors added, straight through. So the answer is the model's own to the last bit.
 
+Sentences are asked in pieces of like length, without the padding that only the longest need.
+
 What a reader would get wrong: a word of several pieces has one vector here, the mean of its
 pieces', and only to steer; what is judged is the model on the string.
 """
@@ -32,6 +34,7 @@ from assay.spaces.choices import Chosen
 from assay.spaces.words import PAD, sentences, spell
 
 UNKNOWN = 1  # the place of words a vocabulary does not have; 0 is padding
+PIECE = 512  # sentences at a time: what a network makes of them stays in the processor's cache
 
 
 def strings(
@@ -53,6 +56,32 @@ def strings(
     return Classifier(
         call, kind, False, outputs, names, source=source or model, reads="symbols", takes="text"
     )
+
+
+def trimmed(x: Tensor) -> Tensor:
+    """Without the columns at the end in which no sentence has a word."""
+    there = (x.detach().as_subclass(Tensor) != PAD).any(0).nonzero()[:, 0]
+    length = max(1, int(there[-1]) + 1 if len(there) else 1)
+    if length == x.shape[1]:
+        return x
+    if isinstance(x, Chosen):
+        plain = x.as_subclass(Tensor)[:, :length]
+        held = x.places < length
+        return Chosen.of(plain, x.options[:, held], x.weights[:, held], x.places[held])
+    return x[:, :length]
+
+
+def by_length(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The same function of sentences, asked in pieces of like length."""
+
+    def asked(x: Tensor) -> Tensor:
+        if isinstance(x, Chosen) or len(x) <= PIECE // 8:
+            return call(trimmed(x))
+        order = (x != PAD).sum(1).argsort(stable=True)
+        found = torch.cat([call(trimmed(x[part])) for part in torch.split(order, PIECE)])
+        return found[order.argsort()]
+
+    return asked
 
 
 class Places:
@@ -81,9 +110,10 @@ class Places:
 def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
     if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
+        words = getattr(getattr(module, "words", None), "vocabulary", None)  # or 0 is a symbol, too
         return Classifier(
-            module, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
-            source=module, slack=1e-5, reads="symbols",
+            module if words is None else by_length(module), f"torch {type(module).__name__}", True,
+            outputs or "logits", module=module, source=module, slack=1e-5, reads="symbols",
         )  # fmt: skip
     vocabulary = getattr(module, "vocabulary", None)
     if vocabulary is None:
@@ -103,7 +133,7 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
             return logits_of(module(ids))
 
     return Classifier(
-        call, f"torch {type(module).__name__}", True, outputs or "logits", module=module,
+        by_length(call), f"torch {type(module).__name__}", True, outputs or "logits", module=module,
         source=module, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
@@ -204,8 +234,8 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
     names = getattr(getattr(model, "config", None), "id2label", None)
     named = tuple(str(names[i]) for i in sorted(names)) if names else None
     return Classifier(
-        call, f"hugging face {type(model).__name__}", True, "logits", named, module=model,
-        source=model, slack=1e-5, reads="symbols",
+        by_length(call), f"hugging face {type(model).__name__}", True, "logits", named,
+        module=model, source=model, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ inwards first, and relations only make the set smaller, so the box's bound holds
 
 Where that is not enough, in this order: the slopes of the bounds are climbed (`alpha` rounds);
 boxes with few features that can move are cut in halves (`splits` boxes for a row); and in a table
-with relations the last linear bound is maximised under them by HiGHS (`seconds` a row).
+with relations the last linear bound is maximised under them by HiGHS (`seconds` a row). In texts
+the sets are not boxes but choices of words (`search/hull.py`), and cut by words (`splits` sets).
 
 What a reader would get wrong: the network computes in single precision and the bounds in double. A
 row is proven only if the lead stays below 0 by more than the referee's own slack for rounding.
@@ -22,15 +23,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.search.crown import Network
 from assay.proofs.search.domain import Domain
+from assay.proofs.search.hull import Bounded
 from assay.proofs.search.inputs import domain
 from assay.proofs.search.layers import trace
 from assay.proofs.search.splits import split
 from assay.proofs.search.steps import Step
 from assay.proofs.search.under_rules import under_rules
+from assay.proofs.search.words_search import Sure, decide
+from assay.spaces.choices import ChoiceRegion
 from assay.tables.region import TableRegion
 
 _MEMORY = 2 * 10**7  # numbers carried backwards at a time
@@ -57,6 +62,9 @@ class Bounds:
         module = copy.deepcopy(problem.model.module).cpu().double().eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
+        if isinstance(problem.regions, ChoiceRegion):
+            self._words(problem, module)
+            return
         rows = problem.undecided
         steps, layer = trace(module, problem.kept(rows[:1]).double())
         pairs = int((problem.goal.sum(1) * (~problem.goal).sum(1)).max())
@@ -65,16 +73,34 @@ class Bounds:
         for start in range(0, len(rows), each):
             self._rows(problem, rows[start : start + each], steps, layer)
 
+    def _words(self, problem: Problem, module: Any) -> None:
+        """Sentences: sets of choices instead of boxes."""
+        whole = getattr(problem.regions, "places", None) is None  # every place has its options
+        if not (whole and isinstance(module, Bounded) and hasattr(module, "words")):
+            raise Unsupported(
+                f"{self!r}: nothing bounds what {type(module).__name__} says to many sentences at "
+                "once (TextCNN and TextLSTM have such bounds; a module of your own gives `parts` "
+                "and `highest`, see assay.proofs.search.hull); use Enumerate"
+            )
+        for rows in torch.split(problem.undecided, 32):
+            spec, t, s = leads(problem.goal[rows])
+            decide(problem, rows, module, spec, self._closes(problem, rows, t, s), self.splits)
+
+    def _closes(self, problem: Problem, rows: Tensor, t: Tensor, s: Tensor) -> Sure:
+        """What bounds of the leads of t over s must say of the rows `at`."""
+        slack = 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
+
+        def sure(lead: Tensor, at: Tensor) -> Tensor:
+            return proven(lead < -slack[at, None], t[at], s[at], problem.goal[rows[at]])
+
+        return sure
+
     def _rows(self, problem: Problem, rows: Tensor, steps: list[Step], layer: Any) -> None:
         region = problem.region(rows)
         held = domain(region, layer)
         shape = problem.shape if layer is None else (held.centre.shape[1],)
         spec, t, s = leads(problem.goal[rows])
-        slack = 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
-
-        def sure(lead: Tensor, at: Tensor) -> Tensor:
-            """Which rows `at` are proven by bounds of their leads."""
-            return proven(lead < -slack[at, None], t[at], s[at], problem.goal[rows[at]])
+        sure = self._closes(problem, rows, t, s)
 
         def settle(at: Tensor, done: Tensor) -> Tensor:
             """Close what is done of the rows `at`; the others."""

@@ -6,7 +6,7 @@ before it left open, and the report says what each settled at what price:
     any model, few valid records     Enumerate: everything is looked at
     linear                           Linear: exact
     trees                            Exact: exact, so an attack has nothing to add
-    sequences (texts)                Linear; Greedy, APGD; Enumerate; Beam
+    sequences (texts)                Linear, Bounds; Greedy, APGD; Bounds, Enumerate; Beam
     long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
     torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
     all                              the strongest attack for the space (`standard`)
@@ -35,6 +35,7 @@ from assay.problem.problem import Problem
 from assay.proofs.enumerate import Enumerate
 from assay.proofs.linear import Linear
 from assay.proofs.networks import Bounds
+from assay.proofs.search.hull import Bounded
 from assay.proofs.search.linear_form import read
 from assay.proofs.trees import Exact
 from assay.spaces.choices import ChoiceRegion
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _FEW = 2000  # points: fewer than an attack would ask about
 _SINGLES = 5_000  # exchanges of one symbol: more are not all tried
+_CUT = 1000  # sets of sentences that are bounded for a row
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
@@ -78,7 +80,8 @@ class Standard:
         """The stages in order, and whether each may be done without."""
         model, table = problem.model, isinstance(problem.regions, TableRegion)
         if isinstance(problem.regions, ChoiceRegion):
-            return _sequences(problem.regions, model.differentiable)
+            bounded = isinstance(model.module, Bounded)
+            return _sequences(problem.regions, model.differentiable, bounded)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
         attack = _attack(table, model.differentiable)
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
@@ -93,14 +96,18 @@ class Standard:
         return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
 
 
-def _sequences(region: ChoiceRegion, gradients: bool) -> list[tuple[Attack, bool]]:
-    """Searches over symbols first, being the cheapest; what is left is listed where it is few."""
+def _sequences(region: ChoiceRegion, gradients: bool, bounded: bool) -> list[tuple[Attack, bool]]:
+    """Bounds where there are some; searches over symbols; what is left is cut up, or listed."""
     steered: list[Attack] = [APGD(20)] if gradients else []
     singles = region.there[..., 1:].sum((1, 2))
     if len(singles) and int(singles.max()) > _SINGLES:  # trying each once costs too much
         return [(a, False) for a in ([*steered, HotFlip(20)] if gradients else [MOEVA()])]
-    searches = [(a, False) for a in (Greedy(), *steered)]
-    return [(Linear(), True), *searches, (Enumerate(_LISTED), True), (Beam(4), False)]
+    first: list[Attack] = [Linear(), *([Bounds(splits=0)] if bounded else [])]
+    last: list[Attack] = [*([Bounds(splits=_CUT)] if bounded else []), Enumerate(_LISTED)]
+    return [
+        *((p, True) for p in first), *((a, False) for a in (Greedy(), *steered)),
+        *((p, True) for p in last), (Beam(4), False),
+    ]  # fmt: skip
 
 
 def _attack(table: bool, gradients: bool) -> Attack:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -43,10 +43,13 @@ class Candidates(Protocol):
 
 def _each(words: Sequence[str], of: Callable[[str], tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Candidates of the bare words, dressed as the words are."""
-    made = []
+    made: list[tuple[str, ...]] = []
     for word in words:
         before, bare, behind = core(word)
         found = of(bare.lower()) if bare else ()
+        if not found:
+            made.append(())
+            continue
         dressed = (before + (w.capitalize() if bare[:1].isupper() else w) + behind for w in found)
         made.append(tuple(w for w in dict.fromkeys(dressed) if w != word))
     return made
@@ -74,7 +77,8 @@ class Synonyms:
 
     @cached_property
     def _memo(self) -> dict[str, tuple[str, ...]]:
-        return {}
+        own = self.table is not None or self.vectors is not None
+        return {} if own else _ranked(self.at_most, self.least)
 
     @cached_property
     def _sources(self) -> tuple[Mapping[str, Sequence[str]], Vectors | None]:
@@ -227,6 +231,12 @@ class Masked:
             plain = [w for w in spelled if w.isalpha() and w.lower() != word.lower()]
             made.append(tuple(dict.fromkeys(plain))[: self.at_most])
         return made
+
+
+@cache
+def _ranked(at_most: int, least: float) -> dict[str, tuple[str, ...]]:
+    """What has been found in the bundled lexicon: the same for every maker of this kind."""
+    return {}
 
 
 def _named(model: Any) -> str:

@@ -91,7 +91,15 @@ def synonyms() -> Mapping[str, tuple[str, ...]]:
 
 
 @cache
-def antonyms() -> frozenset[tuple[str, str]]:
-    """Pairs that WordNet calls opposites, both ways."""
-    pairs = [tuple(line.split(" ")) for line in _lines("antonyms")]
-    return frozenset((a, b) for pair in pairs for a, b in (pair, pair[::-1]))
+def antonyms() -> Mapping[str, frozenset[str]]:
+    """What WordNet calls the opposites of each word.
+
+    >>> "bad" in antonyms()["good"]
+    True
+    """
+    made: dict[str, set[str]] = {}
+    for line in _lines("antonyms"):
+        first, second = line.split(" ")
+        made.setdefault(first, set()).add(second)
+        made.setdefault(second, set()).add(first)
+    return {word: frozenset(found) for word, found in made.items()}

@@ -26,7 +26,7 @@ from assay.errors import AssayError
 from assay.spaces import lexicon, words
 from assay.spaces.candidates import Candidates, Synonyms
 from assay.spaces.choices import ChoiceRegion
-from assay.spaces.lexicon import Vectors
+from assay.spaces.similarity import Similarity
 
 # Articles, pronouns, prepositions, auxiliaries and negations: what carries grammar, not meaning.
 STOPWORDS = tuple(
@@ -53,7 +53,7 @@ class Text:
     candidates: Candidates = field(default_factory=Synonyms)
     most: float = 0.25
     keep: Sequence[str] = STOPWORDS
-    similarity: Callable[[list[str], list[str]], Any] | None = None
+    similarity: Similarity | Callable[[list[str], list[str]], Any] | None = None
     least: float = 0.8
     antonyms: bool = False  # may a word turn into its opposite?
 
@@ -107,7 +107,8 @@ class Text:
         options[..., 0] = x.numpy()
         for i, row in enumerate(made):
             for j, found in enumerate(row):
-                options[i, j, 1 : 1 + len(found)] = found
+                if found:
+                    options[i, j, 1 : 1 + len(found)] = found
         counts = torch.tensor([max(1, math.floor(self.most * len(row))) for row in rows])
         also = self._also if self.similarity is not None else None
         return ChoiceRegion(x, torch.from_numpy(options), counts, also)
@@ -115,18 +116,18 @@ class Text:
     def _options(self, row: list[str]) -> list[tuple[float, ...]]:
         """Ids of the candidates of each word."""
         bare = [words.core(word)[1].lower() for word in row]
-        opposite = frozenset() if self.antonyms else lexicon.antonyms()
+        opposites = {} if self.antonyms else lexicon.antonyms()
         made: list[tuple[float, ...]] = []
         for place, found in enumerate(self.candidates(row)):
             if not found or bare[place] in self._kept or row[place].lower() in self._kept:
                 made.append(())
                 continue
-            near = bare[max(0, place - 2) : place + 3]
+            near = [opposites[w] for w in bare[max(0, place - 2) : place + 3] if w in opposites]
             made.append(
                 tuple(
                     words.identify(word)
                     for word in dict.fromkeys(found)
-                    if not any((words.core(word)[1].lower(), other) in opposite for other in near)
+                    if not (near and any(words.core(word)[1].lower() in some for some in near))
                     and " " not in word and word != row[place]
                 )
             )  # fmt: skip
@@ -136,25 +137,3 @@ class Text:
         assert self.similarity is not None
         score = self.similarity(words.sentences(clean), words.sentences(x))
         return torch.as_tensor(np.asarray(score, dtype=float) >= self.least)
-
-
-@dataclass(frozen=True, eq=False)
-class Centroid:
-    """Similarity of two sentences: cosine of the means of their words' vectors."""
-
-    vectors: Vectors | None = field(default=None, repr=False)
-
-    def __call__(self, first: list[str], second: list[str]) -> np.ndarray:
-        a, b = self._means(first), self._means(second)
-        length = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-        return np.where(length > 0, (a * b).sum(1) / np.maximum(length, 1e-12), 1.0)
-
-    def _means(self, texts: list[str]) -> np.ndarray:
-        table = self.vectors or lexicon.vectors()
-        sums = np.zeros((len(texts), table.table.shape[1]))
-        for row, text in zip(sums, texts, strict=True):
-            places = [table.places.get(words.core(w)[1].lower()) for w in text.split(" ")]
-            known = [p for p in places if p is not None]
-            if known:
-                row[:] = table.table[known].mean(0)
-        return sums

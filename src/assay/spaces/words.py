@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,7 @@ def carried(*arrays: Any) -> list[str]:
     return list(found)
 
 
+@cache
 def core(word: str) -> tuple[str, str, str]:
     """What stands before, the word itself, what stands behind.
 

@@ -11,6 +11,7 @@ from assay.training.free import Free
 from assay.training.group import Group, search_kappa
 from assay.training.hardening import Hardened, harden
 from assay.training.holdout import holdout
+from assay.training.hull import InHull
 from assay.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh, recall
 from assay.training.standard import Standard
 from assay.training.trades import TRADES
@@ -26,6 +27,7 @@ __all__ = [
     "Free",
     "Group",
     "Hardened",
+    "InHull",
     "Recipe",
     "Standard",
     "accuracy",

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.text.words import WordInput
+from assay.proofs.search.hull import Found, Hull
+from assay.proofs.search.words_lstm import Direction, highest
 from assay.spaces.lexicon import Vectors
 
 
@@ -46,3 +48,18 @@ class TextLSTM(nn.Module):
         largest = states.masked_fill(~here, -torch.inf).amax(1)
         logits: Tensor = self.last(self.dropout(torch.cat([mean, largest], dim=1)))
         return logits
+
+    def parts(self, vectors: Tensor) -> Tensor:
+        """What a word adds to the sums of the gates, both ways."""
+        of = dict(self.lstm.named_parameters())
+        return vectors @ torch.cat([of["weight_ih_l0"], of["weight_ih_l0_reverse"]]).T
+
+    def highest(self, hull: Hull, spec: Tensor) -> Found:
+        """Upper bounds over sets of sentences (`proofs/search/words_lstm.py`)."""
+        of, both = dict(self.lstm.named_parameters()), []
+        for k, way in enumerate(("l0", "l0_reverse")):
+            bias = of[f"bias_ih_{way}"] + of[f"bias_hh_{way}"]
+            both.append(
+                Direction(4 * k * self.lstm.hidden_size, of[f"weight_hh_{way}"], bias, k > 0)
+            )
+        return highest(both, self.last.weight, self.last.bias, hull, spec)

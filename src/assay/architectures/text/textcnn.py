@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.text.words import WordInput
+from assay.proofs.search.hull import Found, Hull
+from assay.proofs.search.words_cnn import Filters, highest
 from assay.spaces.lexicon import Vectors
 
 
@@ -46,3 +48,20 @@ class TextCNN(nn.Module):
             found += [y.amax(2), y.sum(2) / mask.sum(2)]
         logits: Tensor = self.last(self.dropout(torch.cat(found, dim=1)))
         return logits
+
+    def parts(self, vectors: Tensor) -> Tensor:
+        """What a word gives to the windows it stands in: `width` numbers for each filter."""
+        return torch.cat(
+            [torch.einsum("...d,fdo->...of", vectors, conv.weight).flatten(-2)
+             for conv in self.convs], dim=-1,
+        )  # fmt: skip
+
+    def highest(self, hull: Hull, spec: Tensor) -> Found:
+        """Upper bounds over sets of sentences (`proofs/search/words_cnn.py`)."""
+        layers, begin = [], 0
+        for conv in self.convs:
+            assert isinstance(conv, nn.Conv1d) and conv.bias is not None
+            count, _, width = conv.weight.shape
+            layers.append(Filters(begin, width, count, conv.bias))
+            begin += width * count
+        return highest(layers, self.last.weight, self.last.bias, hull, spec)

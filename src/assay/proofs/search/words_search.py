@@ -1,0 +1,112 @@
+"""A search over sets of sentences: bound a set, cut the place that matters most, bound the parts.
+
+It ends for a row when every set is closed (proven), when a sentence on the way breaks it (each set
+that stays is asked for the sentence that looks worst in it), or after `splits` sets (open). A set
+of one sentence that is neither is within rounding of a tie: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.problem.problem import Problem
+from assay.proofs.search.hull import Bounded, Hull
+from assay.spaces.choices import ChoiceRegion
+
+_MEMORY = 6 * 10**6  # numbers of parts at a time
+Sure = Callable[[Tensor, Tensor], Tensor]  # (leads of sets, whose they are) -> which are closed
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """All that is the same for all sets of a row."""
+
+    region: ChoiceRegion
+    parts: Tensor
+    options: Tensor
+    there: Tensor
+    known: Tensor  # (n,): whether words stay words
+
+    def hull(self, of: Tensor, slots: Tensor, free: Tensor, most: Tensor) -> Hull:
+        return Hull(self.parts[of], self.options[of], self.there[of], slots, free, most)
+
+    def written(self, of: Tensor, slots: Tensor, length: int) -> Tensor:
+        """(m, length): the sentences of these slots."""
+        x = self.region.x0[of].clone()
+        short = slots.shape[1]
+        x[:, :short] = self.region.options[of, :short].gather(2, slots[..., None])[..., 0]
+        return x[:, :length]
+
+
+def read(module: Any, region: ChoiceRegion) -> Sentences:
+    """The parts of all options of these sentences."""
+    length = max(1, int((region.x0 != 0).sum(1).max()))
+    options = region.options[:, :length]
+    places = module.words.places(options)  # (n, L, K)
+    there = places[..., 0] != 0
+    held = ~options.isnan()
+    known = ((places != 0) == there[..., None]).logical_or(~held).all((1, 2))
+    there[:, 0] = True  # as the network has it
+    parts = module.parts(module.words.embedding(places))
+    return Sentences(region, parts, held, there, known)
+
+
+def decide(
+    problem: Problem, rows: Tensor, module: Bounded, spec: Tensor, sure: Sure, splits: int
+) -> None:
+    """Close what can be closed of these rows; `spec` (n, m, C) are their leads."""
+    region = problem.region(rows)
+    assert isinstance(region, ChoiceRegion)
+    with torch.no_grad():
+        held = read(module, region)
+    size = held.parts[0].numel()
+    of = held.known.nonzero()[:, 0]
+    slots = torch.zeros(len(of), held.parts.shape[1], dtype=torch.int64)
+    free = held.options[of][..., 1:].any(2)
+    most = torch.minimum(region.most[of], free.sum(1))
+    spent = torch.ones(len(rows), dtype=torch.int64)
+    lost = ~held.known  # given up
+    while len(of):
+        now = slice(max(0, len(of) - max(1, _MEMORY // size)), len(of))
+        mine = (of[now], slots[now], free[now], most[now])
+        of, slots, free, most = of[: now.start], slots[: now.start], free[: now.start], \
+            most[: now.start]  # fmt: skip
+        with torch.no_grad():
+            found = module.highest(held.hull(*mine), spec[mine[0]])
+        left = ~sure(found.lead, mine[0])
+        tried = mine[1] if found.slots is None else found.slots
+        ask = left & problem.alive(rows[mine[0]])
+        if bool(ask.any()):
+            x = held.written(mine[0][ask], tried[ask], region.x0.shape[1])
+            problem.query(rows[mine[0][ask]], x)
+        single = left & ~(mine[2].any(1) & (mine[3] > 0))
+        lost[mine[0][single]] = True
+        lost |= problem.solved[rows]
+        made = _cut(held, mine, found.score, left & ~lost[mine[0]])
+        spent.index_add_(0, made[0], torch.ones_like(made[0]))
+        lost |= spent > 1 + splits
+        of, slots, free, most = (
+            torch.cat([old, new]) for old, new in zip((of, slots, free, most), made, strict=True)
+        )
+        keep = ~lost[of]
+        of, slots, free, most = of[keep], slots[keep], free[keep], most[keep]
+    problem.prove(rows[~lost])
+
+
+def _cut(
+    held: Sentences, sets: tuple[Tensor, ...], score: Tensor, which: Tensor
+) -> tuple[Tensor, ...]:
+    """The sets into which these fall: one for each option of the place that matters most."""
+    of, slots, free, most = (t[which] for t in sets)
+    place = score[which].masked_fill(~free, -torch.inf).argmax(1)
+    row, slot = held.options[of, place].nonzero(as_tuple=True)
+    slots, free = slots[row], free[row]
+    each = torch.arange(len(row))
+    slots[each, place[row]] = slot
+    free[each, place[row]] = False
+    return of[row], slots, free, most[row] - (slot > 0).long()
