@@ -6,7 +6,7 @@ from tests.oracles.sentences import KEEP, neighbours
 
 import assay as ay
 from assay.architectures.text import TextCNN, TextLSTM, TextTransformer
-from assay.proofs.search.words_search import read
+from assay.proofs.sentences.search import read
 from assay.spaces import words
 from assay.training import fresh
 

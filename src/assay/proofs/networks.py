@@ -8,7 +8,7 @@ inwards first, and relations only make the set smaller, so the box's bound holds
 Where that is not enough, in this order: the slopes of the bounds are climbed (`alpha` rounds);
 boxes with few features that can move are cut in halves (`splits` boxes for a row); and in a table
 with relations the last linear bound is maximised under them by HiGHS (`seconds` a row). In texts
-the sets are not boxes but choices of words (`search/hull.py`), and cut by words (`splits` sets).
+the sets are not boxes but choices of words (`sentences/hull.py`), and cut by words (`splits` sets).
 
 What a reader would get wrong: the network computes in single precision and the bounds in double. A
 row is proven only if the lead stays below 0 by more than the referee's own slack for rounding.
@@ -28,13 +28,13 @@ from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.search.crown import Network
 from assay.proofs.search.domain import Domain
-from assay.proofs.search.hull import Bounded
 from assay.proofs.search.inputs import domain
 from assay.proofs.search.layers import trace
 from assay.proofs.search.splits import split
 from assay.proofs.search.steps import Step
 from assay.proofs.search.under_rules import under_rules
-from assay.proofs.search.words_search import Sure, decide
+from assay.proofs.sentences.hull import Bounded
+from assay.proofs.sentences.search import Sure, decide
 from assay.spaces.choices import ChoiceRegion
 from assay.tables.region import TableRegion
 
@@ -80,7 +80,7 @@ class Bounds:
             raise Unsupported(
                 f"{self!r}: nothing bounds what {type(module).__name__} says to many sentences at "
                 "once (TextCNN and TextLSTM have such bounds; a module of your own gives `parts` "
-                "and `highest`, see assay.proofs.search.hull); use Enumerate"
+                "and `highest`, see assay.proofs.sentences.hull); use Enumerate"
             )
         for rows in torch.split(problem.undecided, 32):
             spec, t, s = leads(problem.goal[rows])

@@ -35,8 +35,8 @@ from assay.problem.problem import Problem
 from assay.proofs.enumerate import Enumerate
 from assay.proofs.linear import Linear
 from assay.proofs.networks import Bounds
-from assay.proofs.search.hull import Bounded
 from assay.proofs.search.linear_form import read
+from assay.proofs.sentences.hull import Bounded
 from assay.proofs.trees import Exact
 from assay.spaces.choices import ChoiceRegion
 from assay.tables.region import TableRegion

@@ -1,6 +1,6 @@
 """Training over all sentences that may be written: the loss is that of a bound, not of an attack.
 
-For each sentence the network's own bound (`proofs/search/hull.py`) says by how much every wrong
+For each sentence the network's own bound (`proofs/sentences/hull.py`) says by how much every wrong
 class can at most lead the true one, whatever words are chosen within the budget. The loss is the
 cross entropy of those leads (interval bound propagation, Jia et al. 2019 and Huang et al. 2019 for
 words; the budget is new here), beside the usual one:
@@ -25,8 +25,8 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from assay.errors import AssayError, Unsupported
 from assay.goals.goal import Goal
-from assay.proofs.search.hull import Bounded, Hull
-from assay.proofs.search.words_search import read
+from assay.proofs.sentences.hull import Bounded, Hull
+from assay.proofs.sentences.search import read
 from assay.spaces.choices import ChoiceRegion
 from assay.spaces.region import Space
 from assay.training.loop import Batch

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.text.words import WordInput
-from assay.proofs.search.hull import Found, Hull
-from assay.proofs.search.words_lstm import Direction, highest
+from assay.proofs.sentences.hull import Found, Hull
+from assay.proofs.sentences.lstm import Direction, highest
 from assay.spaces.lexicon import Vectors
 
 
@@ -55,7 +55,7 @@ class TextLSTM(nn.Module):
         return vectors @ torch.cat([of["weight_ih_l0"], of["weight_ih_l0_reverse"]]).T
 
     def highest(self, hull: Hull, spec: Tensor) -> Found:
-        """Upper bounds over sets of sentences (`proofs/search/words_lstm.py`)."""
+        """Upper bounds over sets of sentences (`proofs/sentences/lstm.py`)."""
         of, both = dict(self.lstm.named_parameters()), []
         for k, way in enumerate(("l0", "l0_reverse")):
             bias = of[f"bias_ih_{way}"] + of[f"bias_hh_{way}"]

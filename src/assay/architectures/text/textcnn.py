@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.architectures.text.words import WordInput
-from assay.proofs.search.hull import Found, Hull
-from assay.proofs.search.words_cnn import Filters, highest
+from assay.proofs.sentences.cnn import Filters, highest
+from assay.proofs.sentences.hull import Found, Hull
 from assay.spaces.lexicon import Vectors
 
 
@@ -57,7 +57,7 @@ class TextCNN(nn.Module):
         )  # fmt: skip
 
     def highest(self, hull: Hull, spec: Tensor) -> Found:
-        """Upper bounds over sets of sentences (`proofs/search/words_cnn.py`)."""
+        """Upper bounds over sets of sentences (`proofs/sentences/cnn.py`)."""
         layers, begin = [], 0
         for conv in self.convs:
             assert isinstance(conv, nn.Conv1d) and conv.bias is not None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.problem.problem import Problem
-from assay.proofs.search.hull import Bounded, Hull
+from assay.proofs.sentences.hull import Bounded, Hull
 from assay.spaces.choices import ChoiceRegion
 
 _MEMORY = 6 * 10**6  # numbers of parts at a time

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.proofs.search.hull import Found, Hull
+from assay.proofs.sentences.hull import Found, Hull
 
 Interval = tuple[Tensor, Tensor]
 

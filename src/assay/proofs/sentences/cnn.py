@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from assay.proofs.search.hull import Found, Hull, largest
+from assay.proofs.sentences.hull import Found, Hull, largest
 
 
 @dataclass(frozen=True, eq=False)

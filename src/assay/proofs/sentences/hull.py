@@ -11,7 +11,7 @@ bounded over such a set says so by two methods:
                            set, and which places matter (`Found`)
 
 Cutting a place into its options gives sets whose bounds are tighter, down to single sentences,
-where they are exact: so a search over sets (`words_search.py`) ends with an answer.
+where they are exact: so a search over sets (`search.py`) ends with an answer.
 
 What a reader would get wrong: the options of a place are points, not a box. Whatever is linear in
 the words is bounded by the best option of the `most` best places, exactly, not by a hull of them.

@@ -1,0 +1,1 @@
+"""Networks on words: bounds over sets of sentences, and a search that cuts the sets."""
