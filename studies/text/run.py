@@ -41,7 +41,7 @@ def goals(reviews: object) -> dict[str, object]:
     return made | {"untargeted": ay.Untargeted(), "one random class": ay.RandomTarget()}
 
 
-def attacks(kind: str, steps: int, listed: int) -> dict[str, object]:
+def attacks(kind: str, steps: int, listed: int, splits: int) -> dict[str, object]:
     found: dict[str, object] = {}
     if kind != "Tfidf":
         found = {loss: ay.PGD(steps, loss=loss) for loss in ("mdmax", "mdmul", "lse")}
@@ -55,7 +55,7 @@ def attacks(kind: str, steps: int, listed: int) -> dict[str, object]:
     if kind == "Tfidf":
         decide.insert(0, ay.Linear())
     if kind == "TextCNN":
-        decide.append(ay.Bounds(splits=listed))
+        decide.append(ay.Bounds(splits=splits))
     if kind == "TextLSTM":
         decide.insert(0, ay.Bounds(splits=0))
     decide.append(ay.Enumerate(listed))
@@ -89,7 +89,7 @@ def cell(kind: str, seed: int, goal_name: str, given: argparse.Namespace) -> dic
         said = ay.wrap(net).logits(test.x).argmax(1)
     right = test.take(said == test.y)
     near, cells = ay.Centroid(), {}
-    for name, attack in attacks(kind, given.steps, given.listed).items():
+    for name, attack in attacks(kind, given.steps, given.listed, given.splits).items():
         if goal_name == "one random class" and name in ("best guess", "average guess"):
             continue  # one class: nothing to guess
         began = time.process_time()
@@ -224,7 +224,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--sentences", type=int, default=500)
     parser.add_argument("--train", type=int, default=None, help="training sentences; all of them")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--listed", type=int, default=5000, help="sentences, or sets, for a row")
+    parser.add_argument("--listed", type=int, default=5000, help="sentences listed for a row")
+    parser.add_argument("--splits", type=int, default=1000, help="sets of sentences for a row")
     parser.add_argument("--models", nargs="+", default=[*NETWORKS, "Tfidf"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--goals", nargs="+", default=[*GOALS, "untargeted", "one random class"])

@@ -4,7 +4,7 @@ A goal asks for a class t of the goal above every class s outside it. On an Lp b
 most that t can gain on s has a closed form (`search/highest.py`); in a table it is a mixed-integer
 program (`search/milp.py`) with whole numbers, categories and all linear relations, solved only for
 rows that the table's box alone does not decide; in a text, for pipelines that count words, it is
-the sum of the largest gains (`search/bag.py`). The point where it is reached is handed in.
+the sum of the largest gains (`sentences/bag.py`). The point where it is reached is handed in.
 
 What a reader would get wrong: with several s a bound for each of them alone is only a bound on all
 at once; in balls a targeted goal among many classes may stay open, never be called proven wrongly.
@@ -22,10 +22,10 @@ from torch import Tensor
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
-from assay.proofs.search import bag
 from assay.proofs.search.highest import highest
 from assay.proofs.search.linear_form import LinearForm, read
 from assay.proofs.search.milp import best
+from assay.proofs.sentences import bag
 from assay.spaces.choices import ChoiceRegion
 from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion

@@ -1,1 +1,1 @@
-"""Networks on words: bounds over sets of sentences, and a search that cuts the sets."""
+"""Models of sentences: bags of words exactly, networks by bounds over sets that are cut."""
