@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay import given
+from assay import given, notebook
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
 from assay.labels import labels
@@ -167,10 +167,11 @@ class Dataset:
         return f"Dataset({name}: {len(self)} x {shape}{classes}{more}{missing}, {self.hash})"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
+        counts = torch.bincount(self.y).tolist()
+        named = zip(self.classes or range(len(counts)), counts, strict=False)
+        shown = notebook.table(("class", "rows"), named, 20)
         rows = "" if self.columns is None else self.frame(self.head()).to_html()
-        return f"<p>{escape(repr(self))}</p>{rows}"
+        return notebook.text(repr(self)) + shown + rows
 
     def frame(self, x: Any = None) -> pd.DataFrame:
         """Rows as a frame in the table's own types: these inputs, another data set's, or all."""

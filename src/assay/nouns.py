@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from assay.amounts import levels, written
+
 Table = dict[str, Any]
 _PLAIN = {bool, int, float, str}
 
@@ -79,6 +81,8 @@ def said(value: Any) -> str:
 
     >>> said({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})
     'Then([PGD(10), Square()])'
+    >>> said({"type": "Linf", "eps": 8 / 255})
+    'Linf(8/255)'
     """
     if isinstance(value, Mapping) and "type" in value:
         rest = {k: said(v) for k, v in value.items() if k != "type"}
@@ -90,4 +94,4 @@ def said(value: Any) -> str:
         return "{" + ", ".join(f"{k!r}: {said(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(said, value))}]"
-    return repr(value)
+    return written(value) if isinstance(value, float) and levels(value) > 1 else repr(value)

@@ -12,7 +12,7 @@ from page import Page, Table, percent
 from study import Study
 
 import assay as ay
-from assay.report.page import svg
+from assay.report.page import axes, svg
 
 
 def _budget(
@@ -36,7 +36,7 @@ def _budget(
     )
     page.table(Table(title, words, ("model", *(f"{b:g}" for b in cells)), tuple(rows)))
     if series:
-        page.figure(name, f"{title}: curves", svg.curves(series, title, f"log10 of {axis}"))
+        page.figure(name, f"{title}: curves", axes.curves(series, title, f"log10 of {axis}"))
 
 
 def table8(study: Study, page: Page) -> None:

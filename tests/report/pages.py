@@ -79,6 +79,21 @@ def quota() -> ay.Report:
     )  # fmt: skip
 
 
+@cache
+def long() -> ay.Report:
+    """More rows than are drawn, proven and open ones among them, in steps of a pixel."""
+    x = torch.rand(700, 6, generator=torch.Generator().manual_seed(6))
+    g = torch.Generator().manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    for p in net.parameters():
+        p.data = torch.randn(p.shape, generator=g)
+    net[2].bias.data -= net(x).detach().median(0).values
+    y = net(x).argmax(1).detach()
+    y[:9] = 1 - y[:9]  # wrong before any attack
+    data = ay.Dataset(x, y, classes=("no", HOSTILE), ids=[f"r{i}" for i in range(700)])
+    return ay.evaluate(net, data, space=ay.Linf(8 / 255), attack=ay.Then(ay.Bounds(), ay.PGD(8)))
+
+
 def _signs() -> tuple[torch.nn.Module, ay.Dataset]:
     x = torch.rand(60, 12, generator=torch.Generator().manual_seed(2))
     net = linear(12, 4, 3)
@@ -143,6 +158,7 @@ def write_all(folder: Path) -> dict[str, Path]:
         "images": images().html(),
         "groups": groups().html(),
         "quota": quota().html(),
+        "long": long().html(),
         "nature": nature().html(),
         "moving": moving().reports["transfer"].html(),
         "ladder": rungs.page(moving().reports, moving().flags),

@@ -25,7 +25,11 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
-KINDS = ("table", "images", "groups", "quota", "nature", "moving", "ladder", "sweep", "compare")
+KINDS = (
+    "table", "images", "groups", "quota", "nature", "moving", "long", "ladder", "sweep", "compare",
+)  # fmt: skip
+DESKTOP = {"viewport": {"width": 1440, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 1}
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +135,79 @@ def test_filter_sort_and_choice(opened: Any) -> None:
     assert values == sorted(values)
 
 
+def test_the_search_finds_rows_that_are_not_drawn(opened: Any) -> None:
+    page, table = opened("long"), pages.long().table
+    rows, count = page.locator("#rows tbody tr"), page.locator("#rows-count")
+    assert rows.count() == 200
+    assert count.inner_text() == "700 of 700 rows, the first 200 shown"
+    page.fill("input[data-filter=rows]", "id=r650")
+    assert rows.count() == 1 and rows.first.locator("td").first.inner_text() == "r650"
+    near = int((table["distance"] < 0.02).sum())
+    page.fill("input[data-filter=rows]", "distance<0.02")
+    assert near > 0 and count.inner_text().startswith(f"{near} of 700 rows")
+    page.fill("input[data-filter=rows]", "outcome:broken by:clean")
+    free = int((table["success"] & (table["winner"] == "clean")).sum())
+    assert rows.count() == free == 9
+    page.fill("input[data-filter=rows]", "")
+    page.click("#rows th button >> text=margin")
+    first = rows.first.locator("td").nth(7).inner_text()
+    assert float(first) == pytest.approx(table["margin"].max(), rel=1e-3)
+    assert page.evaluate("window.hacked") is None and page.locator("img[src=x]").count() == 0
+
+
+def test_a_desktop_is_used_and_a_phone_is_not_cut(opened: Any) -> None:
+    """Figures stand beside their charts at 1440 pixels and above them at 390."""
+    for kind in ("table", "images", "groups", "nature", "moving", "long"):
+        page = opened(kind, **DESKTOP)
+        main = page.locator("main").bounding_box()
+        assert main["width"] >= 0.9 * 1440
+        table, chart = (page.locator(f"#figures {at}").bounding_box() for at in ("table", "svg"))
+        assert chart["x"] > table["x"] + table["width"] and chart["y"] < table["y"] + 60, kind
+        small = opened(kind, **PHONE)
+        table, chart = (small.locator(f"#figures {at}").bounding_box() for at in ("table", "svg"))
+        assert chart["y"] >= table["y"] + table["height"], kind
+
+
+@pytest.mark.parametrize("look", [DESKTOP, PHONE])
+def test_the_bar_and_the_three_pictures_stand_at_the_top(opened: Any, look: Any) -> None:
+    for kind in ("table", "images", "groups", "quota", "nature", "moving", "long"):
+        page = opened(kind, **look)
+        whole = page.locator("svg.verdicts").bounding_box()
+        parts = page.locator("svg.verdicts rect").all()
+        widths = [part.bounding_box()["width"] for part in parts]
+        assert sum(widths) == pytest.approx(whole["width"], abs=1.0), kind
+        assert page.locator(".threats figure").count() == 3
+        for picture in page.locator(".threats svg").all():
+            box = picture.bounding_box()
+            words = picture.locator("text").all()
+            for word in (w.bounding_box() for w in words):  # no word is cut off
+                assert word["x"] >= box["x"] - 2, kind
+                assert word["x"] + word["width"] <= box["x"] + box["width"] + 2, kind
+
+
+def test_no_two_ticks_of_an_axis_overlap(opened: Any) -> None:
+    for kind in ("table", "images", "quota", "nature", "long", "sweep"):
+        page = opened(kind, **DESKTOP)
+        wrong = page.evaluate(OVERLAPS)
+        assert wrong == [], (kind, wrong)
+
+
+OVERLAPS = """() => {
+  const wrong = [];
+  for (const svg of document.querySelectorAll("section svg")) {
+    const lines = {};
+    for (const t of svg.querySelectorAll("text.tick[text-anchor=middle]"))
+      (lines[t.getAttribute("y")] ??= []).push(t);
+    for (const row of Object.values(lines)) {
+      const boxes = row.map((t) => t.getBoundingClientRect()).sort((a, b) => a.x - b.x);
+      for (let k = 1; k < boxes.length; k += 1)
+        if (boxes[k].x < boxes[k - 1].right) wrong.push(svg.getAttribute("aria-label"));
+    }
+  }
+  return wrong;
+}"""
+
+
 def test_sections_legends_and_tooltips(opened: Any) -> None:
     page = opened("quota")
     for link in page.locator("nav a").all():
@@ -151,9 +228,8 @@ def test_sections_legends_and_tooltips(opened: Any) -> None:
 
 
 def test_phone_dark_and_print(opened: Any) -> None:
-    phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 1}
     for kind in KINDS:
-        page = opened(kind, **phone)
+        page = opened(kind, **PHONE)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"), kind
     dark = opened("table", color_scheme="dark")
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -161,12 +237,18 @@ def test_phone_dark_and_print(opened: Any) -> None:
     assert dark.evaluate(colour) != light.evaluate(colour) == "rgb(255, 255, 255)"
     light.emulate_media(media="print")
     assert not light.locator("nav").is_visible() and light.locator("#figures").is_visible()
+    paper = opened("long")
+    paper.emulate_media(media="print")
+    assert paper.locator("#rows tbody tr:visible").count() == 40
+    assert "first 40 rows" in paper.locator("#records .printed").inner_text()
+    assert paper.pdf(format="A4").count(b"/Type /Page\n") <= 8
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read(opened: Any, scheme: str) -> None:
+@pytest.mark.parametrize("kind", ["quota", "long", "nature"])
+def test_text_can_be_read(opened: Any, kind: str, scheme: str) -> None:
     """Contrast of text to its background, WCAG AA: 4.5 to 1."""
-    page = opened("quota", color_scheme=scheme)
+    page = opened(kind, color_scheme=scheme)
     ratios = page.evaluate(CONTRAST)
     assert min(ratios.values()) >= 4.5, ratios
 
@@ -205,8 +287,7 @@ def test_pictures_for_the_docs(opened: Any) -> None:
     if folder is None:
         return
     Path(folder).mkdir(parents=True, exist_ok=True)
-    phone = {"viewport": {"width": 390, "height": 844}}
-    looks = {"desktop": {}, "phone": phone, "dark": {"color_scheme": "dark"}}
+    looks = {"desktop": DESKTOP, "phone": PHONE, "dark": DESKTOP | {"color_scheme": "dark"}}
     for kind in KINDS:
         for look, options in looks.items():
             page = opened(kind, **options)

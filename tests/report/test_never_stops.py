@@ -12,8 +12,8 @@ import torch
 
 import assay as ay
 from assay.report import export
+from assay.report.page import axes
 from assay.report.page import page as pages
-from assay.report.page import svg
 
 
 def report(ids: Any = None, columns: Any = None) -> ay.Report:
@@ -30,7 +30,7 @@ def test_distances_that_agree_to_rounding_are_drawn(value: float) -> None:
     values[::2] = np.nextafter(value, np.inf)
     values[1] = value * (1 + 1e-13)
     for mark in (None, value, float(np.nextafter(value, np.inf))):
-        assert svg.histogram(values, "distances", "distance", mark)
+        assert axes.histogram(values, "distances", "distance", mark)
 
 
 def test_float64_fgsm_is_saved_with_its_page(tmp_path: Path) -> None:

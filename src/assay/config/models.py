@@ -86,9 +86,18 @@ class Model:
         if kind == "path":
             kind = _ENDINGS[Path(value).suffix]
         return wrap(
-            _LOADERS[kind](folder, value), self.outputs, inputs=self.inputs, name=self.name,
-            score=self.score, gradients=self.gradients,
+            _LOADERS[kind](folder, value), self.outputs, inputs=self.inputs,
+            name=self.name or _called(value), score=self.score, gradients=self.gradients,
         )  # fmt: skip
+
+
+def _called(value: str) -> str:
+    """A name for reports, where none is given: of the object, else of its file.
+
+    >>> _called("models/own.py:loan_net"), _called("models/loans.onnx"), _called("mnist")
+    ('loan_net', 'loans', 'mnist')
+    """
+    return value.rpartition(":")[2] if ".py:" in value else Path(value).stem
 
 
 def _content(path: Path) -> str:

@@ -56,7 +56,8 @@ class Game(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What the spec says of the players: "game" (a table), "model", "model_hash"."""
+        """What the spec says of the players: "game" (a table), "model", "model_hash", and
+        "model_kind", which is also the "model" where it has no name of its own."""
         ...
 
     def default_attack(self, space: Space | None) -> Attack | None:

@@ -107,11 +107,10 @@ class Nature:
             raise AssayError(f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99")
 
     def describe(self) -> dict[str, Any]:
-        model = wrap(tree_source(self.model))
+        model = wrap(tree_source(self.model), name=getattr(self.model, "name", ""))
         return {
             "game": {"type": "Nature"} | {name: getattr(self, name) for name in ASKED},
-            "model": model.title,
-            "model_hash": model.hash,
+            **model.described,
             "noise": table(self.noise),
             "under": getattr(self.noise, "in_words", type(self.noise).__name__),
         }

@@ -55,7 +55,7 @@ class Static:
 
     def describe(self) -> dict[str, Any]:
         model = wrap(self.model)
-        return {"game": {"type": "Static"}, "model": model.title, "model_hash": model.hash}
+        return {"game": {"type": "Static"}, **model.described}
 
     def default_attack(self, space: Space | None) -> Attack | None:
         if space is None:

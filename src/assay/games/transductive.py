@@ -126,7 +126,8 @@ class Transductive:
         if not self._started:
             return {"game": game, "model": kind, "model_hash": "unknown"}
         base = wrap(self.defender.base(*self._started))
-        return {"game": game, "model": f"{kind} on {base.kind}", "model_hash": base.hash}
+        found = base.described | {"model": f"{kind} on {base.title}"}
+        return {"game": game, **found, "model_kind": f"{kind} on {base.kind}"}
 
     def default_attack(self, space: Space | None) -> Attack | None:
         inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"

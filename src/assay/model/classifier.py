@@ -66,6 +66,11 @@ class Classifier:
         """What reports call it."""
         return self.name or self.kind
 
+    @property
+    def described(self) -> dict[str, str]:
+        """What a spec says of it; without a name of its own it goes by its kind."""
+        return {"model": self.title, "model_kind": self.kind, "model_hash": self.hash}
+
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, C) logits on the device of `x`, in the model's own precision.
 

@@ -1,1 +1,1 @@
-"""assay inside other tools: pytest, model cards."""
+"""assay inside other tools: pytest, MLflow, model cards."""

@@ -74,6 +74,11 @@ class Comparison:
         """Wilcoxon's test of equal cost, in forward passes per row."""
         return wilcoxon(self.first["forwards"].to_numpy(), self.second["forwards"].to_numpy())
 
+    def _repr_html_(self) -> str:
+        from assay.report.brief import comparison
+
+        return comparison(self)
+
     def __str__(self) -> str:
         r, (a, b) = self.robust, self.sides
         name = "probability it stays " if self.noisy else "robust accuracy      "

@@ -91,6 +91,15 @@ def plain(report: Report, table: pd.DataFrame) -> dict[str, Any]:
     return {"spec": spec, "figures": figures, "flags": flags, "records": records}
 
 
+def flat(report: Report) -> dict[str, float]:
+    """Every figure with both ends of its interval, by names that other tools can hold."""
+    found: dict[str, float] = {}
+    for name, (_, e) in report.shown.items():
+        if e.n:
+            found |= {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
+    return found
+
+
 def to_mlflow(report: Report, folder: Path) -> str:
     """Log a saved run to MLflow as it is configured (MLFLOW_TRACKING_URI ...); the run's id."""
     try:
@@ -103,11 +112,7 @@ def to_mlflow(report: Report, folder: Path) -> str:
     with mlflow.start_run(run_name=f"{spec.get('model', '')} on {spec.get('data', '')}") as run:
         given = {k: in_text(spec, k) for k, v in spec.items() if v not in (None, "", [], {})}
         mlflow.log_params({k: v[:500] for k, v in given.items()})
-        figures: dict[str, float] = {}
-        for name, (_, e) in report.shown.items():
-            if e.n:
-                figures |= {name: e.value, f"{name}_low": e.low, f"{name}_high": e.high}
-        mlflow.log_metrics(figures)
+        mlflow.log_metrics(flat(report))
         for flag in report.flags:
             mlflow.set_tag(f"flag.{flag.id}", flag.text[:500])
         for file in ("report.html", "spec.json", "records.parquet", "config.toml"):

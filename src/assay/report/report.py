@@ -203,9 +203,9 @@ class Report:
         return f"Report({len(self.records)} rows, robust {self.metric('robust')})"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from assay.report.brief import report
 
-        return f"<pre>{escape(str(self))}</pre>"
+        return report(self)
 
     @property
     def shown(self) -> dict[str, tuple[str, Estimate]]:

@@ -48,6 +48,18 @@ def unattacked(spec: Spec) -> bool:
     return "attack" in spec and spec["attack"] is None
 
 
+def model_name(spec: Spec, first: bool = False) -> str:
+    """The model as its owner calls it; nobody knows "torch Sequential". `first`: in a sentence.
+
+    >>> model_name({"model": "loans"}), model_name({"model": "a b", "model_kind": "a b"}, True)
+    ('loans', 'The model')
+    """
+    called = str(spec.get("model") or "")
+    if called and called != spec.get("model_kind"):
+        return called
+    return "The model" if first else "the model"
+
+
 def information(spec: Spec) -> str:
     """What the attacker of a transductive game knows."""
     game = spec.get("game")

@@ -2,7 +2,8 @@
 
 Robust accuracy and the time left come with intervals, which narrow as rows finish. Quiet where
 nobody looks: in pipes, in CI, when asked to be. The first use of a part compiles its inner loops,
-which can take half a minute: the table says so while it lasts.
+which can take half a minute: the table says so while it lasts. In a notebook the same table stands
+below the cell and is replaced in place, which needs nothing but IPython itself.
 
 What a reader would get wrong: chunks read back from a resumed run say nothing about speed, so rates
 and the time left come from the chunks played now.
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from assay import notebook
 from assay.kernels.compile import on_compile
 from assay.records import Records
 from assay.report.stats import Estimate, wilson
@@ -29,7 +31,7 @@ class Progress:
 
     def __init__(self, total: int, show: bool | None = None) -> None:
         self.total = total
-        self.show = show if show is not None else sys.stderr.isatty() or "ipykernel" in sys.modules
+        self.show = show if show is not None else sys.stderr.isatty() or notebook.here()
         self.rows = self.correct = self.played = 0
         self.held = 0.0  # rows not broken; under noise the sum of their probabilities
         self.queries = 0  # of the chunks played now
@@ -42,10 +44,7 @@ class Progress:
     def __enter__(self) -> Progress:
         self._start = self._last = time.monotonic()
         if self.show:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(self.table(), console=Console(stderr=True), refresh_per_second=4)
+            self._live = Cell(self) if notebook.here() else _terminal(self)
             self._live.start()
             self._listening.enter_context(on_compile(self._compiling))
         return self
@@ -53,6 +52,27 @@ class Progress:
     def _compiling(self, now: bool) -> None:
         self._note = "compiling inner loops (first use only)" if now else ""
         self._live.update(self.table())
+
+    @property
+    def state(self) -> dict[str, str]:
+        """What is shown, by its name."""
+        seconds = sum(s for _, s in self._paces)
+        left = self.left
+        return {
+            "rows": f"{self.rows:,}/{self.total:,}",
+            "clean": f"{self.correct / self.rows:.3f}" if self.rows else "-",
+            "robust": _rate(self.robust),
+            "queries/s": f"{self.queries / seconds:,.0f}" if seconds else "-",
+            "passed": _clock(time.monotonic() - self._start),
+            "left": f"{_clock(left[0])} to {_clock(left[1])}" if left else "-",
+        }
+
+    @property
+    def html(self) -> str:
+        """The state below a notebook's cell."""
+        bar = f'<progress value="{self.rows}" max="{max(1, self.total)}"></progress>'
+        note = notebook.text(self._note) if self._note else ""
+        return bar + notebook.table(tuple(self.state), [tuple(self.state.values())]) + note
 
     def advance(self, part: Records, stored: bool = False) -> None:
         c = part.columns
@@ -98,20 +118,11 @@ class Progress:
         """The state as a small table."""
         from rich.table import Table
 
-        seconds = sum(s for _, s in self._paces)
         shown = Table(box=None, pad_edge=False, caption=self._note or None)
-        for name in ("rows", "clean", "robust", "queries/s", "passed", "left"):
+        for name in self.state:
             style = "bold" if name == "robust" else None
             shown.add_column(name, justify="right", style=style, no_wrap=True)
-        left = self.left
-        shown.add_row(
-            f"{self.rows:,}/{self.total:,}",
-            f"{self.correct / self.rows:.3f}" if self.rows else "-",  # all must fit 80 columns
-            _rate(self.robust),
-            f"{self.queries / seconds:,.0f}" if seconds else "-",
-            _clock(time.monotonic() - self._start),
-            f"{_clock(left[0])} to {_clock(left[1])}" if left else "-",
-        )
+        shown.add_row(*self.state.values())  # all must fit 80 columns
         return shown
 
     def __exit__(
@@ -124,6 +135,44 @@ class Progress:
         if self._live is not None:
             self._live.update(self.table())
             self._live.stop()
+
+
+def _terminal(progress: Progress) -> Any:
+    from rich.console import Console
+    from rich.live import Live
+
+    return Live(progress.table(), console=Console(stderr=True), refresh_per_second=4)
+
+
+class Cell:
+    """The output of a notebook's cell, replaced in place at most four times a second."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self._handle: Any = None
+        self._drawn = 0.0
+
+    def start(self) -> None:
+        """Show the first state."""
+        from IPython.display import HTML, display
+
+        self._handle = display(HTML(self.progress.html), display_id=True)
+
+    def update(self, _: Any = None) -> None:
+        """Show the state as it is now, unless one has just been shown."""
+        if time.monotonic() - self._drawn >= 0.25:
+            self._draw()
+
+    def stop(self) -> None:
+        """The last state stays."""
+        self._draw()
+
+    def _draw(self) -> None:
+        from IPython.display import HTML
+
+        self._drawn = time.monotonic()
+        if self._handle is not None:
+            self._handle.update(HTML(self.progress.html))
 
 
 def _rate(e: Estimate) -> str:

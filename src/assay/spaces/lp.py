@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from assay import nouns
+from assay.amounts import written
 from assay.errors import AssayError
 from assay.spaces.genes import Genes
 from assay.spaces.projections import room_to, shrink_l1, shrink_l2
@@ -72,11 +73,12 @@ class Lp:
     @property
     def in_words(self) -> str:
         """The threat as a sentence."""
+        size = written(self.eps)
         allowed = {
-            0.0: f"at most {self.eps:g} features",
-            1.0: f"features by at most {self.eps:g} in sum",
-            2.0: f"features by at most {self.eps:g} in Euclidean distance",
-            math.inf: f"every feature by at most {self.eps:g}",
+            0.0: f"at most {size} features",
+            1.0: f"features by at most {size} in sum",
+            2.0: f"features by at most {size} in Euclidean distance",
+            math.inf: f"every feature by at most {size}",
         }[self.p]
         return f"The attacker may change {allowed}."
 

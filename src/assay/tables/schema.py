@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay import notebook
 from assay.columns import Column, Columns, as_frame, coded
 from assay.errors import AssayError, nearest
 from assay.relations import parse
@@ -103,6 +104,16 @@ class Schema:
             f"Schema({self.name or 'unnamed'}: {len(self.features)} features, "
             f"{int(self.mutable.sum())} mutable, {len(self.relations)} relations)"
         )
+
+    def _repr_html_(self) -> str:
+        head = ("feature", "kind", "from", "to", "unit", "may change")
+        rows = [
+            (f.name, f.kind, *(("" if v is None else v) for v in (f.low, f.high)), f.unit,
+             "yes" if f.mutable else "no")
+            for f in self.features
+        ]  # fmt: skip
+        rules = notebook.table(("relation",), ((r,) for r in self.relations))
+        return notebook.text(repr(self)) + notebook.table(head, rows) + rules
 
     def __len__(self) -> int:
         return len(self.features)

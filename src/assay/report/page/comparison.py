@@ -152,7 +152,8 @@ def _four(both: Comparison, names: tuple[str, str]) -> Section:
         f"broken in {names[1]} only": float((y & ~x).sum()),
         "broken in both": float((x & y).sum()),
     }
-    return Section("four", "Where they differ", svg.bars(counts, "Rows by outcome", "rows"))
+    return Section("four", "Where they differ", svg.bars(counts, "Rows by outcome", "rows"),
+                   wide=False)  # fmt: skip
 
 
 def _classes(both: Comparison, first: Report, names: tuple[str, str]) -> Section | None:
@@ -165,7 +166,8 @@ def _classes(both: Comparison, first: Report, names: tuple[str, str]) -> Section
         for label, t in zip(names, (both.first, both.second), strict=True):
             rows = t[t["y"] == c]
             found[f"{name(c)}, {label}"] = wilson(int((~rows["success"]).sum()), len(rows))
-    return Section("classes", "Class by class", svg.intervals(found, "Robust accuracy by class"))
+    chart = svg.intervals(found, "Robust accuracy by class")
+    return Section("classes", "Class by class", chart, wide=False)
 
 
 def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | None:
@@ -182,8 +184,8 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
         for i in differ[:_MOST]
     ]
     control = Markup(
-        "<p class=controls><input type=search data-filter=differing placeholder=filter "
-        "aria-label='filter rows'> <span id=differing-count class=soft></span></p>"
+        "<p class=controls><input type=search data-filter=differing placeholder=search "
+        "aria-label='search the rows'> <span id=differing-count class=soft></span></p>"
     )
     text = "" if len(differ) <= _MOST else f"The first {_MOST} of {len(differ)}."
     body = control + table(("id", "true class", *names), rows, "differing")

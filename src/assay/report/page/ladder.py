@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from assay.report.page import svg
-from assay.report.page.section import Section, joined, render, table
+from assay.report.page.section import Section, beside, joined, render, table
 from assay.report.page.sections import figures
 from assay.report.spec import information
 
@@ -68,6 +68,6 @@ def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
     box = joined(figures.flag(f) for f in flags)
     sections = [
         Section("flags", "Look at this first", box) if flags else None,
-        Section("ladder", "The ladder", chart + table(head, rows), f"{text}{worth}."),
+        Section("ladder", "The ladder", beside(table(head, rows), chart), f"{text}{worth}."),
     ]
     return render("assay: a test-time defence", verdict, threat, sections)

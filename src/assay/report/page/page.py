@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from assay.report.page.bar import bar
 from assay.report.page.section import Section, render
 from assay.report.page.sections import (
     attacks,
@@ -23,7 +24,9 @@ from assay.report.page.sections import (
     rounds,
     rows,
 )
+from assay.report.page.threat import pictures
 from assay.report.page.verdict import threat, verdict
+from assay.report.spec import model_name
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -50,9 +53,23 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 def page(report: Report) -> str:
     """The whole page; a part that fails is a sentence in it, for a page never stops a run."""
-    title = f"assay: {report.spec.get('model', '')} on {report.spec.get('data', '')}"
+    title = f"assay: {model_name(report.spec)} on {report.spec.get('data', '')}"
     said, about = (_said(make, report) for make in (verdict, threat))
-    return render(title, said, about, (_made(make, report) for make in SECTIONS))
+    shown, picture = (_drawn(make, report) for make in (bar, _pictures))
+    sections = (_made(make, report) for make in SECTIONS)
+    return render(title, said, about, sections, shown, picture)
+
+
+def _pictures(report: Report) -> Markup:
+    return pictures(report.spec)
+
+
+def _drawn(make: Callable[[Report], Markup], report: Report) -> Markup:
+    try:
+        return make(report)
+    except Exception:
+        LOG.exception("the page's %s could not be drawn", make.__name__)
+        return Markup("")
 
 
 def _made(make: Callable[[Report], Section | None], report: Report) -> Section | None:

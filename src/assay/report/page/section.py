@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ class Section:
     title: str
     body: Markup
     text: str = ""
+    wide: bool = True  # over the whole page; else beside its neighbour, where there is room
 
 
 @cache
@@ -38,13 +40,22 @@ def _parts() -> tuple[Template, str, str]:
     return template, style, script
 
 
-def render(title: str, verdict: str, threat: str, sections: Iterable[Section | None]) -> str:
+def render(
+    title: str,
+    verdict: str,
+    threat: str,
+    sections: Iterable[Section | None],
+    bar: Markup | None = None,
+    picture: Markup | None = None,
+) -> str:
     """The whole page; sections that have nothing to say are None."""
     template, style, script = _parts()
     return template.render(
         title=title,
-        verdict=verdict,
+        verdict=verdict.replace(" %", "\N{NO-BREAK SPACE}%"),
         threat=threat,
+        bar=bar or "",
+        picture=picture or "",
         sections=[s for s in sections if s is not None],
         version=version("assay"),
         style=Markup(style),
@@ -63,8 +74,22 @@ def joined(parts: Iterable[Any]) -> Markup:
     return Markup("").join(parts)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], sortable: str = "") -> Markup:
-    """A table that scrolls on a phone; numbers to the right. `sortable` is its id, if it is."""
+def beside(*parts: Markup) -> Markup:
+    """Pieces beside each other where the page is wide enough, else below each other."""
+    held = joined(Markup("<div>{}</div>").format(part) for part in parts if part)
+    return Markup("<div class=beside>{}</div>").format(held)
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    sortable: str = "",
+    further: Iterable[Sequence[Any]] = (),
+) -> Markup:
+    """A table that scrolls on a phone; numbers to the right. `sortable` is its id, if it is.
+
+    `further` rows are kept as text in the page, to be found by its search and by sorting.
+    """
     rows = [[_cell(v) for v in row] for row in rows]
     number = [all(isinstance(r[j], _Number) for r in rows) for j in range(len(head))]
     top = joined(
@@ -84,8 +109,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], sortable: str = ""
         for row in rows
     )
     name = Markup(" id={} class=sortable").format(sortable) if sortable else ""
-    frame = Markup("<div class=scroll><table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>")
-    return frame.format(name, top, body) + Markup("</div>")
+    frame = Markup("<div class='scroll{}'><table{}><thead><tr>{}</tr></thead><tbody>{}</tbody>")
+    made = frame.format(" long" if sortable else "", name, top, body) + Markup("</table></div>")
+    rest = [[str(_cell(v)) for v in row] for row in further]
+    if not rest:
+        return made
+    kept = Markup("<template id='{}-further'>{}</template>")
+    return made + kept.format(sortable, json.dumps(rest, ensure_ascii=False, separators=(",", ":")))
 
 
 class _Number(str):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from markupsafe import Markup
 
+from assay.amounts import levels
 from assay.errors import AssayError
-from assay.report.page import svg
-from assay.report.page.section import Section, joined, render, table
+from assay.report.page import axes, svg
+from assay.report.page.section import Section, beside, joined, render, table
 from assay.report.page.sections import figures
 from assay.report.page.verdict import counted
 from assay.report.stats import Estimate
@@ -49,9 +50,15 @@ def _curve(sweep: Sweep, axis: str) -> Section | None:
     if any("seed" in s for s in sweep.settings.values()):
         text += " Seeds are pooled."
     shown = dict(list(lines.items())[:_SERIES])
-    chart = svg.curves(shown, f"Robust accuracy against {axis}", axis)
+    chart = axes.curves(shown, f"Robust accuracy against {axis}", axis, per=_per(shown))
     title = f"Robust accuracy against {axis.rpartition('.')[2]}"
-    return Section("by-" + axis.replace(".", "-"), title, chart, text.strip())
+    return Section("by-" + axis.replace(".", "-"), title, chart, text.strip(), wide=False)
+
+
+def _per(lines: Mapping[str, Sequence[tuple[float, Estimate]]]) -> int:
+    """255 where every point of the axis that is no short decimal counts steps of a pixel."""
+    found = {levels(x) for line in lines.values() for x, _ in line if float(f"{x:.3g}") != x}
+    return max(found) if len(found) == 1 else 1
 
 
 def _all(sweep: Sweep, values: Mapping[str, Estimate]) -> Section:
@@ -70,4 +77,4 @@ def _all(sweep: Sweep, values: Mapping[str, Estimate]) -> Section:
     ]
     head = ("run", *axes, "clean", "robust", "from", "to", "rows")
     chart = svg.intervals(dict(list(values.items())[:60]), "Robust accuracy of every run")
-    return Section("runs", "All runs", chart + table(head, rows, "runs-table"))
+    return Section("runs", "All runs", beside(table(head, rows, "runs-table"), chart))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.report.checks import incomplete
-from assay.report.spec import in_text, kind, unattacked, untargeted
+from assay.report.spec import in_text, kind, model_name, unattacked, untargeted
 from assay.report.stats import Estimate
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def verdict(report: Report) -> str:
 
 def _answer(report: Report) -> str:
     spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean_played")
-    who = str(spec.get("model", "The model"))
+    who, inside = model_name(spec, first=True), model_name(spec)
     game = kind(spec, "game")
     if not robust.n:
         return f"{who}: no row could be attacked."
@@ -39,8 +39,8 @@ def _answer(report: Report) -> str:
         sure = report.metric("sure")
         does = "keeps its answer" if untargeted(spec) else "does no such harm"
         return (
-            f"Under the stated noise {who} {does} with probability {robust.value:.3f} on average; "
-            f"{counted(sure, 'records')} are safe (probability 0.99 or more)."
+            f"Under the stated noise {inside} {does} with probability {robust.value:.3f} on "
+            f"average; {counted(sure, 'records')} are safe (probability 0.99 or more)."
         )
     if "quota" in spec:
         return (
@@ -68,7 +68,7 @@ def _answer(report: Report) -> str:
             f"{counted(robust)} when an attacker may change them."
         )
     won = Estimate(1 - robust.value, 1 - robust.high, 1 - robust.low, robust.n)
-    return f"An attacker gets what it wants from {who} in {counted(won, 'cases')}."
+    return f"An attacker gets what it wants from {inside} in {counted(won, 'cases')}."
 
 
 def threat(report: Report) -> str:
@@ -88,4 +88,6 @@ def threat(report: Report) -> str:
     if spec.get("budget"):
         parts.append(f"Its budget: {in_text(spec, 'budget')}.")
     parts.append(f"Data: {spec.get('data')}, {spec.get('rows')} rows, seed {spec.get('seed')}.")
+    if model_name(spec) == "the model" and spec.get("model"):
+        parts.append(f"Model: {spec['model']}; ay.wrap(model, name=...) gives it a name.")
     return " ".join(parts)

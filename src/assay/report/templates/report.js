@@ -1,44 +1,65 @@
 "use strict";
-// Sorting by a click on a column's head; numbers as numbers.
+// A long table: its rows, and those that are kept as text beside it. A search and a choice say which
+// rows count, a click on a column's head sorts them; the first ones are shown. A word of the search
+// stands anywhere in a row, in one column ("by:APGD"), or compares a number ("distance<0.1").
+const SHOWN = 200;
+const number = (text) => /^[-+\d.,e]+$/i.test(text) ? parseFloat(text.replaceAll(",", "")) : NaN;
 for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells].map((c) => c.textContent.trim().toLowerCase());
+  const rows = [...body.rows].map((row) => ({ row, cells: [...row.cells].map((c) => c.textContent.trim()) }));
+  const kept = document.getElementById(table.id + "-further");
+  if (kept) for (const cells of JSON.parse(kept.content.textContent)) rows.push({ row: null, cells });
+  const made = (item) => {
+    if (item.row) return item.row;
+    item.row = document.createElement("tr");
+    item.cells.forEach((text, j) => {
+      const cell = item.row.insertCell();
+      cell.textContent = text;
+      cell.className = table.tHead.rows[0].cells[j].className;
+    });
+    return item.row;
+  };
+  const input = document.querySelector(`input[data-filter="${table.id}"]`);
+  const choice = document.querySelector(`select[data-choose="${table.id}"]`);
+  const count = document.getElementById(table.id + "-count");
+  const asked = (word) => {
+    const parts = word.match(/^([^:<>=]+)([:<>=])(.*)$/);
+    const column = parts ? heads.findIndex((name) => name.replaceAll(" ", "-") === parts[1]) : -1;
+    if (column < 0) return (cells) => cells.some((text) => text.toLowerCase().includes(word));
+    const [, , sign, value] = parts, bound = number(value);
+    if (sign === ":") return (cells) => cells[column].toLowerCase().includes(value);
+    if (sign === "=") return (cells) => cells[column].toLowerCase() === value;
+    return (cells) => sign === "<" ? number(cells[column]) < bound : number(cells[column]) > bound;
+  };
+  const show = () => {
+    const words = input ? input.value.toLowerCase().split(/\s+/).filter(Boolean).map(asked) : [];
+    const kind = choice ? choice.value : "";
+    const found = rows.filter(({ cells }) =>
+      (!kind || cells[choice.dataset.column] === kind) && words.every((word) => word(cells)));
+    body.replaceChildren(...found.slice(0, SHOWN).map(made));
+    if (!count) return;
+    const rest = found.length > SHOWN ? `, the first ${SHOWN} shown` : "";
+    count.textContent = `${found.length} of ${rows.length} rows${rest}`;
+  };
   table.querySelectorAll("th button").forEach((button, column) => {
     button.addEventListener("click", () => {
-      const body = table.tBodies[0];
       const down = button.dataset.down !== "1";
       button.dataset.down = down ? "1" : "0";
       const head = button.parentElement;
       for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = (row) => row.cells[column].textContent.trim();
-      const number = (text) => /^[-+\d.,e]+$/i.test(text) ? parseFloat(text.replaceAll(",", "")) : NaN;
-      const rows = [...body.rows].sort((a, b) => {
-        const x = key(a), y = key(b), u = number(x), v = number(y);
+      rows.sort((a, b) => {
+        const x = a.cells[column], y = b.cells[column], u = number(x), v = number(y);
         const order = isNaN(u) || isNaN(v) ? x.localeCompare(y) : u - v;
         return down ? -order : order;
       });
-      body.append(...rows);
+      show();
     });
   });
-}
-// Filtering, by text and by outcome: other rows are hidden, and the count says how many are left.
-for (const input of document.querySelectorAll("input[data-filter]")) {
-  const table = document.getElementById(input.dataset.filter);
-  const left = document.getElementById(input.dataset.filter + "-count");
-  const choice = document.querySelector(`select[data-choose=${input.dataset.filter}]`);
-  const apply = () => {
-    const wanted = input.value.toLowerCase();
-    let shown = 0;
-    for (const row of table.tBodies[0].rows) {
-      const kind = choice ? row.cells[choice.dataset.column].textContent : "";
-      row.hidden = !row.textContent.toLowerCase().includes(wanted)
-        || Boolean(choice && choice.value && kind !== choice.value);
-      if (!row.hidden) shown += 1;
-    }
-    left.textContent = shown + " of " + table.tBodies[0].rows.length + " rows";
-  };
-  input.addEventListener("input", apply);
-  if (choice) choice.addEventListener("change", apply);
-  apply();
+  if (input) input.addEventListener("input", show);
+  if (choice) choice.addEventListener("change", show);
+  if (input || kept) show();
 }
 // A click on a legend hides its line, or shows it again.
 for (const key of document.querySelectorAll("g.legend")) {

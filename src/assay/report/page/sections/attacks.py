@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from assay.report.page import svg
-from assay.report.page.section import Section
+from assay.amounts import written
+from assay.report.page import axes, scale, svg
+from assay.report.page.section import Section, beside
 from assay.report.spec import kind, unattacked
 from assay.report.stats import wilson
 
@@ -26,7 +27,8 @@ def winners(report: Report) -> Section | None:
         return None
     counts = {str(k): int(v) for k, v in won.items()}
     text = "Rows broken by each attack; “clean” means that no attack was needed."
-    return Section("winners", "Which attack won", svg.bars(counts, text, "rows"), text)
+    chart = svg.bars(counts, text, "rows")
+    return Section("winners", "Which attack won", chart, text, wide=False)
 
 
 def price(report: Report) -> Section | None:
@@ -48,21 +50,34 @@ def price(report: Report) -> Section | None:
     line = [(b, wilson(int((~won | (spent > b)).sum()), len(t))) for b in budgets.tolist()]
     text = "Had the attacker been allowed only so many forward passes per row."
     axis = "forward passes per row"
-    chart = svg.curves({"robust": line}, "Robust accuracy against forward passes", axis, log=True)
-    return Section("price", "What it cost", chart, text)
+    chart = axes.curves({"robust": line}, "Robust accuracy against forward passes", axis, log=True)
+    return Section("price", "What it cost", chart, text, wide=False)
 
 
 def spread(report: Report) -> Section | None:
     """Histograms of distance and margin."""
-    t = report.table
-    body = Markup("")
+    t, parts = report.table, []
     won = t.loc[t["success"] & (t["winner"] != "clean"), "distance"].to_numpy(float)
-    if np.isfinite(won).any():
-        body += Markup("<h3>Distance of the successes</h3>")
-        body += svg.histogram(won, "Histogram of distances", "distance from the clean input")
+    won = won[np.isfinite(won)]
+    if len(won):
+        parts.append(Markup("<h3>Distance of the successes</h3>") + _distances(report, won))
     held = t.loc[~t["success"] & (t["skipped"] == ""), "margin"].to_numpy(float)
     if np.isfinite(held).any():
-        body += Markup("<h3>How close the others came</h3>")
         axis = "best margin the attacker reached (0: success)"
-        body += svg.histogram(held, "Histogram of margins", axis, mark=0.0)
-    return Section("spread", "How near, how far", body) if body else None
+        chart = axes.histogram(held, "Histogram of margins", axis, mark=0.0)
+        parts.append(Markup("<h3>How close the others came</h3>") + chart)
+    return Section("spread", "How near, how far", beside(*parts)) if parts else None
+
+
+def _distances(report: Report, won: np.ndarray) -> Markup:
+    """The histogram; a sentence where all are the same, as on the surface of a cube."""
+    per, eps = scale.units(report.spec), scale.budget(report.spec)
+    if np.ptp(won) <= 1e-4 * abs(won).max():
+        at = scale.shown(float(f"{won.mean():.4g}"))
+        at = written(eps) if eps and abs(won.mean() - eps) < 1e-4 * eps else at
+        edge = ", as far as was allowed" if eps and at == written(eps) else ""
+        return Markup("<p>All {:,} successes lie at distance {}{}.</p>").format(len(won), at, edge)
+    axis = "distance from the clean input"
+    if eps is not None and won.max() <= eps * 1.01:
+        return axes.histogram(won, "Histogram of distances", f"{axis} (line: allowed)", eps, per)
+    return axes.histogram(won, "Histogram of distances", axis, per=per)

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from assay.report.page import svg
-from assay.report.page.section import Section
+from assay.report.page.section import Section, beside
 from assay.report.report import class_name
 from assay.report.spec import kind, unattacked
 
@@ -48,18 +48,20 @@ def classes(report: Report) -> Section | None:
     weakest = sorted(found, key=lambda c: found[c].value)[:_MOST]
     by_class = {text_of(c): e for c, e in found.items() if c in weakest}
     text = "" if len(found) <= _MOST else f"The {_MOST} weakest of {len(found)} classes."
-    body = svg.intervals(by_class, f"{held(report)} by true class")
+    parts = [svg.intervals(by_class, f"{held(report)} by true class")]
     won = t[t["success"] & (t["winner"] != "clean")]
     if len(won) and "aims" not in report.spec:  # a group goal has its own map
         sources, ends = (won[c].value_counts().index[:_MOST].sort_values() for c in ("y", "final"))
         counts = np.array(
             [[((won["y"] == s) & (won["final"] == e)).sum() for e in ends] for s in sources]
         )
-        body += Markup("<h3>What was taken for what</h3>")
-        body += svg.heat(
-            counts,
-            [name(s) for s in sources],
-            [name(e) for e in ends],
-            "True class against the class after the attack",
-        )
-    return Section("classes", "Class by class", body, text)
+        parts += [
+            Markup("<h3>What was taken for what</h3>")
+            + svg.heat(
+                counts,
+                [name(s) for s in sources],
+                [name(e) for e in ends],
+                "True class against the class after the attack",
+            )
+        ]
+    return Section("classes", "Class by class", beside(*parts), text, wide=len(parts) > 1)

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from assay.report import sentences
 from assay.report.examples import Examples
-from assay.report.page import png, svg
-from assay.report.page.section import Section, joined
+from assay.report.page import png, scale, svg
+from assay.report.page.section import Section, beside, joined
 from assay.report.page.sections.classes import namer
 
 if TYPE_CHECKING:
@@ -26,22 +26,23 @@ def features(report: Report) -> Section | None:
         return None
     order = np.argsort(-e.shift, kind="stable")[:_FEATURES]
     abused = {e.names[i]: round(100 * float(e.shift[i]), 2) for i in order if e.changed[i]}
-    body = Markup(
+    far = Markup(
         "<h3>Features that were changed most</h3>"
         "<p>Mean change over all successes, in percent of the feature's range in these rows.</p>"
-    )
-    body += svg.bars(abused, "Mean change of each feature", "% of its range")
+    ) + svg.bars(abused, "Mean change of each feature", "% of its range")
     often = np.argsort(-e.changed, kind="stable")[:_FEATURES]
     counts = {e.names[i]: float(e.changed[i]) for i in often if e.changed[i]}
-    body += Markup("<h3>Features that were changed most often</h3>")
-    body += svg.bars(counts, "Successes in which each feature was changed", "successes")
+    parts = [far, Markup("<h3>Features that were changed most often</h3><p>In how many successes."
+                         "</p>") + svg.bars(counts, "Successes in which each feature was changed",
+                                            "successes")]  # fmt: skip
     if e.rules:
-        body += Markup(
+        held = Markup(
             "<h3>Rules that held the attacker back</h3><p>Of the {} nearest successes, those in "
             "which a changed feature could not have gone further without breaking the rule.</p>"
         ).format(e.asked)
-        body += svg.bars({r: float(n) for r, n in e.rules}, "Rules that bind", "successes")
-    return Section("features", "Features", body)
+        rules = {r: float(n) for r, n in e.rules}
+        parts.append(held + svg.bars(rules, "Rules that bind", "successes"))
+    return Section("features", "Features", beside(*parts))
 
 
 def harmful(report: Report) -> Section | None:
@@ -56,7 +57,7 @@ def harmful(report: Report) -> Section | None:
     )
     return Section(
         "words", "Words", body, "What was replaced by what, in how many successes (all changes of "
-        "a sentence count, also where one would have sufficed)."
+        "a sentence count, also where one would have sufficed).", wide=False
     )  # fmt: skip
 
 
@@ -74,14 +75,17 @@ def examples(report: Report) -> Section | None:
         Markup("<div class=card><h3>{}</h3>{}</div>").format(_headline(report, int(at)), show(e, k))
         for k, at in enumerate(e.places)
     )
-    body = Markup("<div class=cards>{}</div>").format(cards)
+    body = Markup("<div class='cards {}'>{}</div>").format(
+        "records" if show is _changes else "", cards
+    )
     return Section("examples", "Examples", body, "The successes that had to change least.")
 
 
 def _headline(report: Report, at: int) -> str:
     row, name = report.table.iloc[at], namer(report)
     before, after = name(row["y"]), name(row["final"])
-    return f"{row['id']}: {before} → {after} (distance {row['distance']:.3g}, {row['winner']})"
+    far = scale.amount(float(row["distance"]), scale.units(report.spec), 3)
+    return f"{row['id']}: {before} → {after} (distance {far}, {row['winner']})"
 
 
 def _pictures(e: Examples, k: int) -> Markup:
@@ -110,19 +114,25 @@ def _sentence(e: Examples, k: int) -> Markup:
     )
 
 
+def _amount(value: float) -> str:
+    """Whole numbers in full, others with six digits."""
+    whole = float(value).is_integer() and abs(value) < 1e12
+    return f"{value:,.0f}" if whole else f"{value:,.6g}"
+
+
 def _changes(e: Examples, k: int) -> Markup:
     before, after = e.clean[k].reshape(-1), e.adversarial[k].reshape(-1)
     moved = np.flatnonzero(before != after)
     moved = moved[np.argsort(-np.abs(after - before)[moved], kind="stable")]
     bound = e.bound[k] if e.bound else {}
-    line = Markup("<tr><td>{}{}</td><td class=n>{:.6g}</td><td class=n>→ {:.6g} {}</td></tr>")
+    line = Markup("<tr><td>{}{}</td><td class=n>{}</td><td class=n>→ {} {}</td></tr>")
     note = Markup("<br><small class=soft>held by {}</small>")
     rows = joined(
         line.format(
             e.names[i] if e.names else f"feature {i}",
             note.format("; ".join(bound[i])) if i in bound else "",
-            before[i],
-            after[i],
+            _amount(before[i]),
+            _amount(after[i]),
             e.units[i] if e.units else "",
         )
         for i in moved[:10].tolist()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from assay.report.page import section, svg
-from assay.report.page.section import Section, joined
+from assay.report.page.section import Section, beside, joined
 
 if TYPE_CHECKING:
     from assay.report.checks import Flag
@@ -40,16 +40,6 @@ def flag(f: Flag) -> Markup:
     return box.format(f.level, f.id, f.text)
 
 
-def _verdicts(report: Report) -> Markup:
-    """The bar of verdicts, where anybody tried to prove something."""
-    if not report.two_sided:
-        return Markup("")
-    t = report.table
-    said = t.loc[t["skipped"] == "", "verdict"].value_counts()
-    counts = {name: int(said.get(name, 0)) for name in ("proven", "open", "broken")}
-    return svg.verdicts(counts, "Rows proven robust, open, and broken")
-
-
 def stages(report: Report) -> Section | None:
     """What each stage settled, and what it cost."""
     if not report.two_sided:
@@ -80,5 +70,5 @@ def figures(report: Report) -> Section:
     )
     head = Markup("<tr><th>figure<th class=n>value<th class=n>95 % interval<th class=n>rows</tr>")
     table = Markup("<div class=scroll><table><thead>{}</thead><tbody>{}</tbody></table></div>")
-    chart = _verdicts(report) + svg.intervals(rates, "Rates with their 95 % intervals")
-    return Section("figures", "Figures", chart + table.format(head, rows))
+    chart = svg.intervals(rates, "Rates with their 95 % intervals") if rates else Markup("")
+    return Section("figures", "Figures", beside(table.format(head, rows), chart))

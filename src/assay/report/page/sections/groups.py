@@ -10,8 +10,8 @@ from markupsafe import Markup
 from assay.attacks.campaign import bands, replay, scored
 from assay.goals.bands import Pairs
 from assay.report.figures.groups import DRAWS
-from assay.report.page import svg
-from assay.report.page.section import Section
+from assay.report.page import axes, svg
+from assay.report.page.section import Section, beside
 from assay.report.page.sections.classes import namer
 from assay.report.stats import Estimate, wilson
 
@@ -26,11 +26,9 @@ def harm(report: Report) -> Section | None:
     spec = report.spec
     if "aims" not in spec:
         return None
-    body = _map(report)
-    if "quota" in spec:
-        body += _attempts(report)
+    body = beside(_map(report), _attempts(report) if "quota" in spec else Markup(""))
     text = "Share of the inputs of a class (row) that the attacker can pass off as another (column)"
-    return Section("harm", "Who passes for whom", body, text + ".")
+    return Section("harm", "Who passes for whom", body, text + ".", wide="quota" in spec)
 
 
 def _map(report: Report) -> Markup:
@@ -76,5 +74,5 @@ def _attempts(report: Report) -> Markup:
     }
     title = Markup("<h3>Attempts until the quota is filled</h3>")
     note = Markup("<p>{} bands, one input per source, drawn from the table of all pairs.</p>")
-    chart = svg.curves(lines, "Bands that have filled their quota, by attempts", "attempts")
+    chart = axes.curves(lines, "Bands that have filled their quota, by attempts", "attempts")
     return title + note.format(len(drawn)) + chart

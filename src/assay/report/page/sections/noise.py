@@ -8,8 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from assay.report.figures.noise import SURE, said
-from assay.report.page import svg
-from assay.report.page.section import Section, table
+from assay.report.page import axes, svg
+from assay.report.page.section import Section, beside, table
 from assay.report.page.sections.classes import namer
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def probabilities(report: Report) -> Section | None:
     if not np.isfinite(middle).any():
         return None
     axis = f"probability that {said(report)[0]} (line: {SURE})"
-    body = svg.histogram(middle, "Histogram of probabilities", axis, mark=SURE)
+    left = axes.histogram(middle, "Histogram of probabilities", axis, mark=SURE)
     kinds = {str(k): int(v) for k, v in t["winner"].value_counts().items() if k}
     if kinds:
-        body += Markup("<h3>How the bounds were found</h3>")
-        body += svg.bars(kinds, "Records by the kind of their bounds", "records")
+        left += Markup("<h3>How the bounds were found</h3>")
+        left += svg.bars(kinds, "Records by the kind of their bounds", "records")
     name = namer(report)
     worst = np.argsort(middle, kind="stable")[: min(_MOST, int(np.isfinite(middle).sum()))]
     rows = [
@@ -43,7 +43,8 @@ def probabilities(report: Report) -> Section | None:
         )
         for i in worst
     ]
-    body += Markup("<h3>The least certain records</h3>")
-    body += table(("id", "true class", "answer", "at least", "at most"), rows)
+    right = Markup("<h3>The least certain records</h3>") + table(
+        ("id", "true class", "answer", "at least", "at most"), rows
+    )
     text = f"For each record: how likely {said(report)[0]} when it is measured again."
-    return Section("probability", "Under noise", body, text)
+    return Section("probability", "Under noise", beside(left, right), text)

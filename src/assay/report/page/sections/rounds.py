@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from assay.report.figures.transductive import curve
-from assay.report.page import svg
-from assay.report.page.section import Section
+from assay.report.page import axes, svg
+from assay.report.page.section import Section, beside
 from assay.report.page.sections.classes import held
 from assay.report.spec import kind
 from assay.report.stats import Estimate
@@ -22,15 +22,15 @@ def rounds(report: Report) -> Section | None:
     t = report.table
     if kind(report.spec, "game") != "Transductive":
         return None
-    body = Markup("")
+    parts = []
     played = t[t["skipped"] == ""]
     for column, title in (("run", "Run by run"), ("round", "Round by round")):
         if played[column].nunique() > 1:
-            parts = report.metric("robust", by=column).items()
-            shares = {f"{column} {value}": e for value, e in parts if e.n}
+            found = report.metric("robust", by=column).items()
+            shares = {f"{column} {value}": e for value, e in found if e.n}
             shares = dict(list(shares.items())[:40])
-            body += Markup("<h3>{}</h3>").format(title)
-            body += svg.intervals(shares, f"{held(report)} by {column}")
+            chart = svg.intervals(shares, f"{held(report)} by {column}")
+            parts.append(Markup("<h3>{}</h3>").format(title) + chart)
     if played["doubt"].notna().any():
         points = curve(report, 25)
         lines = {
@@ -39,7 +39,7 @@ def rounds(report: Report) -> Section | None:
             for title, name in (("wrong, of all", "error"), ("of accepted", "error_accepted"),
                                 ("clean rejected", "rejected_clean"))
         }  # fmt: skip
-        body += Markup("<h3>If more or less were rejected</h3>")
-        body += svg.curves(lines, "Errors against the share rejected", "share of inputs rejected")
+        chart = axes.curves(lines, "Errors against the share rejected", "share of inputs rejected")
+        parts.append(Markup("<h3>If more or less were rejected</h3>") + chart)
     text = "The model adapts to each batch after the attacker has moved."
-    return Section("rounds", "A model that moves", body, text) if body else None
+    return Section("rounds", "A model that moves", beside(*parts), text) if parts else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -14,7 +15,7 @@ from assay.report.spec import in_text, kind
 if TYPE_CHECKING:
     from assay.report.report import Report
 
-_MOST = 400  # of the records shown in the page; the rest is in records.parquet
+_MOST, _DRAWN = 5000, 200  # records in the page, and drawn in it before anybody searches
 _NUMBERS = ("distance", "margin", "forwards")
 
 
@@ -50,21 +51,29 @@ def rows(report: Report) -> Section:
         for value, text in (("", "all rows"), *((k, k) for k in kinds))
     )
     control = Markup(
-        "<p class=controls><input type=search data-filter=rows placeholder=filter "
-        "aria-label='filter rows'> <select data-choose=rows data-column=4 "
+        "<p class=controls><input type=search data-filter=rows placeholder='search, e.g. "
+        "by:{} {}{}0.1' aria-label='search the rows'> <select data-choose=rows data-column=4 "
         "aria-label='which rows'>{}</select> <span id=rows-count class=soft></span></p>"
-    ).format(choices)
+        "<p class='printed soft'>On paper: the first 40 rows.</p>"
+    ).format(next((w for w in t["winner"] if w), ""), numbers[0], "<", choices)
     n = len(report.table)
-    text = "" if n <= _MOST else f"The first {_MOST} of {n:,}; all are in records.parquet."
-    return Section("records", "Row by row", control + table(head, lines, "rows"), text)
+    text = "" if n <= _MOST else f"The first {_MOST:,} of {n:,}; all are in records.parquet."
+    shown = table(head, lines[:_DRAWN], "rows", lines[_DRAWN:])
+    return Section("records", "Row by row", control + shown, text)
 
 
 def spec(report: Report) -> Section:
     """What was asked, with versions and hashes."""
     lines = joined(
-        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, in_text(report.spec, k))
+        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, _said(report.spec, k))
         for k, v in report.spec.items()
         if v not in (None, "", [], {})
     )
     body = Markup("<div class=scroll><table>{}</table></div>").format(lines)
     return Section("spec", "To reproduce", body, "What was asked, with versions and hashes.")
+
+
+def _said(given: Mapping[str, Any], key: str) -> str:
+    value = given[key]
+    names = isinstance(value, list) and all(isinstance(v, str) for v in value)
+    return ", ".join(value) if names else in_text(given, key)

@@ -1,0 +1,28 @@
+"""How an amount is written for people: the fewest digits that say it, and 8/255 where it is that.
+
+What a reader would get wrong: 0.0313725 is not "about 0.03": it is eight of the 255 steps between
+two levels of a picture, and whoever set it wrote 8/255. A number that is short as a decimal stays
+one: 0.2 is 51/255 too, and nobody calls it that.
+"""
+
+from __future__ import annotations
+
+LEVELS = 255  # steps of a picture's pixel between 0 and 1
+
+
+def written(value: float) -> str:
+    """The number as its owner would write it.
+
+    >>> written(8 / 255), written(0.1), written(0.2), written(3.0), written(0.5 / 255)
+    ('8/255', '0.1', '0.2', '3', '0.5/255')
+    """
+    per = levels(value)
+    return f"{round(2 * value * per) / 2:g}/{per}" if per > 1 else f"{value:g}"
+
+
+def levels(value: float) -> int:
+    """255 where a number is whole or half steps of a pixel and no short decimal, else 1."""
+    steps = 2 * value * LEVELS  # half steps: 0.5/255 is asked for, too
+    if not 1 <= abs(steps) <= 2 * LEVELS or float(f"{value:.3g}") == value:
+        return 1
+    return LEVELS if abs(steps - round(steps)) <= 1e-6 * abs(steps) else 1

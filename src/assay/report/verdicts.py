@@ -1,0 +1,68 @@
+"""What is known of the rows, counted: proven, open, broken, and wrong before any attack.
+
+What a reader would get wrong: where nobody tried to prove anything, "not broken" is no more than
+that. The counts say so instead of calling those rows safe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.report.figures.noise import SURE
+from assay.report.spec import kind, unattacked, untargeted
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+
+Counts = dict[str, tuple[str, int]]  # kind -> what it is called, rows
+
+
+def verdicts(report: Report) -> Counts:
+    """Every row that was played, once."""
+    return under_noise(report) if kind(report.spec, "game") == "Nature" else attacked(report)
+
+
+def attacked(report: Report) -> Counts:
+    """Rows by verdict; those that needed no attack apart from the others."""
+    t = report.table[report.table["skipped"] == ""]
+    rows = _rows(report)
+    free = (t["success"] & (t["winner"] == "clean")).to_numpy(bool)
+    verdict = t["verdict"].to_numpy(str)
+    broken = (verdict == "broken") & ~free
+    stays = f"{rows} not broken, where no proof was tried"
+    if report.two_sided:
+        stays = f"{rows} open: neither proven nor broken"
+    elif unattacked(report.spec):
+        stays = f"{rows} answered correctly" if untargeted(report.spec) else f"{rows} that hold"
+    early = "wrong" if untargeted(report.spec) else "lost"
+    found = {
+        "proven": (f"{rows} proven", int((verdict == "proven").sum())),
+        "open": (stays, int((verdict == "open").sum())),
+        "broken": (f"{rows} broken", int(broken.sum())),
+        "wrong": (f"{rows} {early} before any attack", int(free.sum())),
+    }
+    needed = {"open", "broken"} | ({"proven"} if report.two_sided else set())
+    return {k: v for k, v in found.items() if v[1] or k in needed}
+
+
+def _rows(report: Report) -> str:
+    if "quota" in report.spec:
+        return "pairs of attacker and victim"
+    runs = "run" in report.table and report.table["run"].nunique() > 1
+    return "answers" if runs else "rows"
+
+
+def under_noise(report: Report) -> Counts:
+    """Records that are surely, perhaps and not safe under noise."""
+    t = report.table[report.table["skipped"] == ""]
+    low, high = (t[f"probability_{end}"].to_numpy(float) for end in ("low", "high"))
+    known = np.isfinite(low) & np.isfinite(high)
+    safe, unsafe = known & (low >= SURE), known & (high < SURE)
+    stays = "keep their answer" if untargeted(report.spec) else "are safe"
+    return {
+        "proven": (f"records that {stays} with probability {SURE} or more", int(safe.sum())),
+        "open": ("records undecided", int((known & ~safe & ~unsafe).sum())),
+        "broken": ("records less certain than that", int(unsafe.sum())),
+    }
