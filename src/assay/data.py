@@ -167,11 +167,10 @@ class Dataset:
         return f"Dataset({name}: {len(self)} x {shape}{classes}{more}{missing}, {self.hash})"
 
     def _repr_html_(self) -> str:
-        counts = torch.bincount(self.y).tolist()
-        named = zip(self.classes or range(len(counts)), counts, strict=False)
-        shown = notebook.table(("class", "rows"), named, 20)
+        named = enumerate(torch.bincount(self.y).tolist())
+        counts = [(self.classes[c] if self.classes else c, n) for c, n in named]
         rows = "" if self.columns is None else self.frame(self.head()).to_html()
-        return notebook.text(repr(self)) + shown + rows
+        return notebook.text(repr(self)) + notebook.table(("class", "rows"), counts, 20) + rows
 
     def frame(self, x: Any = None) -> pd.DataFrame:
         """Rows as a frame in the table's own types: these inputs, another data set's, or all."""
