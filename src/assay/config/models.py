@@ -155,7 +155,7 @@ def _pickle(path: Path) -> Any:
 
 
 def _skops(path: Path) -> Any:
-    from skops import io  # type: ignore[import-not-found]
+    from skops import io
 
     return io.load(path)
 
