@@ -218,6 +218,19 @@ def test_batches(batch):
     refuses(f"batch={batch!r}", lambda: evaluate(batch=batch))
 
 
+def test_counts_that_nobody_can_mean():
+    refuses("steps=a number of 16610 bits.*at most 1e\\+12",
+            lambda: evaluate(attack=ay.PGD(10**5000)))  # fmt: skip
+    refuses("times=.*at most", lambda: evaluate(attack=ay.Restarts(ay.PGD(1), 10**13)))
+
+
+def test_a_function_that_is_no_loss():
+    refuses("loss=Linear.*cannot be asked",
+            lambda: evaluate(attack=ay.Restarts(ay.PGD(2, loss=torch.nn.Linear(3, 2)))))  # fmt: skip
+    refuses(r"gives \(\); expected a tensor",
+            lambda: evaluate(attack=ay.PGD(2, loss=lambda z, t: z.sum())))  # fmt: skip
+
+
 def test_a_loss_that_cannot_work_here():
     refuses("dlr.*3 classes", lambda: evaluate(attack=ay.PGD(2, loss="dlr")))
     refuses("no loss 'marign'; did you mean 'margin'",

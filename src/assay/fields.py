@@ -2,17 +2,21 @@
 
 Every whole number counts something (steps, restarts, queries, rounds) and is at least 1, or its
 field's `metadata["least"]`; every other number is a size and not negative; a `seed` counts nothing
-and may be 0. So one rule serves attacks, defenders and games, and whoever adds one need not think
+and may be 0. Nothing is counted beyond 10^12: nobody would see the end of it, and larger numbers
+overflow somewhere inside. So one rule serves attacks, defenders and games, and whoever adds one need not think
 of it.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import Field, fields
 from typing import Any
 
 from assay.errors import AssayError
+
+MOST = 10**12  # of anything that is counted
 
 
 def check_numbers(noun: Any) -> None:
@@ -26,7 +30,14 @@ def check_numbers(noun: Any) -> None:
 
 def said(noun: Any, field: Field[Any]) -> str:
     """A field as it was given, for messages: "PGD(steps=0)"."""
-    return f"{type(noun).__name__}({field.name}={getattr(noun, field.name)!r})"
+    value = getattr(noun, field.name)
+    shown = repr(value) if not _vast(value) else f"a number of {value.bit_length()} bits"
+    return f"{type(noun).__name__}({field.name}={shown})"
+
+
+def _vast(value: Any) -> bool:
+    """Python itself refuses to write whole numbers of many thousand digits."""
+    return isinstance(value, int) and value.bit_length() > 200
 
 
 def _check(field: Field[Any], value: Any, whole: bool, said: str) -> None:
@@ -35,3 +46,6 @@ def _check(field: Field[Any], value: Any, whole: bool, said: str) -> None:
     if not number or isinstance(value, bool) or not least <= value < math.inf:
         kind = "whole number" if whole else "number"
         raise AssayError(f"{said}: expected a {kind} of at least {least}")
+    most = MOST if whole and field.name != "seed" else sys.float_info.max
+    if value > most:
+        raise AssayError(f"{said}: expected a number of at most {most:g}")

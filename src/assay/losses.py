@@ -196,6 +196,22 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+def check(loss: str | Loss, logits: Tensor, targets: Tensor) -> None:
+    """Whether it can be asked of such logits, before an attack does."""
+    try:
+        said = find(loss)(logits, targets)
+    except AssayError:
+        raise
+    except Exception as error:
+        raise AssayError(
+            f"loss={loss!r} cannot be asked: {type(error).__name__}: {error}; expected a function "
+            "of logits (n, classes) and targets (n, classes) that gives (n,)"
+        ) from error
+    if not isinstance(said, Tensor) or said.shape != (len(logits),):
+        what = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
+        raise AssayError(f"loss={loss!r} gives {what}; expected a tensor (n,), one value per row")
+
+
 def find(name: str | Loss) -> Loss:
     """The loss of that name; a callable is taken as it is."""
     if callable(name):

@@ -47,3 +47,17 @@ def check_parameters(attack: Any) -> None:
         if field.name == "loss" and value is not None:
             losses.find(value)
     check_numbers(attack)
+
+
+def own_losses(attack: Any) -> list[losses.Loss]:
+    """The functions that an attack, or one inside it, was given as a loss."""
+    if not is_dataclass(attack):
+        return []
+    found: list[losses.Loss] = []
+    for field in fields(attack):
+        value = getattr(attack, field.name)
+        if field.name == "loss" and callable(value):
+            found.append(value)
+        for inner in value if isinstance(value, tuple) else (value,):
+            found += own_losses(inner) if _has_needs(inner) else []
+    return found

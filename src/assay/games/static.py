@@ -18,6 +18,7 @@ import torch
 
 from assay import losses
 from assay.attacks.base import Attack, run
+from assay.attacks.parameters import own_losses
 from assay.attacks.standard import standard
 from assay.data import Dataset
 from assay.errors import AssayError
@@ -102,7 +103,8 @@ class Static:
         some = _a_target(data, goal, classes, data.classes or model.names)
         if some is None:
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
-        losses.find(getattr(attack, "loss", None) or "ce")(some.to(data.x.dtype) * 0, some)
+        for loss in (getattr(attack, "loss", None) or "ce", *own_losses(attack)):
+            losses.check(loss, some.to(data.x.dtype) * 0, some)
         return Static(model), facts
 
     def play(
