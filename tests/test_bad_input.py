@@ -225,8 +225,8 @@ def test_counts_that_nobody_can_mean():
 
 
 def test_a_function_that_is_no_loss():
-    refuses("loss=Linear.*cannot be asked",
-            lambda: evaluate(attack=ay.Restarts(ay.PGD(2, loss=torch.nn.Linear(3, 2)))))  # fmt: skip
+    inner = ay.PGD(2, loss=torch.nn.Linear(3, 2))
+    refuses("loss=Linear.*cannot be asked", lambda: evaluate(attack=ay.Restarts(inner)))
     refuses(r"gives \(\); expected a tensor",
             lambda: evaluate(attack=ay.PGD(2, loss=lambda z, t: z.sum())))  # fmt: skip
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,8 @@ from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PART = 65536  # rows at a time, where a copy of all of them would be large
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,8 +331,10 @@ class Dataset:
         digest = hashlib.blake2b(digest_size=6)
         for part in (self.x.cpu().contiguous().numpy(), self.y.cpu().numpy()):
             digest.update(f"{part.dtype}{part.shape}".encode())
-            digest.update(part.tobytes())
-        digest.update("\n".join(str(i) for i in self.ids.tolist()).encode())
+            digest.update(memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8)))
+        for start in range(0, len(self), PART):  # a million texts at once are a lot of memory
+            some = self.ids[start : start + PART].tolist()
+            digest.update(("\n" * bool(start) + "\n".join(map(str, some))).encode())
         return digest.hexdigest()
 
     @property
@@ -339,12 +342,12 @@ class Dataset:
         """The table as it came in, indexed by id; None where there is none."""
         return None if self.table is None else self.table.set_axis(self.ids, axis=0)
 
-    @cached_property
-    def digests(self) -> dict[Any, int]:
+    def digests(self, rows: slice = slice(None)) -> dict[Any, int]:
         """A number for the contents of each input, by id: the same wherever the row turns up."""
-        rows = np.ascontiguousarray(self.x.cpu().reshape(len(self), -1).double().numpy() + 0.0)
-        made = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+        x, ids = self.x[rows].cpu(), self.ids[rows].tolist()
+        flat = np.ascontiguousarray(x.reshape(len(x), -1).double().numpy() + 0.0)
+        made = (hashlib.blake2b(row, digest_size=8).digest() for row in flat)
         return {
             i: int.from_bytes(d, "little", signed=True) or 1
-            for i, d in zip(self.ids.tolist(), made, strict=True)
+            for i, d in zip(ids, made, strict=True)
         }

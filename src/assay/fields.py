@@ -3,8 +3,8 @@
 Every whole number counts something (steps, restarts, queries, rounds) and is at least 1, or its
 field's `metadata["least"]`; every other number is a size and not negative; a `seed` counts nothing
 and may be 0. Nothing is counted beyond 10^12: nobody would see the end of it, and larger numbers
-overflow somewhere inside. So one rule serves attacks, defenders and games, and whoever adds one need not think
-of it.
+overflow inside. So one rule serves attacks, defenders and games, and whoever adds one need
+not think of it.
 """
 
 from __future__ import annotations

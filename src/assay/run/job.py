@@ -92,6 +92,8 @@ class Job:
         assert self.game is not None
         moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, options)
         records = Records.concat(moves)
-        known = self.data.digests
+        start = chunk * self.batch
+        mine = slice(None) if only is None else slice(start, start + self.batch)
+        known = self.data.digests(mine)
         records.columns["input"][:] = [known.get(i, 0) for i in records.columns["id"].tolist()]
         return Chunk(records, facts)

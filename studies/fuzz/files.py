@@ -1,0 +1,92 @@
+"""Files of data and of runs, with damage."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from texts import Rng
+
+import assay as ay
+from assay.config.sources import Data
+
+
+def damaged(content: bytearray, kind: int, rng: Rng) -> bytearray:
+    """Cut, flipped, lengthened, shortened or zeroed at a few places."""
+    for _ in range(rng.randint(1, 8)):
+        at = rng.randrange(len(content)) if content else 0
+        if kind == 0:
+            content = content[:at]
+        elif kind == 1 and content:
+            content[at] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            content[at:at] = rng.randbytes(rng.choice((1, 8, 500)))
+        elif kind == 3:
+            del content[at : at + rng.choice((1, 4, 64))]
+        elif content:
+            content[at : at + 8] = bytes(8)
+    return content
+
+
+def valid(folder: Path) -> None:
+    """One valid file of each sort."""
+    g = torch.Generator().manual_seed(0)
+    net = torch.nn.Linear(4, 2)
+    net.weight.data = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]])
+    net.bias.data.zero_()
+    x = torch.rand(12, 4, generator=g)
+    np.savez(folder / "d.npz", x=x.numpy(), y=np.arange(12) % 2)
+    frame = "\n".join(["p,q,r,s,y", *(",".join(f"{v:.3f}" for v in row) + ",1" for row in x)])
+    (folder / "d.csv").write_text(frame)
+    import pandas as pd
+
+    pd.read_csv(folder / "d.csv").to_parquet(folder / "d.parquet")
+    data = ay.Dataset(x, net(x).argmax(1).detach())
+    run = ay.Run(folder / "run")
+    report = ay.evaluate(net, data, space=ay.Linf(0.3), attack=ay.FGSM(), batch=6, run=run)
+    report.save(folder / "run")
+
+
+SORTS = (
+    *("d.npz", "d.csv", "d.parquet", "run/spec.json", "run/records.parquet", "run/facts.json"),
+    *("run/adversarial.npz", "run/examples.npz", "run/index.sqlite", "run/chunks/0.npz"),
+    "run/fingerprint.json",
+)
+
+
+def file(rng: Rng) -> dict[str, Any]:
+    return {"name": rng.choice(SORTS), "seed": rng.randrange(2**32), "kind": rng.randrange(5)}
+
+
+def play_file(what: dict[str, Any], folder: Path) -> None:
+    from assay.run.repair import repair
+    from assay.run.store import Store
+
+    rng = random.Random(what["seed"])
+    with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as made:
+        copy = Path(made) / "copy"
+        shutil.copytree(folder, copy)
+        path = copy / what["name"]
+        path.write_bytes(damaged(bytearray(path.read_bytes()), what["kind"], rng))
+        if what["name"].startswith("d."):
+            Data(path=what["name"]).load(copy)
+            return
+        said = 0
+        asked: tuple[Callable[[], Any], ...] = (
+            lambda: ay.Report.load(copy / "run"),
+            lambda: Store(copy / "run").report(),
+            lambda: repair(copy / "run"),
+        )
+        for ask in asked:  # each by itself: a sentence of the first must not hide the others
+            try:
+                ask()
+            except ay.AssayError:
+                said += 1
+        if said == len(asked):
+            raise ay.AssayError("all three were refused")
