@@ -33,7 +33,7 @@ NETWORKS = {
 }
 SPACES = {
     "Linf .02": (0.02, math.inf), "Linf .05": (0.05, math.inf), "Linf .1": (0.1, math.inf),
-    "L2 .1": (0.1, 2.0), "L2 .2": (0.2, 2.0), "L1 .2": (0.2, 1.0),
+    "L2 .1": (0.1, 2.0), "L1 .2": (0.2, 1.0),
 }  # fmt: skip
 HEAD = (
     "| network | space | accuracy by class | at least | at most | gap, points | vacuous "
@@ -77,14 +77,16 @@ def network(splits: Any, eps: float, seed: int, smoke: bool, folder: Path, name:
 
 
 def timed(net: Any, data: ay.Dataset, space: Any, attack: Any) -> tuple[ay.Report, float]:
+    """The report and its CPU seconds; a few rows are played before, to compile what is compiled."""
+    ay.evaluate(net, data.take(torch.arange(3)), space=space, attack=attack, progress=False)
     began = time.process_time()
     report = ay.evaluate(net, data, space=space, attack=attack, progress=False)
     return report, time.process_time() - began
 
 
 def line(name: str, title: str, net: Any, data: ay.Dataset, space: Any) -> str:
-    first, certify = timed(net, data, space, ay.Standard())
     alone, attack = timed(net, data, space, ay.standard(space))
+    first, certify = timed(net, data, space, ay.Standard())
     clean = " ".join(f"{e.value:.3f}" for e in first.metric("clean", by="y").values())
     low, high = first.metric("proven").value, first.metric("robust").value
     same = first.table["success"].tolist() == alone.table["success"].tolist()
@@ -148,10 +150,13 @@ def main() -> None:
                 with done.open("a") as out:
                     print(found, file=out)
             print(found, flush=True)
-        if eps and seed == 0:
+        if eps and seed == 0 and not any(each.startswith(f"{name}: ") for each in known):
             space = data.schema.space(eps=eps, p=math.inf)
             rows, asked, hits = attacked(net, data, space, 1000 if options.smoke else 25_000)
-            print(f"{name}: {asked} valid points of {rows} proven rows, {hits} succeed", flush=True)
+            with done.open("a") as out:
+                said = f"{name}: {asked} valid points of {rows} proven rows, {hits} succeed"
+                print(said, file=out)
+                print(said, flush=True)
 
 
 if __name__ == "__main__":

@@ -87,11 +87,11 @@ class Standard:
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
         if reader(model.source) is not None:
-            first.append(Exact(self.seconds))
+            first.insert(0, Exact(self.seconds))  # dearer only where a row has a handful of records
         elif read(model, problem.kept(problem.undecided)) is not None:
             first.append(Linear(self.seconds))
         elif model.module is not None and not model.bound:
-            first.append(Bounds(splits=0, seconds=0.0))
+            first.insert(0, Bounds(splits=0, seconds=0.0))
             last.insert(0, Bounds(seconds=min(0.2, self.seconds)))
         return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
 
