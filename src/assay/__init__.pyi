@@ -69,6 +69,7 @@ from assay.model.classifier import wrap as wrap
 from assay.noise.copula import Copula as Copula
 from assay.noise.gaussian import Normal as Normal
 from assay.noise.independent import Independent as Independent
+from assay.parquet import Parquet as Parquet
 from assay.plugins.model_card import model_card as model_card
 from assay.problem.budget import Budget as Budget
 from assay.proofs.enumerate import Enumerate as Enumerate

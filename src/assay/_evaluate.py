@@ -21,15 +21,17 @@ from assay.games.arguments import check_kinds
 from assay.games.static import as_game
 from assay.goals.classes import Untargeted
 from assay.goals.goal import Expandable
-from assay.model.frames import counted
 from assay.nouns import said, table
+from assay.parquet import Parquet
 from assay.problem.budget import Budget
-from assay.records import Records
+from assay.records import Gathered
 from assay.report import checks
 from assay.report.examples import gather
 from assay.report.report import Report
+from assay.report.totals import SHOWN, Tally
 from assay.run.job import COUNTED, Job
 from assay.run.progress import Progress
+from assay.run.rows import as_played
 from assay.run.run import Run, Until
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
@@ -40,7 +42,7 @@ STANDARD = "standard"
 
 def evaluate(
     target: Any,
-    data: Dataset,
+    data: Dataset | Parquet,
     *,
     space: Space | None = None,
     goal: Expandable | None = None,
@@ -54,12 +56,13 @@ def evaluate(
 ) -> Report:
     """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
 
-    `target` is a model of any kind (see `wrap`) or a game. `goal` is untargeted unless given;
-    `attack` is the standard ensemble for the space unless given; a defender that adapts has none,
-    and attack=None says that nobody attacks it. The records depend on the seed and on the examples'
-    ids, not on `batch` (256 rows, 32 under noise). Ctrl-C ends the run and reports the finished
-    batches. `also` names further goals, each attacked in the same way and shown in the same report.
-    `run` says how it is carried out: kept in a folder and resumed, in worker processes, on Ray.
+    `target` is a model of any kind (see `wrap`) or a game; `data` larger than memory are a
+    `Parquet`. `goal` is untargeted unless given; `attack` is the standard ensemble for the space
+    unless given; a defender that adapts has none, and attack=None says that nobody attacks it. The
+    records depend on the seed and on the examples' ids, not on `batch` (256 rows, 32 under noise).
+    Ctrl-C ends the run and reports the finished batches. `also` names further goals, each attacked
+    in the same way and shown in the same report. `run` says how it is carried out: kept in a folder
+    and resumed, in worker processes, on Ray.
 
     >>> import assay as ay
     >>> net, data = ay.testing.toy()
@@ -77,13 +80,13 @@ def evaluate(
     run.check()
     goal = Untargeted() if goal is None else goal
     check_kinds(space, goal)
-    _check_finite(data, hasattr(space, "schema") or getattr(game, "gaps", False))
     refused = game.refuses(goal, run)
     if refused is not None:
         raise Unsupported(refused)
-    if getattr(space, "schema", None) is not None:
-        data = data.in_schema(space.schema)  # type: ignore[union-attr]
-    data = counted(getattr(target, "model", target), data)
+    source = data if isinstance(data, Parquet) else None
+    if source is not None:
+        _check_parts(game, goal, run)
+    data = as_played(data.head() if isinstance(data, Parquet) else data, target, space)
     rows, aim = goal.expand(data)
     named = attack is None or not (isinstance(attack, str) and attack == STANDARD)
     played = cast(Attack | None, attack) if named else game.default_attack(space)
@@ -94,6 +97,7 @@ def evaluate(
         order = draws.uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
         rows, aim = rows.take(order), aim.take(order)
     job = Job(target, rows, space, aim, played, seed, batch, budget or Budget())
+    job.source, job.asked = source, goal
     facts = job.prepare()
     spec = describe(job, goal) | dict(run.note)
     if run.until is not None:
@@ -103,17 +107,21 @@ def evaluate(
         spec |= goal.aims(count, data.classes)
     if run.shard is not None:
         spec["shard"] = list(run.shard)
-    records = _collect(job, run, spec, facts, progress)
-    flags = checks.of_report(records, facts, spec)
-    report = Report(
-        spec, records, flags, examples=gather(rows, records), rows=rows.by_id, data=rows
-    )
+    done = _collect(job, run, spec, facts, progress)
+    if isinstance(done, Tally):
+        facts["all"] = len(done)
+    report = Report(spec, done.records, checks.of_report(done.records, facts, spec))
+    if isinstance(done, Tally):
+        report = replace(report, totals=done.totals)
+    else:
+        shown = gather(rows, report.records)
+        report = replace(report, examples=shown, rows=rows.by_id, data=rows)
     if "interrupted" in facts or not also:
         return report
     again = partial(
         evaluate,
         target,
-        data,
+        source or data,
         space=space,
         attack=played if played is None else for_other_goals(played),
         seed=seed,
@@ -158,53 +166,51 @@ def titled(goals: Sequence[Any]) -> dict[str, Any]:
 
 def _collect(
     job: Job, run: Run, spec: dict[str, Any], facts: dict[str, Any], progress: bool | None
-) -> Records:
+) -> Gathered | Tally:
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
-    parts: dict[int, Records] = {}
+    done = Gathered(job.rows, job.batch) if job.source is None else Tally(SHOWN)
     facts |= dict.fromkeys(COUNTED, 0)
-
-    def done() -> Records:
-        return Records.concat(parts[k] for k in sorted(parts))
-
-    with Progress(len(job.data), progress) as bar:
+    with Progress(job.rows, progress) as bar:
         try:
             for k, part in run.chunks(job, spec):
-                parts[k] = part.records
+                done.add(k, part.records)
                 for name, count in part.facts.items():
                     facts[name] += count
                 bar.advance(part.records, part.stored)
                 if isinstance(run.until, Until):
                     if run.until.add(Report(spec, part.records).table, spec):
-                        facts["decided"] = len(job.data)
+                        facts["decided"] = job.rows
                         break
                 elif run.until is not None and bar.half_width <= run.until:
-                    facts["narrow"] = len(job.data)
+                    facts["narrow"] = job.rows
                     break
         except KeyboardInterrupt:
-            if not parts:
+            if not len(done):
                 raise
-            facts["interrupted"] = len(job.data)
+            facts["interrupted"] = job.rows
         except Exception as error:
             said = str(error).splitlines()[0][:200] if str(error) else ""
-            facts["broke_down"] = [len(job.data), f"{type(error).__name__}: {said}"]
-            if parts:
-                flags = checks.of_report(done(), facts, spec)
-                error.partial = Report(spec, done(), flags)  # type: ignore[attr-defined]
-                error.add_note(f"{len(done())} of {len(job.data)} rows were finished: see .partial")
+            facts["broke_down"] = [job.rows, f"{type(error).__name__}: {said}"]
+            if len(done):
+                records = done.records
+                flags = checks.of_report(records, facts, spec)
+                error.partial = Report(spec, records, flags)  # type: ignore[attr-defined]
+                error.add_note(f"{len(records)} of {job.rows} rows were finished: see .partial")
             raise
     if "versions" in job.facts:
         facts["versions"] = job.facts["versions"]
-    return done()
+    return done
 
 
 def describe(job: Job, asked: Expandable) -> dict[str, Any]:
     """What was asked, as plain values: the spec of a report."""
     data, space = job.data, job.space
+    whole = job.source or data
     return {
         **as_game(job.game).describe(),
         "data": data.name or "data",
-        "data_hash": data.hash,
-        "rows": len(data),
+        "data_hash": whole.hash,
+        "rows": len(whole),
         "classes": list(data.classes) if data.classes else None,
         "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
         "space": space if space is None else table(space, whole=True),
@@ -216,6 +222,7 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         "budget": None if job.budget == Budget() else table(job.budget),
         "seed": job.seed,
         "batch": job.batch,
+        **({} if job.source is None else {"shown": SHOWN}),
         "chunks": job.count,
         "versions": {
             "assay": version("assay"),
@@ -234,9 +241,20 @@ def _threat(space: Space | None, goal: Expandable) -> str:
     return f"{moves} {wants}"
 
 
+def _check_parts(game: Any, goal: Expandable, run: Run) -> None:
+    """What data in files cannot do."""
+    if not game.divisible or goal.together:
+        what = "rounds that build on each other" if not game.divisible else "a quota"
+        raise Unsupported(f"{what} need all rows at once: read the files into an ay.Dataset")
+    if run.out is None:
+        raise AssayError("data in files: the records need a folder, e.g. run=ay.Run('runs/big')")
+    if run.until is not None:
+        raise Unsupported("until= plays rows in a random order, which files cannot be read in")
+
+
 def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:
     """Each of them what it is called."""
-    if not isinstance(data, Dataset):
+    if not isinstance(data, Dataset | Parquet):
         raise AssayError(f"data is a {type(data).__name__}; expected ay.Dataset(x, y)")
     if not isinstance(seed, int | np.integer):
         raise AssayError(f"seed={seed!r}: expected a whole number")
@@ -253,16 +271,3 @@ def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -
     for goal in also:
         if isinstance(goal, type) or not isinstance(goal, Expandable):
             raise AssayError(f"also={also!r}: {goal!r} is no goal; expected e.g. ay.Untargeted()")
-
-
-def _check_finite(data: Dataset, gaps: bool) -> None:
-    """Refuse what is no number; a missing cell is one where space or game know about `gaps`."""
-    flat = data.x.reshape(len(data), -1)
-    bad = flat.isinf() if gaps else ~flat.isfinite()
-    if bool(bad.any()):
-        row, column = (int(v) for v in bad.nonzero()[0])
-        raise AssayError(
-            f"{int(bad.any(1).sum())} of {len(data)} inputs hold NaN or infinite values, the first "
-            f"in row {row} (id {data.ids[row]}), feature {column}: "
-            f"{float(data.x.reshape(len(data), -1)[row, column])}; drop or fill such rows first"
-        )

@@ -89,6 +89,70 @@ class Records:
         return len(self.columns["id"])
 
 
+class Gathered:
+    """The records of a run, chunk by chunk into their places: nothing is ever held twice.
+
+    Chunk k of a plan stands at k * `each`; what is not there yet is left out of `records`. A chunk
+    of another length (games that are one chunk, pairs) is kept beside.
+    """
+
+    def __init__(self, total: int, each: int) -> None:
+        self.total, self.each = total, each
+        self._whole: Records | None = None
+        self._spans: dict[int, slice] = {}
+        self._others: dict[int, Records] = {}
+
+    def add(self, k: int, part: Records) -> None:
+        """One more chunk."""
+        span = slice(k * self.each, min((k + 1) * self.each, self.total))
+        if self._whole is None and not self._others:
+            self._whole = _blank(part, self.total)
+        fits = self._whole is not None and len(part) == span.stop - span.start > 0
+        if not fits or self._others or not _alike(self._whole, part):
+            self._others = {**self._apart(), k: part}
+            self._whole = None
+            return
+        assert self._whole is not None
+        self._spans[k] = span
+        for name, column in part.columns.items():
+            self._whole.columns[name][span] = column
+        if self._whole.adversarial is not None:
+            self._whole.adversarial[span] = part.adversarial
+
+    def _apart(self) -> dict[int, Records]:
+        if self._whole is None:
+            return self._others
+        return {k: self._whole.take(np.r_[span]) for k, span in self._spans.items()}
+
+    def __len__(self) -> int:
+        return len(self._spans) or len(self._others)
+
+    @property
+    def records(self) -> Records:
+        """All that is there, in the order of the plan."""
+        if self._whole is None:
+            return Records.concat(self._others[k] for k in sorted(self._others))
+        spans = [self._spans[k] for k in sorted(self._spans)]
+        if sum(s.stop - s.start for s in spans) == self.total:
+            return self._whole
+        return self._whole.take(np.concatenate([np.r_[s] for s in spans]))
+
+
+def _blank(part: Records, n: int) -> Records:
+    """Room for `n` rows like these; the system gives the memory as it is written to."""
+    columns = {k: np.empty(n, column.dtype) for k, column in part.columns.items()}
+    x = part.adversarial
+    return Records(columns, None if x is None else np.empty((n, *x.shape[1:]), x.dtype))
+
+
+def _alike(whole: Records | None, part: Records) -> bool:
+    """The same kind of inputs."""
+    a, b = None if whole is None else whole.adversarial, part.adversarial
+    if a is None or b is None:
+        return a is b
+    return a.dtype == b.dtype and a.shape[1:] == b.shape[1:]
+
+
 def _derive_verdict(columns: dict[str, np.ndarray]) -> None:
     """Where nobody gave a verdict (runs of 0.1, other games) success says what is known."""
     verdict = columns["verdict"]

@@ -77,6 +77,7 @@ IDS = (
     "wide-gap",
     "vacuous-robustness",
     "still-improving",
+    "sample",
 )
 
 
@@ -173,6 +174,15 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
     yield from _of_proofs(c)
     yield from _of_noise(records, facts)
+    yield from _of_extent(records, facts)
+
+
+def _of_extent(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
+    """Which of the rows the figures are of, and who made them."""
+    n = int(facts.get("all", len(records)))  # a run in parts holds some of them
+    if n > len(records):
+        text = f"rates and means are of all {n:,} rows; the table, drawings and whatever is counted"
+        yield Flag("sample", f"{text} by name are of {len(records):,} of them, by lot", "note")
     if facts.get("narrow"):
         text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
         yield Flag("narrow-enough", text + " interval was as narrow as asked for", "note")
@@ -180,15 +190,15 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         text = f"stopped after {len(records)} of {facts['decided']} rows, drawn at random: the"
         yield Flag("decided", text + " gate was decided", "note")
     if facts.get("interrupted"):
-        text = f"stopped by hand after {len(records)} of {facts['interrupted']} rows"
+        text = f"stopped by hand after {n} of {facts['interrupted']} rows"
         yield Flag("interrupted", text)
     elif facts.get("broke_down"):
         rows, error = facts["broke_down"]
-        text = f"the run broke down after {len(records)} of {rows} rows ({error})"
+        text = f"the run broke down after {n} of {rows} rows ({error})"
         yield Flag("broke-down", text + ": mend the cause and resume")
     elif facts.get("unfinished"):
         finished, chunks = facts["unfinished"]
-        text = f"not finished: {finished} of {chunks} chunks, {len(records)} rows so far"
+        text = f"not finished: {finished} of {chunks} chunks, {n} rows so far"
         yield Flag("unfinished", text + "; the figures are of these")
     if facts.get("versions"):
         said = "; ".join(", ".join(f"{k} {v}" for k, v in (x or {}).items())

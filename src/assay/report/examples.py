@@ -94,8 +94,10 @@ def gather(data: Dataset, records: Records) -> Examples | None:
     if records.adversarial is None or not len(won) or len(records) > len(data):
         return None
     near = won[np.argsort(c["distance"][won], kind="stable")]
-    place = {name: i for i, name in enumerate(data.ids.tolist())}  # games may reorder the rows
-    at = np.array([place[name] for name in c["id"][won].tolist()])
+    at = won
+    if len(records) != len(data) or bool((c["id"] != data.ids).any()):  # games may reorder the rows
+        place = {name: i for i, name in enumerate(data.ids.tolist())}
+        at = np.array([place[name] for name in c["id"][won].tolist()])
     clean = data.x.cpu().numpy()
     changed, shift = np.zeros(clean[0].size, int), np.zeros(clean[0].size)
     span = np.ptp(clean.reshape(len(clean), -1), axis=0)

@@ -26,6 +26,7 @@ from assay.report.drawing import html
 from assay.report.evidence import document
 from assay.report.examples import Examples
 from assay.report.spec import current
+from assay.report.totals import Totals
 from assay.spaces import words
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
 
 FILES = (  # besides the spec
     "report.html", "records.parquet", "adversarial.npz", "examples.npz", "rows.parquet",
-    "evidence.json", "evidence.html",
+    "evidence.json", "evidence.html", "totals.parquet",
 )  # fmt: skip
+_DRAWN = ("report.html", "evidence.json", "evidence.html")  # always written
 KEPT = ("config.toml", "fingerprint.json", "facts.json")  # of the run, if it was kept here
 FIX = "run it again with --resume, which saves it anew, or save the report again"
 
@@ -69,6 +71,9 @@ def save(report: Report, folder: Path) -> None:
             if report.rows is not None:
                 made["rows.parquet"] = new("rows.parquet")
                 pq.write_table(_plain(report.rows), made["rows.parquet"])
+            if report.totals is not None:
+                made["totals.parquet"] = new("totals.parquet")
+                report.totals.save(made["totals.parquet"])
             spec["saved"] = {name: durable.digest(file) for name, file in made.items()}
             made |= {"report.html": page, "spec.json": new("spec.json")}
             made["spec.json"].write(json.dumps(spec, indent=2, default=str).encode())
@@ -78,7 +83,7 @@ def save(report: Report, folder: Path) -> None:
             shown.write(html(evidence).encode())
             whole = evidence.with_file("evidence.html", durable.sha256(shown))
             new("evidence.json").write(whole.json.encode())
-        for name in {"adversarial.npz", "examples.npz", "rows.parquet"} - set(made):
+        for name in {*FILES} - {*made, *_DRAWN}:
             (folder / name).unlink(missing_ok=True)  # of the report that was here before
     except OSError as error:
         raise AssayError(f"cannot write the report to '{folder}': {error}") from None
@@ -137,6 +142,9 @@ def load(folder: Path) -> dict[str, Any]:
     if (folder / "rows.parquet").exists():
         with durable.reading(folder / "rows.parquet", FIX):
             known["rows"] = _by_id(folder / "rows.parquet", spec)
+    if (folder / "totals.parquet").exists():
+        with durable.reading(folder / "totals.parquet", FIX):
+            known["totals"] = Totals.load(folder / "totals.parquet")
     return known
 
 

@@ -7,23 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.report.stats import Estimate, bootstrap, wilson
+from assay.report.stats import Estimate, bootstrap, mean_of_sums, wilson
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def _rate(rows: pd.DataFrame, hits: Any) -> Estimate:
-    return wilson(int(np.asarray(hits).sum()), len(rows))
+Mask = np.ndarray
+SUMMED = ("n", "sum", "squares")  # what is known of a column whose rows are not held
 
 
-def _played(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["skipped"] == ""]
+def played(t: pd.DataFrame) -> Mask:
+    """Rows that were not left out. A mask: a copy of the rows is a copy of every column."""
+    return (t["skipped"] == "").to_numpy()
 
 
-def _attacked(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = _played(rows)
-    return rows[rows["winner"] != "clean"]
+def _attacked(t: pd.DataFrame) -> Mask:
+    return played(t) & (t["winner"] != "clean").to_numpy()
+
+
+def _rate(t: pd.DataFrame, hits: Any, among: Mask | None = None) -> Estimate:
+    hits = np.asarray(hits, dtype=bool)
+    among = np.ones(len(hits), bool) if among is None else among
+    if "rows" in t:  # counts of a run whose rows are not held: see totals.py
+        rows = t["rows"].to_numpy()
+        return wilson(int(rows[hits & among].sum()), int(rows[among].sum()))
+    return wilson(int((hits & among).sum()), int(among.sum()))
 
 
 def middle(rows: pd.DataFrame) -> np.ndarray:
@@ -31,9 +40,13 @@ def middle(rows: pd.DataFrame) -> np.ndarray:
     return (rows["probability_low"] + rows["probability_high"]).to_numpy(float) / 2
 
 
-def _mean(rows: pd.DataFrame, column: str) -> Estimate:
-    values = rows[column].dropna()
-    return bootstrap(values.to_numpy(), rows.loc[values.index, "id"].to_numpy())
+def _mean(t: pd.DataFrame, column: str, among: Mask) -> Estimate:
+    if "rows" in t:
+        n, total, squares = (t[f"{column}_{k}"].to_numpy()[among].sum() for k in SUMMED)
+        return mean_of_sums(int(n), float(total), float(squares))
+    values = t[column].to_numpy(dtype=float)
+    among = among & ~np.isnan(values)
+    return bootstrap(values[among], t["id"].to_numpy()[among])
 
 
 METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
@@ -43,38 +56,41 @@ METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
     ),
     "clean_played": (
         "clean accuracy of the rows played",
-        lambda t: _rate(_played(t), _played(t)["clean"] == _played(t)["y"]),
+        lambda t: _rate(t, t["clean"] == t["y"], played(t)),
     ),
     "proven": (
         "robust accuracy, at least (proven)",
-        lambda t: _rate(_played(t), _played(t)["verdict"] == "proven"),
+        lambda t: _rate(t, t["verdict"] == "proven", played(t)),
     ),
     "robust": (
         "robust accuracy, at most (attacked)",
-        lambda t: _rate(_played(t), ~_played(t)["success"]),
+        lambda t: _rate(t, ~t["success"], played(t)),
     ),
     "broken": (
         "broken",
-        lambda t: _rate(_played(t), _played(t)["verdict"] == "broken"),
+        lambda t: _rate(t, t["verdict"] == "broken", played(t)),
     ),
     "open": (
         "open: neither proven nor broken",
-        lambda t: _rate(_played(t), _played(t)["verdict"] == "open"),
+        lambda t: _rate(t, t["verdict"] == "open", played(t)),
     ),
     "success": (
         "attack success (of rows attacked)",
-        lambda t: _rate(_attacked(t), _attacked(t)["success"]),
+        lambda t: _rate(t, t["success"], _attacked(t)),
     ),
     "valid": ("valid share", lambda t: _rate(t, t["valid"])),
     "blocked": (
         "flipped, but only by invalid inputs",
-        lambda t: _rate(_attacked(t), _attacked(t)["blocked"]),
+        lambda t: _rate(t, t["blocked"], _attacked(t)),
     ),
     "distance": (
         "distance of successes",
-        lambda t: _mean(_attacked(t)[_attacked(t)["success"]], "distance"),
+        lambda t: _mean(t, "distance", _attacked(t) & t["success"].to_numpy()),
     ),
-    "forwards": ("forward passes per row attacked", lambda t: _mean(_attacked(t), "forwards")),
-    "backwards": ("backward passes per row attacked", lambda t: _mean(_attacked(t), "backwards")),
-    "seconds": ("seconds per row attacked", lambda t: _mean(_attacked(t), "seconds")),
+    "forwards": ("forward passes per row attacked", lambda t: _mean(t, "forwards", _attacked(t))),
+    "backwards": (
+        "backward passes per row attacked",
+        lambda t: _mean(t, "backwards", _attacked(t)),
+    ),
+    "seconds": ("seconds per row attacked", lambda t: _mean(t, "seconds", _attacked(t))),
 }

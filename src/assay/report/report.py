@@ -24,9 +24,10 @@ from assay.report.examples import Examples
 from assay.report.figures import groups
 from assay.report.figures import noise as probabilities
 from assay.report.figures import transductive as rounds
-from assay.report.metrics import METRICS, _played
+from assay.report.metrics import METRICS, played
 from assay.report.spec import unattacked
 from assay.report.stats import Estimate
+from assay.report.totals import Totals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,13 +69,14 @@ class Report:
     examples: Examples | None = None  # a few successes before and after, to show
     rows: Any = field(default=None, repr=False)  # the table of the data, by id, for slices
     data: Any = field(default=None, repr=False)  # the data themselves; not saved
+    totals: Totals | None = field(default=None, repr=False)  # of all rows; `records` are a sample
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per example."""
+        """One row per example; of a run in parts (`Parquet`) a sample of them."""
         import pandas as pd
 
-        return pd.DataFrame(self.records.columns)
+        return pd.DataFrame(self.records.columns, copy=False)  # a million rows are not had twice
 
     @cached_property
     def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
@@ -128,7 +130,7 @@ class Report:
             return self._of_groups[name][1]
         if name not in METRICS:
             raise AssayError(f"no metric '{name}'{nearest(name, {*METRICS, *self._of_groups})}")
-        return METRICS[name][1](self.table)
+        return METRICS[name][1](self.table if self.totals is None else self.totals.table)
 
     def _values(self, by: Any) -> pd.Series:
         """One value per record to split by."""
@@ -154,6 +156,8 @@ class Report:
 
     def _split(self, name: str, by: Any) -> dict[Any, Estimate]:
         """Each part is a report of its own, so that a figure means in parts what it means whole."""
+        if self._counted(name, by):
+            return self._split_totals(name, by)
         values = self._values(by)
         if "quota" in self.spec and name in self._of_groups:
             raise AssayError(
@@ -171,9 +175,32 @@ class Report:
         }
         return {named(value): part.metric(name) for value, part in parts.items()}
 
+    def counts(self, column: str, among: Callable[[Any], Any] | None = None) -> dict[str, int]:
+        """How many of all rows have each value of a column, most first; `among`: table -> mask."""
+        t = self.table if self.totals is None else self.totals.table
+        if among is not None:
+            t = t.loc[among(t), [column, *(["rows"] if self.totals else [])]]
+        found = t[column].value_counts()
+        if self.totals is not None:
+            found = t.groupby(column)["rows"].sum().sort_values(ascending=False, kind="stable")
+        return {str(k): int(v) for k, v in found.items()}
+
+    def _counted(self, name: str, by: Any) -> bool:
+        """Whether it can be read off the counts of all rows; else it is of the sample."""
+        known = self.totals is not None and isinstance(by, str) and by in self.totals.table
+        return known and name in METRICS and name not in self._of_groups
+
+    def _split_totals(self, name: str, by: str) -> dict[Any, Estimate]:
+        assert self.totals is not None
+        table = self.totals.table
+        if by == "y" and "target" not in table:
+            raise AssayError(f"by='{by}': there are too many classes for counts of each")
+        named = class_name(self.spec) if by in CLASSES else lambda value: value
+        return {named(v): METRICS[name][1](part) for v, part in table.groupby(by)}
+
     def compare(self, other: Report) -> Comparison:
         """Paired comparison with a report on the same examples: on the rows played in both."""
-        mine, theirs = (_played(r.table).set_index(["id", "run"]) for r in (self, other))
+        mine, theirs = (r.table[played(r.table)].set_index(["id", "run"]) for r in (self, other))
         shared = mine.index.intersection(theirs.index)
         if not len(shared):
             raise AssayError("the two reports have no example in common: nothing can be compared")
@@ -200,7 +227,8 @@ class Report:
         return render(self)
 
     def __repr__(self) -> str:
-        return f"Report({len(self.records)} rows, robust {self.metric('robust')})"
+        rows = len(self.records if self.totals is None else self.totals)
+        return f"Report({rows} rows, robust {self.metric('robust')})"
 
     def _repr_html_(self) -> str:
         from assay.report.brief import report
@@ -225,7 +253,7 @@ class Report:
     @property
     def two_sided(self) -> bool:
         """Whether anybody tried to prove something: else all that is not broken is open."""
-        return bool((self.table["verdict"] == "proven").any()) or bool(self.spec.get("proves"))
+        return "proven" in self.counts("verdict") or bool(self.spec.get("proves"))
 
     @property
     def stages(self) -> pd.DataFrame:

@@ -18,11 +18,11 @@ def stages(table: pd.DataFrame) -> pd.DataFrame:
     """Columns stage, rows (that it was given), broken, proven, seconds (in all)."""
     rows: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for text in table["stages"]:
-        for name, spent in json.loads(text or "{}").items():
-            rows[name] = rows.get(name, 0) + 1
-            seconds[name] = seconds.get(name, 0.0) + spent
-    played = table[table["skipped"] == ""]
+    for text, times in table["stages"].value_counts(sort=False).items():
+        for name, spent in json.loads(str(text) or "{}").items():
+            rows[name] = rows.get(name, 0) + times
+            seconds[name] = seconds.get(name, 0.0) + spent * times
+    played = table.loc[table["skipped"] == "", ["verdict", "winner"]]
     settled = {
         kind: played.loc[played["verdict"] == kind, "winner"].value_counts()
         for kind in ("broken", "proven")

@@ -137,6 +137,20 @@ def _linearised(sums: np.ndarray, sizes: np.ndarray, n: int) -> Estimate:
     return Estimate(mean, mean - Z * error, mean + Z * error, n)
 
 
+def mean_of_sums(n: int, total: float, squares: float) -> Estimate:
+    """The mean of values of which only the sums are known, with its normal interval.
+
+    >>> e = mean_of_sums(4, 10.0, 30.0)  # of 1, 2, 3, 4
+    >>> e.value, round(e.low, 3), e.n
+    (2.5, 1.235, 4)
+    """
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    mean = total / n
+    error = math.sqrt(max(0.0, squares / n - mean * mean) / max(1, n - 1))
+    return Estimate(mean, mean - Z * error, mean + Z * error, n)
+
+
 def _crossed(
     values: np.ndarray, rows: np.ndarray, columns: np.ndarray, draws: int, seed: int
 ) -> Estimate:

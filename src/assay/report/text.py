@@ -61,11 +61,11 @@ def drawn(report: Report) -> str:
 def notes(report: Report) -> list[str]:
     """What stands under the table: which attack won what, what was left out, and the flags."""
     t, lines = report.table, []
-    won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
-    left = t.loc[t["skipped"] != "", "skipped"].value_counts()
+    won = report.counts("winner", lambda t: t["success"] & (t["skipped"] != "not scored"))
+    left = report.counts("skipped", lambda t: t["skipped"] != "")
     left_out = "left out: " + ", ".join(f"{k} {v}" for k, v in left.items())
     if kind(report.spec, "game") == "Nature":
-        kinds = t.loc[t["skipped"] == "", "winner"].value_counts()
+        kinds = report.counts("winner", lambda t: t["skipped"] == "")
         lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()) + drawn(report))
         lines += [left_out] if len(left) else []
         noise = shorten(_rounded(in_text(report.spec, "noise")), 160, placeholder=" ...")

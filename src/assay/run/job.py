@@ -2,6 +2,9 @@
 
 The plan (which rows make up which chunk) depends on what was asked and on nothing else, so a run
 that was killed, sharded or spread over machines ends with the same records.
+
+Of data in files (`Parquet`) a chunk is a part of them, read by whoever plays it; `data` then holds
+only the few rows at which the model was looked at before.
 """
 
 from __future__ import annotations
@@ -9,14 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from assay.attacks.base import Attack
 from assay.data import Dataset
 from assay.games.game import Game, Play
 from assay.games.static import as_game
-from assay.goals.goal import Goal
+from assay.goals.goal import Expandable, Goal
+from assay.parquet import Parquet
 from assay.problem.budget import Budget
 from assay.problem.referee import Referee
 from assay.records import Records
+from assay.run.rows import as_played
 from assay.spaces import words
 from assay.spaces.region import Space
 
@@ -59,6 +66,8 @@ class Job:
     budget: Budget
     game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
     facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
+    source: Parquet | None = None  # where the rows are, if not in `data`
+    asked: Expandable | None = None  # the goal before it was bound to `data`: each part binds it
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"game": None}
@@ -73,9 +82,26 @@ class Job:
     @property
     def count(self) -> int:
         """How many chunks there are: a game whose rounds build on each other is one."""
+        if self.source is not None:
+            return len(self.source.parts)
         if not as_game(self.target).divisible:
             return 1
         return -(-len(self.data) // self.batch)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.data if self.source is None else self.source)
+
+    def _part(self, chunk: int) -> tuple[Dataset, Goal, int | None]:
+        """The data and the goal of a chunk, and which batch of the data it is (None: all)."""
+        if self.source is None:
+            return self.data, self.goal, chunk if self.count > 1 else None
+        assert self.asked is not None
+        data, goal = self.asked.expand(as_played(self.source.part(chunk), self.target, self.space))
+        if self.space is not None:
+            self.space.check(data.x)
+        return data, goal, None
 
     def play(self, chunk: int) -> Chunk:
         """Play one chunk."""
@@ -87,13 +113,17 @@ class Job:
             for name in COUNTED:
                 facts[name] += getattr(referee, name)
 
-        only = chunk if self.count > 1 else None
+        data, goal, only = self._part(chunk)
         options = Play(self.batch, self.budget, only, observe)
         assert self.game is not None
-        moves = self.game.play(self.data, self.space, self.goal, self.attack, self.seed, options)
+        moves = self.game.play(data, self.space, goal, self.attack, self.seed, options)
         records = Records.concat(moves)
         start = chunk * self.batch
         mine = slice(None) if only is None else slice(start, start + self.batch)
-        known = self.data.digests(mine)
-        records.columns["input"][:] = [known.get(i, 0) for i in records.columns["id"].tolist()]
+        ids, digests = data.ids[mine], data.digests(mine)
+        column = records.columns["id"]
+        if len(ids) != len(column) or bool((ids != column).any()):  # some games reorder the rows
+            known = dict(zip(ids.tolist(), digests.tolist(), strict=True))
+            digests = np.array([known.get(i, 0) for i in column.tolist()])
+        records.columns["input"][:] = digests
         return Chunk(records, facts)

@@ -38,6 +38,7 @@ from assay.records import FIELDS, Records
 from assay.report import checks
 from assay.report.report import Report
 from assay.report.spec import current
+from assay.report.totals import Tally
 from assay.run.fingerprint import Print, differences
 from assay.run.index import Index
 from assay.run.job import Chunk
@@ -166,6 +167,9 @@ class Store:
             arrays: dict[str, Any] = dict(part.records.columns)
             for name in _TEXT:  # as text or numbers: nothing that would have to be unpickled
                 arrays[name] = np.array(arrays[name].tolist())
+            for name, column in part.records.columns.items():
+                if name != "id" and _same(column):  # most columns of most games say one thing
+                    arrays[name] = arrays[name][:1]
             if part.records.adversarial is not None:
                 arrays["adversarial"] = part.records.adversarial
                 arrays["words"] = np.array(words.carried(part.records.adversarial), str)
@@ -205,8 +209,15 @@ class Store:
         for noticed in done.values():
             for name, count in noticed.items():
                 facts[name] = facts.get(name, 0) + count
-        records = Records.concat(self.read(k) for k in done)
-        return Report(self.spec, records, checks.of_report(records, facts, self.spec))
+        spec = self.spec
+        if "shown" not in spec:
+            records = Records.concat(self.read(k) for k in done)
+            return Report(spec, records, checks.of_report(records, facts, spec))
+        tally = Tally(int(spec["shown"]))
+        for k in done:
+            tally.add(k, self.read(k))
+        flags = checks.of_report(tally.records, facts | {"all": len(tally)}, spec)
+        return Report(spec, tally.records, flags, totals=tally.totals)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -252,6 +263,13 @@ class Store:
         fix = f"'assay repair {self.folder}' brings it back from the index"
         with durable.reading(path, fix):
             return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _same(column: np.ndarray) -> bool:
+    """Whether a column says the same of all rows."""
+    return bool((column == column[0]).all()) or (
+        column.dtype.kind == "f" and bool(np.isnan(column).all())
+    )
 
 
 def compare(

@@ -143,8 +143,7 @@ def _again(
     made.name_rows("input", "rows are not in the data", c["id"], at < 0)
     if (at < 0).any():
         return
-    known = data.digests()
-    digests = [known[i] for i in data.ids[at].tolist()]
+    digests = data.digests()[at]
     made.name_rows("input", "clean inputs are not the data's", c["id"],
                (c["input"] != 0) & (c["input"] != digests))  # fmt: skip
     y = data.y.cpu().numpy()[at]

@@ -132,13 +132,13 @@ def _slices(report: Report) -> list[Content]:
 
 
 def _limits(report: Report) -> Content:
-    verdicts = report.table["verdict"]
+    verdicts = report.counts("verdict")
     return {
-        "rows": len(report.records),
-        "open rows": int((verdicts == "open").sum()),
-        "proven rows": int((verdicts == "proven").sum()),
-        "broken rows": int((verdicts == "broken").sum()),
-        "rows left out": int((report.table["skipped"] != "").sum()),
+        "rows": len(report.records if report.totals is None else report.totals),
+        "open rows": verdicts.get("open", 0),
+        "proven rows": verdicts.get("proven", 0),
+        "broken rows": verdicts.get("broken", 0),
+        "rows left out": sum(report.counts("skipped", lambda t: t["skipped"] != "").values()),
         "flags": [{"id": f.id, "level": f.level, "text": f.text} for f in report.flags],
         "threats not tested": untested(report),
         "intervals": "95 %, over rows: they speak for rows drawn as these were, and for no others",

@@ -21,13 +21,11 @@ _POINTS = 24  # of a curve over the budget
 
 def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
-    t = report.table
-    won = t.loc[t["success"] & (t["skipped"] != "not scored"), "winner"].value_counts()
-    if not len(won) or unattacked(report.spec):
+    won = report.counts("winner", lambda t: t["success"] & (t["skipped"] != "not scored"))
+    if not won or unattacked(report.spec):
         return None
-    counts = {str(k): int(v) for k, v in won.items()}
     text = "Rows broken by each attack; “clean” means that no attack was needed."
-    chart = svg.bars(counts, text, "rows")
+    chart = svg.bars(won, text, "rows")
     return Section("winners", "Which attack won", chart, text, wide=False)
 
 
@@ -39,8 +37,9 @@ def price(report: Report) -> Section | None:
     """
     if kind(report.spec, "game") == "Transductive":
         return None
-    t = report.table[report.table["skipped"] == ""]
-    if "quota" in report.spec or "run" not in t or t["run"].nunique() > 1:
+    whole = report.table  # columns first: a copy of all of a million rows is half a gigabyte
+    t = whole.loc[whole["skipped"] == "", ["run", "forwards", "success"]]
+    if "quota" in report.spec or t["run"].nunique() > 1:
         return None
     spent = t["forwards"].to_numpy(float)
     won = t["success"].to_numpy(bool)

@@ -1,0 +1,233 @@
+"""Parquet: data larger than memory, read a part at a time by whoever plays the part.
+
+A part is at most `rows` rows of one row group of one file. The plan is made from the files' footers
+alone, so a worker process or a Ray worker opens the file itself and reads its own row groups; rows
+never travel through the driver.
+
+What a reader would get wrong: what must be one for all parts is settled before the first: a row's
+id is its place in the whole (or the column `ids`), labels that are text are classes in their sorted
+order over all files (one pass over that column), and text among the features needs a schema, which
+says its values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.data import Dataset
+from assay.errors import AssayError, nearest
+
+PART = 65536  # rows
+PROBED = 8  # places in the data at which it is looked at before the run
+EACH = 128  # rows there
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows `start` to `stop` of a row group; the first of them is row `first` of the whole."""
+
+    file: Path
+    group: int
+    start: int
+    stop: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """A Parquet file, or a folder of them in the order of their names.
+
+    `target` names the column of the true classes, `ids` one of ids, `extra` those that are no
+    features. `evaluate` takes it in the place of a data set, with a folder to write the records to
+    (`run=Run(folder)`); memory is that of a few parts of `rows` rows, however many there are.
+
+    >>> import tempfile, pandas as pd
+    >>> file = tempfile.mkdtemp() + "/loans.parquet"
+    >>> pd.DataFrame({"age": [31.0, 45.0, 28.0], "paid": ["no", "yes", "no"]}).to_parquet(file)
+    >>> data = Parquet(file, target="paid", rows=2)
+    >>> len(data), len(data.parts), data.part(1).ids.tolist(), data.labels
+    (3, 2, [2], ('no', 'yes'))
+    """
+
+    path: str | Path
+    target: str
+    ids: str | None = None
+    schema: Any = None
+    classes: tuple[str, ...] | None = None
+    extra: tuple[str, ...] = ()
+    rows: int = PART
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | Path):
+            raise AssayError(f"Parquet({self.path!r}): expected a file or a folder")
+        if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
+            raise AssayError(f"Parquet(rows={self.rows!r}): expected a whole number of at least 1")
+
+    def __len__(self) -> int:
+        return self.parts[-1].first + self.parts[-1].stop - self.parts[-1].start
+
+    @cached_property
+    def files(self) -> tuple[Path, ...]:
+        """The files, in order."""
+        path = Path(self.path)
+        found = (path,) if path.is_file() else tuple(sorted(path.glob("**/*.parquet")))
+        if not found:
+            raise AssayError(f"'{path}': expected a Parquet file, or a folder with some")
+        return found
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The plan."""
+        made, first = [], 0
+        for file in self.files:
+            about = _opened(file).metadata
+            for group in range(about.num_row_groups):
+                n = about.row_group(group).num_rows
+                for start in range(0, n, self.rows):
+                    stop = min(start + self.rows, n)
+                    made.append(Part(file, group, start, stop, first + start))
+                first += n
+        if not made:
+            raise AssayError("the data set is empty: there is nothing to evaluate")
+        return tuple(made)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of the classes, where the labels are no indices: from all files."""
+        import pyarrow as pa
+
+        if self.classes is not None:
+            return self.classes
+        kind = self._type(self.target)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return None
+        seen: set[str] = set()
+        for file in self.files:
+            for batch in _opened(file).iter_batches(self.rows, columns=[self.target]):
+                column = batch.column(0)
+                if column.null_count:
+                    raise AssayError(f"column '{self.target}' has missing labels; drop those rows")
+                seen |= {str(v) for v in column.unique().to_pylist()}
+        return tuple(sorted(seen))
+
+    def _type(self, column: str) -> Any:
+        schema = _opened(self.files[0]).schema_arrow
+        if column not in schema.names:
+            raise AssayError(
+                f"no column '{column}' in '{self.files[0]}'{nearest(column, schema.names)}"
+            )
+        return schema.field(column).type
+
+    def part(self, k: int) -> Dataset:
+        """The rows of part k."""
+        part = self.parts[k]
+        return self._dataset(_read(part, self.rows), np.arange(part.stop - part.start) + part.first)
+
+    def head(self) -> Dataset:
+        """A few rows from all over the data: what a model is looked at with before the run."""
+        import pandas as pd
+
+        groups = [p for p in self.parts if p.start == 0]
+        at = np.unique(np.linspace(0, len(groups) - 1, PROBED).astype(int)).tolist()
+        each = PROBED * EACH // len(at)
+        frames, ids = [], []
+        for part in (groups[k] for k in at):
+            batch = next(_opened(part.file).iter_batches(each, row_groups=[part.group]))
+            frames.append(batch.to_pandas())
+            ids.append(np.arange(len(batch)) + part.first)
+        return self._dataset(pd.concat(frames, ignore_index=True), np.concatenate(ids))
+
+    def _dataset(self, frame: Any, ids: np.ndarray) -> Dataset:
+        if self.schema is None:
+            self._only_numbers()
+        extra = [*self.extra, *([self.ids] if self.ids else [])]
+        return Dataset(
+            frame,
+            ids=frame[self.ids].to_numpy() if self.ids else ids,
+            schema=self.schema,
+            classes=self.labels,
+            name=self.name or Path(self.path).stem,
+            target=self.target,
+            extra=extra,
+        )
+
+    def _only_numbers(self) -> None:
+        import pyarrow as pa
+
+        for field in _opened(self.files[0]).schema_arrow:
+            named = field.name in (self.target, self.ids, *self.extra)
+            number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+            if not named and not number and not pa.types.is_boolean(field.type):
+                raise AssayError(
+                    f"column '{field.name}' holds {field.type}: give a schema= that says its "
+                    f"values, or leave it out of the features: extra=['{field.name}']"
+                )
+
+    @cached_property
+    def hash(self) -> str:
+        """A digest of the files' contents."""
+        digest = hashlib.blake2b(digest_size=6)
+        for file in self.files:
+            with file.open("rb") as content:
+                while block := content.read(1 << 20):
+                    digest.update(block)
+        digest.update(repr((self.target, self.ids, self.extra, self.labels)).encode())
+        return digest.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        _ = self.parts, self.labels  # the plan is the driver's: a worker must not make another
+        return self.__dict__
+
+
+def _opened(file: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(file)
+    except (OSError, pa.ArrowException) as error:
+        raise AssayError(f"'{file}' cannot be read as Parquet: {error}") from None
+
+
+@dataclass
+class _Reading:
+    """A row group half read: parts are mostly asked for in order, and each is decoded once."""
+
+    file: Path
+    group: int
+    rows: int
+    batches: Iterator[Any]
+    next: int = 0
+
+
+_reading: list[_Reading] = []  # one at a time
+
+
+def _read(part: Part, rows: int) -> Any:
+    """The cells of a part, as a frame."""
+    import pyarrow as pa
+
+    k, asked = part.start // rows, (part.file, part.group, rows)
+    now = _reading[0] if _reading else None
+    if now is None or (now.file, now.group, now.rows) != asked or now.next > k:
+        batches = _opened(part.file).iter_batches(rows, row_groups=[part.group])
+        now = _Reading(*asked, batches)
+        _reading[:] = [now]
+    try:
+        for _ in range(now.next, k + 1):
+            batch = next(now.batches)
+            now.next += 1
+    except (OSError, pa.ArrowException, StopIteration) as error:
+        _reading.clear()
+        raise AssayError(
+            f"'{part.file}', row group {part.group}, cannot be read: {error}"
+        ) from None
+    return batch.to_pandas()
