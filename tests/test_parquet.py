@@ -165,6 +165,9 @@ def test_what_files_cannot_do_is_said(folder: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ay.AssayError, match=match):
             ask()
+    rows(9).assign(z=0).to_parquet(folder / "2.parquet")
+    with pytest.raises(ay.AssayError, match="no one table: column 'z'"):
+        len(ay.Parquet(folder, target="y"))
     (folder / "2.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(ay.AssayError, match=r"2.parquet' cannot be read as Parquet"):
         len(ay.Parquet(folder, target="y"))

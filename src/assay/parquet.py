@@ -85,9 +85,16 @@ class Parquet:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The plan."""
+        """The plan; files that cannot be one table are refused."""
         made, first = [], 0
+        columns = self._columns(self.files[0])
         for file in self.files:
+            other = set(columns) ^ set(self._columns(file))
+            if other:
+                raise AssayError(
+                    f"'{file}' and '{self.files[0]}' are no one table: {sorted(other)[0]} is in "
+                    "one of them only"
+                )
             about = _opened(file).metadata
             for group in range(about.num_row_groups):
                 n = about.row_group(group).num_rows
@@ -146,8 +153,6 @@ class Parquet:
         return self._dataset(pd.concat(frames, ignore_index=True), np.concatenate(ids))
 
     def _dataset(self, frame: Any, ids: np.ndarray) -> Dataset:
-        if self.schema is None:
-            self._only_numbers()
         extra = [*self.extra, *([self.ids] if self.ids else [])]
         return Dataset(
             frame,
@@ -159,17 +164,19 @@ class Parquet:
             extra=extra,
         )
 
-    def _only_numbers(self) -> None:
+    def _columns(self, file: Path) -> list[str]:
         import pyarrow as pa
 
-        for field in _opened(self.files[0]).schema_arrow:
+        found = _opened(file).schema_arrow
+        for field in found:
             named = field.name in (self.target, self.ids, *self.extra)
             number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-            if not named and not number and not pa.types.is_boolean(field.type):
+            if self.schema is None and not (named or number or pa.types.is_boolean(field.type)):
                 raise AssayError(
                     f"column '{field.name}' holds {field.type}: give a schema= that says its "
                     f"values, or leave it out of the features: extra=['{field.name}']"
                 )
+        return [f"column '{name}'" for name in found.names]
 
     @cached_property
     def hash(self) -> str:

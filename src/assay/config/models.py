@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.config.build import at
+from assay.config.model_files import CHECKS
 from assay.config.positions import Path as Place
 from assay.config.python_files import file_of, load
 from assay.config.sources import there
@@ -85,10 +86,17 @@ class Model:
         kind, value = self.kind, getattr(self, self.kind)
         if kind == "path":
             kind = _ENDINGS[Path(value).suffix]
-        return wrap(
-            _LOADERS[kind](folder, value), self.outputs, inputs=self.inputs,
-            name=self.name or _called(value), score=self.score, gradients=self.gradients,
-        )  # fmt: skip
+        model = _LOADERS[kind](folder, value)
+        try:
+            return wrap(
+                model, self.outputs, inputs=self.inputs, name=self.name or _called(value),
+                score=self.score, gradients=self.gradients,
+            )  # fmt: skip
+        except (AssayError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # a library that opens a file and cannot say what is in it
+            said = f"{type(error).__name__}: {error}"
+            raise AssayError(f"the model of '{value}' cannot be asked: {said[:300]}") from error
 
 
 def _called(value: str) -> str:
@@ -114,7 +122,10 @@ def _content(path: Path) -> str:
     if start.startswith(b"PK"):
         import zipfile
 
-        inside = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
+        try:
+            inside = zipfile.ZipFile(path).namelist()
+        except (zipfile.BadZipFile, OSError):
+            return "a damaged archive"
         if any("/code/" in name for name in inside):
             return "torchscript"
         if any(name.endswith("data.pkl") for name in inside):
@@ -131,6 +142,8 @@ def _opened(kind: str, read: Callable[[Path], Any]) -> Callable[[Path, str], Any
     def load(folder: Path, value: str) -> Any:
         path = folder / value
         try:
+            if kind in CHECKS:
+                CHECKS[kind](path)
             return read(path)
         except (AssayError, KeyboardInterrupt):
             raise

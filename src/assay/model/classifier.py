@@ -15,7 +15,7 @@ import hashlib
 import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -116,7 +116,8 @@ class Classifier:
             return
         modes = [(m, m.training) for m in self.module.modules()]
         wanted = [(p, p.requires_grad) for p in self.module.parameters()]
-        self.module.eval()
+        with suppress(NotImplementedError):  # an exported program has one mode, and says so
+            self.module.eval()
         for p, _ in wanted:
             p.requires_grad_(False)
         try:
