@@ -321,3 +321,75 @@ def test_data_of_a_python_file_come_as_they_are(tmp_path):
     ):
         with pytest.raises(AssayError, match=said):
             Data(**given).check(tmp_path)
+def test_an_exported_program_is_played(tmp_path):
+    net = torch.nn.Linear(4, 2).eval()
+    size = torch.export.Dim("n", min=2, max=4096)
+    x = torch.rand(8, 4)
+    made = torch.export.export(net, (x,), dynamic_shapes=({0: size},))
+    torch.export.save(made, tmp_path / "m.pt2")
+    data = ay.Dataset(x, net(x).argmax(1))
+    report = ay.evaluate(
+        Model(path="m.pt2").load(tmp_path), data, space=ay.Linf(0.01), attack=ay.FGSM()
+    )
+    assert report.metric("clean").value == 1.0
+
+
+TREE = "Tree=0\nnum_leaves=3\nnum_cat=0\nsplit_feature=0 1\nthreshold=0.5 0.5\ndecision_type=2 2\n"
+TREE += "left_child=1 -1\nright_child=-3 -2\nleaf_value=0 1 2\nis_linear=0\nshrinkage=1\n\n\n"
+
+
+def light(tree: str = TREE, size: int | None = None, names: str = "a b") -> str:
+    head = "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\n"
+    head += f"max_feature_idx=1\nobjective=binary sigmoid:1\nfeature_names={names}\n"
+    head += f"feature_infos=[0:1] [0:1]\ntree_sizes={size or len(tree)}\n\n"
+    return head + tree + "end of trees\n\nparameters:\n[seed: 0]\n\nend of parameters\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (light(TREE.replace("left_child=1", "left_child=0")), "child of none or of two"),
+        (light(TREE.replace("right_child=-3", "right_child=-9")), "child of none or of two"),
+        (light(TREE.replace("split_feature=0 1", "split_feature=0 7")), "split on no feature"),
+        (light(TREE.replace("num_leaves=3", "num_leaves=30")), "3 leaf values for 30 leaves"),
+        (light(size=20), "tree 0"),
+        (light(names="a"), "feature_names are not 2"),
+        (light().replace("[seed: 0]", "[seed 0]"), "a parameter"),
+        (light().replace("end of parameters", ""), "parameters do not end"),
+        (light().replace("seed", "se\0d"), "no text"),
+    ],
+)
+def test_a_damaged_lightgbm_file_does_not_reach_lightgbm(tmp_path, text, said):
+    """Each of these ends the process or never comes back, if LightGBM is given it."""
+    (tmp_path / "m.txt").write_text(light())
+    Model(path="m.txt").load(tmp_path)
+    (tmp_path / "m.txt").write_text(text)
+    with pytest.raises(ay.AssayError, match=said):
+        Model(path="m.txt").load(tmp_path)
+
+
+def test_a_damaged_xgboost_file_does_not_reach_xgboost(tmp_path):
+    import json
+
+    import xgboost
+
+    x = np.random.default_rng(0).random((40, 3))
+    model = xgboost.XGBClassifier(n_estimators=2, max_depth=2).fit(x, x[:, 0] > 0.5)
+    for name in ("m.ubj", "m.json"):
+        model.save_model(tmp_path / name)
+        Model(path=name).load(tmp_path)
+    content = (tmp_path / "m.ubj").read_bytes()
+    (tmp_path / "m.ubj").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ay.AssayError, match="damaged"):
+        Model(path="m.ubj").load(tmp_path)
+    made = json.loads((tmp_path / "m.json").read_text())
+    trees = made["learner"]["gradient_booster"]["model"]["trees"]
+    for column, value, said in (
+        ("split_indices", 77, "no such feature"),
+        ("left_children", 5000, "a child that is not"),
+    ):
+        kept, trees[0][column][0] = trees[0][column][0], value
+        (tmp_path / "m.json").write_text(json.dumps(made))
+        with pytest.raises(ay.AssayError, match=said):
+            Model(path="m.json").load(tmp_path)
+        trees[0][column][0] = kept
