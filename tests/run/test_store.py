@@ -55,7 +55,7 @@ def test_stored_records_are_the_records(tmp_path: Path) -> None:
 
 def test_killed_at_random_moments_and_resumed() -> None:
     """A few runs of the fault study: it fails if a record differs, is lost or made twice."""
-    study = TESTS.parents[1] / "studies" / "faults.py"
+    study = TESTS.parents[1] / "studies" / "faults" / "run.py"
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     for words in (["--random", "2"], ["--pairs", "2"], ["--every", "29"]):
         done = subprocess.run(

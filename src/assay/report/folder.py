@@ -85,8 +85,9 @@ def save(report: Report, folder: Path) -> None:
             new("evidence.json").write(whole.json.encode())
         for name in {*FILES} - {*made, *_DRAWN}:
             (folder / name).unlink(missing_ok=True)  # of the report that was here before
-    except OSError as error:
-        raise AssayError(f"cannot write the report to '{folder}': {error}") from None
+    except (OSError, MemoryError) as error:
+        why = str(error) or "not enough memory"
+        raise AssayError(f"cannot write the report to '{folder}': {why}") from None
 
 
 @contextmanager

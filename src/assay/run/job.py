@@ -9,13 +9,17 @@ only the few rows at which the model was looked at before.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from assay.attacks.base import Attack
 from assay.data import Dataset
+from assay.errors import AssayError
 from assay.games.game import Game, Play
 from assay.games.static import as_game
 from assay.goals.goal import Expandable, Goal
@@ -116,8 +120,9 @@ class Job:
         data, goal, only = self._part(chunk)
         options = Play(self.batch, self.budget, only, observe)
         assert self.game is not None
-        moves = self.game.play(data, self.space, goal, self.attack, self.seed, options)
-        records = Records.concat(moves)
+        with _enough_memory(self.batch):
+            moves = self.game.play(data, self.space, goal, self.attack, self.seed, options)
+            records = Records.concat(moves)
         start = chunk * self.batch
         mine = slice(None) if only is None else slice(start, start + self.batch)
         ids, digests = data.ids[mine], data.digests(mine)
@@ -127,3 +132,17 @@ class Job:
             digests = np.array([known.get(i, 0) for i in column.tolist()])
         records.columns["input"][:] = digests
         return Chunk(records, facts)
+
+
+@contextmanager
+def _enough_memory(batch: int) -> Iterator[None]:
+    """A batch that does not fit is said to be one; torch has two errors of its own for it."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise AssayError(
+            f"not enough memory for a batch of {batch} rows ({str(error).splitlines()[:1] or ''}): "
+            "give a smaller batch=, and resume; what is finished is safe"
+        ) from error

@@ -296,8 +296,8 @@ def in_a_sentence(folder: Path) -> Iterator[None]:
     """Whatever the disk refuses, said with the folder's name."""
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except (OSError, sqlite3.Error, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or "not enough memory"
         raise AssayError(
             f"cannot write to '{folder}': {reason}; what is finished there is safe: make room, "
             "or choose another folder, and resume"

@@ -7,7 +7,9 @@ SQLite. Each is a *point*, numbered in the order of the run. At point k the laye
     snapshot   copy the folder as it is just before: what a kill -9 at that moment would leave
     torn       the same with half of the write done
     power      the same with every file that was not flushed emptied: a power cut
-    ENOSPC     raise "no space left", EIO raise "input/output error"
+    ENOSPC     raise "no space left", EIO raise "input/output error", MEMORY raise MemoryError
+
+With `reading` the points are those at which a file is opened to be read, and each SELECT.
 
 What a reader would get wrong: a snapshot is a kill, without killing anybody. The disk is all that
 a killed process leaves, so one run yields the snapshots of all its points, on any executor.
@@ -39,6 +41,7 @@ class Layer:
         self.wanted: Callable[[int], bool] = lambda k: True
         self.unsynced: set[str] = set()
         self.busy = False
+        self.reading = False
 
     def mine(self, path: Any) -> bool:
         try:
@@ -58,6 +61,8 @@ class Layer:
             finally:
                 self.busy = False
         if self.at is not None and self.at[0] == k:
+            if self.at[1] == "MEMORY":
+                raise MemoryError
             code = getattr(errno, self.at[1])
             if what.startswith("sqlite"):
                 full = self.at[1] == "ENOSPC"
@@ -93,7 +98,12 @@ class Layer:
         remove, connect, path_open = os.remove, sqlite3.connect, pathlib.Path.open
 
         def opened(file: Any, mode: str = "r", *args: Any, **more: Any) -> Any:
-            if not isinstance(file, int) and set(mode) & set("wax+") and self.mine(file):
+            writes = bool(set(mode) & set("wax+"))
+            if isinstance(file, int) or not self.mine(file):
+                return open_(file, mode, *args, **more)
+            if self.reading and not writes:
+                self.point(f"read {os.path.basename(file)}")
+            if writes and not self.reading:
                 self.point(f"open {os.path.basename(file)}")
                 if mode != "wb":
                     return open_(file, mode, *args, **more)
@@ -104,14 +114,14 @@ class Layer:
 
         def fsync(fd: int) -> None:
             name = os.readlink(f"/proc/self/fd/{fd}")
-            if self.mine(name):
+            if self.mine(name) and not self.reading:
                 self.point(f"fsync {os.path.basename(name)}")
                 self.unsynced.discard(name)
             saved[2](fd)
 
         def moved(what: Any, word: str) -> Any:
             def move(source: Any, target: Any, **more: Any) -> None:
-                if self.mine(target) or self.mine(source):
+                if not self.reading and (self.mine(target) or self.mine(source)):
                     self.point(f"{word} {os.path.basename(os.fspath(target))}")
                     a, b = os.path.abspath(source), os.path.abspath(target)
                     self.unsynced.discard(b)
@@ -124,7 +134,7 @@ class Layer:
 
         def once(what: Any, word: str) -> Any:
             def act(path: Any, *args: Any, **more: Any) -> None:
-                if more.get("dir_fd") is None and self.mine(path):
+                if not self.reading and more.get("dir_fd") is None and self.mine(path):
                     self.point(f"{word} {os.path.basename(os.fspath(path))}")
                 what(path, *args, **more)
 
@@ -137,16 +147,18 @@ class Layer:
 
             class Connection(sqlite3.Connection):
                 def execute(self, sql: str, *values: Any) -> Any:
-                    if sql.split()[0] in ("INSERT", "CREATE", "DELETE", "ALTER"):
+                    words = ("INSERT", "CREATE", "DELETE", "ALTER")
+                    if sql.split()[0] in (("SELECT",) if layer.reading else words):
                         layer.point(f"sqlite {sql.split()[0].lower()}")
                     return super().execute(sql, *values)
 
                 def commit(self) -> None:
-                    layer.point("sqlite commit")
+                    if not layer.reading:
+                        layer.point("sqlite commit")
                     super().commit()
 
                 def __exit__(self, *error: Any) -> Any:
-                    if error[0] is None and self.in_transaction:
+                    if error[0] is None and self.in_transaction and not layer.reading:
                         layer.point("sqlite commit")
                     return super().__exit__(*error)
 
