@@ -1,27 +1,49 @@
 #!/usr/bin/env bash
-# Each extra of the wheel, installed by itself into an environment of its own and imported:
+# The wheel without extras, and then with each extra by itself: installed, imported, one evaluation.
 #     requirements/extras.sh [extra ...]
-# Needs a network and about 2 GB per extra; not part of .ci/run. Plain pip would take a torch with
+# Needs a network and about 2 GB of room; not part of .ci/run. Plain pip would take a torch with
 # CUDA (6 GB), so the CPU wheel comes first from torch's own index, where that can be reached.
+#
+# What no extra changes is installed once: an extra's environment sees the bare one through a .pth
+# file, so pip adds only what the extra brings, and no extra sees another.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-declare -A modules=([catboost]=catboost [lightgbm]=lightgbm [onnx]=onnxruntime [ray]=ray
-    [xgboost]=xgboost [xgboost-cpu]=xgboost)
+extras=${*:-$("$python" -c "
+import tomllib
+print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'])")}
+declare -A modules=([onnx]=onnxruntime [text]=transformers [xgboost-cpu]=xgboost)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m pip wheel --quiet --no-deps --wheel-dir "$work" .
-for extra in "${@:-${!modules[@]}}"; do
-    for extra in $extra; do
-        "$python" -m venv "$work/$extra"
-        bin="$work/$extra/bin"
-        "$bin/pip" install --quiet torch --index-url https://download.pytorch.org/whl/cpu ||
-            echo "== no CPU index here: torch comes from wherever pip is set to"
-        "$bin/pip" install --quiet "$(ls "$work"/*.whl)[$extra]"
-        "$bin/python" -c "
-import ${modules[$extra]}, torch, assay as ay
+wheel=$(ls "$work"/assay-*.whl)
+
+tried() { # environment, what it is called, module
+    (cd "$work" && "$1/bin/python" -c "
+import importlib, torch, assay as ay
+module = importlib.import_module('$3')
 net = torch.nn.Linear(4, 2)
-print('$extra:', ay.evaluate(net, ay.Dataset(torch.rand(4, 4), [0, 1, 0, 1]), space=ay.Linf(0.1), attack=ay.FGSM()).metric('robust'))"
-        rm -rf "${work:?}/$extra"
-    done
+data = ay.Dataset(torch.rand(4, 4), [0, 1, 0, 1])
+report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.FGSM())
+print('$2:', '$3', getattr(module, '__version__', ''), 'robust', report.metric('robust'))")
+}
+
+"$python" -m venv "$work/bare"
+"$work/bare/bin/pip" install --quiet --retries 1 torch --index-url https://download.pytorch.org/whl/cpu ||
+    echo "== no CPU index here: torch comes from wherever pip is set to"
+"$work/bare/bin/pip" install --quiet "$wheel"
+tried "$work/bare" "no extra" assay
+site=$("$work/bare/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+failed=()
+for extra in $extras; do
+    "$python" -m venv "$work/$extra"
+    own=$("$work/$extra/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+    echo "$site" > "$own/bare.pth"
+    "$work/$extra/bin/pip" install --quiet "$wheel[$extra]" &&
+        tried "$work/$extra" "$extra" "${modules[$extra]:-$extra}" || failed+=("$extra")
+    rm -rf "${work:?}/$extra"
 done
+if ((${#failed[@]})); then
+    echo "extras that do not work by themselves: ${failed[*]}"
+    exit 1
+fi
