@@ -321,6 +321,8 @@ def test_data_of_a_python_file_come_as_they_are(tmp_path):
     ):
         with pytest.raises(AssayError, match=said):
             Data(**given).check(tmp_path)
+
+
 def test_an_exported_program_is_played(tmp_path):
     net = torch.nn.Linear(4, 2).eval()
     size = torch.export.Dim("n", min=2, max=4096)
