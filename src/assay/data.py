@@ -331,7 +331,7 @@ class Dataset:
         digest = hashlib.blake2b(digest_size=6)
         for part in (self.x.cpu().contiguous().numpy(), self.y.cpu().numpy()):
             digest.update(f"{part.dtype}{part.shape}".encode())
-            digest.update(memoryview(np.ascontiguousarray(part).reshape(-1).view(np.uint8)))
+            digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
         for start in range(0, len(self), PART):  # a million texts at once are a lot of memory
             some = self.ids[start : start + PART].tolist()
             digest.update(("\n" * bool(start) + "\n".join(map(str, some))).encode())
