@@ -26,11 +26,12 @@ def verdicts(report: Report) -> Counts:
 
 def attacked(report: Report) -> Counts:
     """Rows by verdict; those that needed no attack apart from the others."""
-    t = report.table[report.table["skipped"] == ""]
     rows = _rows(report)
-    free = (t["success"] & (t["winner"] == "clean")).to_numpy(bool)
-    verdict = t["verdict"].to_numpy(str)
-    broken = (verdict == "broken") & ~free
+    said = report.counts("verdict", lambda t: t["skipped"] == "")
+    early_ones = report.counts(
+        "verdict", lambda t: (t["skipped"] == "") & t["success"] & (t["winner"] == "clean")
+    )
+    free = sum(early_ones.values())
     stays = f"{rows} not broken, where no proof was tried"
     if report.two_sided:
         stays = f"{rows} open: neither proven nor broken"
@@ -38,10 +39,10 @@ def attacked(report: Report) -> Counts:
         stays = f"{rows} answered correctly" if untargeted(report.spec) else f"{rows} that hold"
     early = "wrong" if untargeted(report.spec) else "lost"
     found = {
-        "proven": (f"{rows} proven", int((verdict == "proven").sum())),
-        "open": (stays, int((verdict == "open").sum())),
-        "broken": (f"{rows} broken", int(broken.sum())),
-        "wrong": (f"{rows} {early} before any attack", int(free.sum())),
+        "proven": (f"{rows} proven", said.get("proven", 0)),
+        "open": (stays, said.get("open", 0)),
+        "broken": (f"{rows} broken", said.get("broken", 0) - early_ones.get("broken", 0)),
+        "wrong": (f"{rows} {early} before any attack", free),
     }
     needed = {"open", "broken"} | ({"proven"} if report.two_sided else set())
     return {k: v for k, v in found.items() if v[1] or k in needed}
