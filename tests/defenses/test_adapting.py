@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from tests.toys.modules import SAM, BatchTent, SharpTent, batch_net
+from tests.toys.modules import SAM, BatchTent, SharpTent, batch_net, entropy
 from tests.toys.transductive import Sloppy, plane
 from torch import nn
 
@@ -151,3 +151,53 @@ def test_gradients_that_are_still_collected_are_copied():
         adapted, state = defender.adapt(state, x, draw)
         with torch.no_grad():
             torch.testing.assert_close(adapted.logits(x), expected, atol=1e-6, rtol=1e-6)
+
+
+class Tracks(nn.Module):
+    """Statistics of what it has been asked so far, in eval mode too."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = batch_net()
+        self.register_buffer("mean", torch.zeros(2))
+
+    def forward(self, x):
+        self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+        return self.net(x - self.mean)
+
+
+class Alone(nn.Module):
+    """Adapts a copy of itself, which needs gradients of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = batch_net()
+
+    def forward(self, x):
+        net = copy.deepcopy(self.net)
+        entropy(net(x)).mean().backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                p -= 0.1 * p.grad
+        return net(x)
+
+
+@pytest.mark.parametrize("module", [lambda: BatchTent(batch_net()), Tracks, Alone], ids=str)
+def test_a_module_that_adapts_is_told_of_the_game_it_belongs_to(module):
+    with pytest.raises(ay.AssayError, match=r"Transductive\(ay\.defenses\.Adapting\(model\)"):
+        ay.evaluate(module(), plane(32), space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)
+
+
+def test_a_module_that_counts_its_calls_is_still_fixed():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = batch_net()
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x):
+            self.calls += 1
+            return self.net(x)
+
+    report = ay.evaluate(Counts(), plane(16), space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)
+    assert len(report.table) == 16

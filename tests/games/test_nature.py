@@ -446,19 +446,28 @@ def test_a_model_that_is_no_tree_is_asked_for_what_it_predicts():
         assert ay.evaluate(game, data, progress=False).table["clean"].tolist() == clean
 
 
-def test_columns_in_another_order_than_the_models_are_refused() -> None:
+def test_columns_in_another_order_than_the_models_are_matched_by_name() -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame, Y)
     nature = ay.Nature(tree, ay.Normal(sd=0.1))
     data = ay.Dataset(frame[:5], Y[:5])
     assert data.take([1, 2]).columns.names == ("a", "b", "c", "d")
-    ay.evaluate(nature, data)
-    for wrong in (
-        lambda: ay.evaluate(nature, ay.Dataset(frame[list("abdc")][:5], Y[:5])),
-        lambda: nature.distribution(frame[list("abdc")][:5]),
-    ):
-        with pytest.raises(AssayError, match="column 2 is 'd', but the model was fitted with 'c'"):
-            wrong()
+    ends = ["probability_low", "probability_high", "clean"]
+    want = ay.evaluate(nature, data).table[ends]
+    frame["more"] = 3.0  # a column the model does not know
+    for order in (list("abdc"), list("dcba"), [*"bdca", "more"]):
+        other = frame[order][:5]
+        assert ay.evaluate(nature, ay.Dataset(other, Y[:5])).table[ends].equals(want)
+        assert np.array_equal(nature.distribution(other)[0], nature.distribution(frame[:5])[0])
+        gains = nature.importance(other)["low"]
+        assert gains[list("abcd")].equals(nature.importance(frame[list("abcd")][:5])["low"])
+    noise = ay.Normal(sd={"a": 0.01, "b": 0.1, "c": 1.0, "d": 0.3})
+    named = [
+        ay.evaluate(ay.Nature(tree, noise), ay.Dataset(frame[list(o)][:5], Y[:5])).table[ends]
+        for o in ("abcd", "cdab")
+    ]
+    assert named[0].equals(named[1]) and not named[0].equals(want)
+    frame = frame[list("abcd")]
     with pytest.raises(AssayError, match="own predict cannot take the rows"):
         ay.evaluate(nature, ay.Dataset(frame[:5].rename(columns=str.upper), Y[:5]))  # other names
 

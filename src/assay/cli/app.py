@@ -54,7 +54,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
     help="How robust is this classifier under the threat it really faces?",
     epilog="First time here? Type [bold]assay demo[/bold]. Then copy a file of examples/ and "
     "[bold]assay run[/bold] it.",

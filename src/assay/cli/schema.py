@@ -32,18 +32,14 @@ def schema(
 
     [dim]Example:[/dim]  assay schema loans.csv --target status --out loans.toml
     """
-    import pandas as pd
-
     from assay.tables.discovery.suggest import suggest
+    from assay.tables.tabular import read_table
 
     if out is not None and out.exists() and not force:
         raise AssayError(f"{out} is there already, perhaps edited; give another --out, or --force")
     if not table.exists():
         raise AssayError(f"no file {table}")
-    try:
-        frame = pd.read_parquet(table) if table.suffix == ".parquet" else pd.read_csv(table)
-    except (OSError, ValueError) as error:
-        raise AssayError(f"{table} cannot be read as a CSV table ({error})") from None
+    frame = read_table(table)
     away = [("--drop", name) for name in drop or ()]
     away += [] if target is None else [("--target", target)]
     for option, name in away:

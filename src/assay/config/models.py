@@ -34,7 +34,7 @@ class Model:
     UBJ), `lightgbm` (text), `catboost` (cbm), `torchscript`, `exported` (torch.export): a file.
     `hugging_face`: a folder with a sequence classifier and its tokeniser (`save_pretrained`).
     `demo`: a small model that is trained on the spot. `name` is what reports call it, `score` the
-    accuracy you know it to have; `inputs = "text"` says that a function takes sentences,
+    accuracy you know it to have; `inputs` says what a function takes ("frame", "text", ...),
     `gradients = true` makes an ONNX file differentiable. Trust the file you name: python, pickle
     and torchscript run what is in it.
     """
@@ -55,7 +55,7 @@ class Model:
     outputs: Literal["logits", "probabilities"] | None = None
     name: str = ""
     score: float | None = None
-    inputs: Literal["text"] | None = None
+    inputs: Literal["tensor", "integers", "array", "frame", "mapping", "text"] | None = None
     gradients: bool = False
 
     @property

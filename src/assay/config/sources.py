@@ -22,6 +22,7 @@ from assay.config.python_files import file_of, load
 from assay.config.registry import find
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
+from assay.tables.tabular import read_table
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,13 @@ def _suffix(file: Path) -> str:
 
 
 def _table(file: Path, source: Data) -> Dataset:
-    import pandas as pd
+    schema, text = None, [source.label, *([source.text] if source.text else [])]
+    if source.schema is not None:
+        from assay.tables.schema import Schema
 
-    try:
-        frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
-    except Exception as error:  # of pandas or Arrow, which have kinds of their own
-        said = str(error) or type(error).__name__
-        raise AssayError(f"'{file}' cannot be read as a table: {said}") from None
+        schema = Schema.read(source.schema)
+        text += [f.name for f in schema.features if f.kind == "category"]
+    frame = read_table(file, text)
     for column in (source.label, source.ids, source.text):
         if column is not None and column not in frame:
             raise AssayError(f"'{file}' has no column '{column}'{nearest(column, map(str, frame))}")
@@ -156,11 +157,6 @@ def _table(file: Path, source: Data) -> Dataset:
             )
         ids = None if source.ids is None else frame[source.ids].to_numpy()
         return _dataset(texts.tolist(), frame[source.label].to_numpy(), ids, source, file)
-    schema = None
-    if source.schema is not None:
-        from assay.tables.schema import Schema
-
-        schema = Schema.read(source.schema)
     named = source.name or file.name
     made = Dataset(frame, target=source.label, ids=source.ids, schema=schema, name=named)
     if source.scale == 1.0:

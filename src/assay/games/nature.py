@@ -39,7 +39,7 @@ from assay.goals.goal import Expandable, Goal
 from assay.kernels.arrays import Bools, Floats
 from assay.model.agreement import agree
 from assay.model.classifier import Classifier, wrap
-from assay.model.frames import fitted, in_order
+from assay.model.frames import fitted, names_of
 from assay.model.probe import probe
 from assay.noise.joint import Noise
 from assay.nouns import table
@@ -122,10 +122,6 @@ class Nature:
         labels = torch.from_numpy(ready.predict(rows))
         return torch.nn.functional.one_hot(labels, ready._classes(rows)).double()
 
-    def _rows(self, data: Any) -> Floats:
-        in_order(self.model, data)
-        return rows_of(data)
-
     def default_attack(self, space: Space | None) -> Attack | None:
         return None  # nobody attacks
 
@@ -133,12 +129,20 @@ class Nature:
         return refused_quota(self) if goal.together else None
 
     def _named(self, data: Any) -> Nature:
-        """With the noise's features in the order of the data's columns."""
-        if getattr(self.noise, "names", None) is None:
-            return self
+        """With the noise's features and the trees' in the order of the data's columns."""
         columns = getattr(data, "columns", None)
         named = None if columns is None else [str(c) for c in columns]
-        return replace(self, noise=self.noise.arranged(named))  # type: ignore[attr-defined]
+        made = self
+        if getattr(self.noise, "names", None) is not None:
+            made = replace(self, noise=self.noise.arranged(named))  # type: ignore[attr-defined]
+        wanted = names_of(tree_source(self.model))
+        if self._ensemble is not None or named is None or not set(wanted or ()) <= set(named):
+            return made
+        ready = made._ready()
+        if wanted is None or ready._ensemble is None:  # a model of another kind is asked by name
+            return made
+        place = [named.index(name) for name in wanted]
+        return replace(ready, _ensemble=ready._ensemble.asked_by(place, len(named)))
 
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
@@ -155,7 +159,7 @@ class Nature:
         if isinstance(goal, LeastLikely):
             raise Unsupported("least_likely under noise: name the class, e.g. ay.Targeted(2)")
         ready = self._named(data)._ready()
-        x = rows_of(data) if ready._ensemble is None else self._rows(data)
+        x = rows_of(data)
         ready.noise.marginals(x.shape[1])
         ready.noise.correlation(x.shape[1])
         if ready._ensemble is None:
@@ -259,11 +263,11 @@ class Nature:
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """(low, high) of P(label = class) for every record and class, (n, classes)."""
-        return of_classes(self._named(data)._ready(), self._rows(data), seed)
+        return of_classes(self._named(data)._ready(), rows_of(data), seed)
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
         """Bounds of the mean probability of the true class, over these records."""
-        x = self._rows(data)
+        x = rows_of(data)
         ready = self._named(data)._ready()
         classes = ready._classes(x)
         found = ready.probability(x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed)

@@ -16,7 +16,7 @@ import numpy as np
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.nature_methods import certificate
-from assay.games.rows import feature_names
+from assay.games.rows import feature_names, rows_of
 from assay.kernels.arrays import Floats
 from assay.noise.scaled import scaled
 from assay.noise.silenced import silenced
@@ -36,7 +36,7 @@ def importance(nature: Nature, data: Any, seed: int) -> Any:
     columns; a table's `attrs["units"]` ({"Glucose": "mg/dl"}) stand behind the names."""
     import pandas as pd
 
-    ready, x = nature._named(data)._ready(), nature._rows(data)
+    ready, x = nature._named(data)._ready(), rows_of(data)
     stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
     before = certificate(ready, x, stays, seed)
     low, high = {}, {}
@@ -57,7 +57,7 @@ def radius(nature: Nature, data: Any, seed: int) -> Any:
     quietest direction ("L2"). 0: not known to be the likeliest."""
     import pandas as pd
 
-    x = nature._rows(data)
+    x = rows_of(data)
     per_unit = shift(nature._named(data).noise, x.shape[1], 2.0, 1.0).sds
     if per_unit is None:
         raise Unsupported("a radius is for normal noise; for uniform noise give evaluate a space")
@@ -79,7 +79,7 @@ def screen(nature: Nature, data: Any, share: float, seed: int) -> Any:
 
     if not 0 < share < 1:
         raise AssayError(f"share={share}: expected a probability between 0 and 1, e.g. 0.99")
-    ready, x = nature._named(data)._ready(), nature._rows(data)
+    ready, x = nature._named(data)._ready(), rows_of(data)
     label = ready.predict(x)
     low, high = np.zeros(len(x)), np.ones(len(x))
     todo = np.arange(len(x))
@@ -112,7 +112,7 @@ def flip_level(
     steps = np.sort(np.asarray(levels, dtype=float))
     if steps.ndim != 1 or not len(steps) or not steps[0] > 0:
         raise AssayError(f"levels={levels}: expected positive multiples of the noise")
-    ready, x = nature._named(data)._ready(), nature._rows(data)
+    ready, x = nature._named(data)._ready(), rows_of(data)
     places = None
     if feature is not None:
         known = feature_names(data, x.shape[1])

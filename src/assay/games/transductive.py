@@ -164,7 +164,7 @@ class Transductive:
         state = self.defender.start()
         base = wrap(self.defender.base(state)).among(data.x[:32])
         with base.ready(), torch.no_grad():
-            facts = inspect(base, data.x[:32], data.y)
+            facts = inspect(base, data.x[:32], data.y, moves=True)
             blank = base.logits(data.x[:1]).new_zeros(len(data), facts["classes"])
         answers = facts["classes"] - (base.reject is not None)
         if data.classes is not None and len(data.classes) != answers:

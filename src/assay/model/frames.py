@@ -210,18 +210,3 @@ def counted(model: Any, data: Dataset) -> Dataset:
         return data
     names = tuple(str(c) for c in labels)
     return replace(data, y=[str(c) for c in y.tolist()], classes=names)
-
-
-def in_order(model: Any, data: Any) -> None:
-    """Refuse a table whose columns are the model's, but in another order."""
-    given = getattr(data, "columns", None)
-    wanted = names_of(getattr(model, "source", None) or model)
-    if given is None or wanted is None:
-        return
-    have = [str(c) for c in given]
-    if have != list(wanted) and sorted(have) == sorted(wanted):
-        i = next(i for i, (a, b) in enumerate(zip(have, wanted, strict=True)) if a != b)
-        raise AssayError(
-            f"column {i} is {have[i]!r}, but the model was fitted with {wanted[i]!r} there; give "
-            "the columns in its order: frame[list(model.feature_names_in_)]"
-        )

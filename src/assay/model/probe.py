@@ -10,6 +10,7 @@ contradict them near the boundary, where attacks go (an SVC's probabilities, a t
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,11 @@ from torch import Tensor
 from assay.errors import AssayError
 from assay.model.adapters import as_arrays, offers
 from assay.model.classifier import Classifier
+
+_AS_A_GAME = (
+    "A model that adapts is played as a game, in which it moves after the attacker: "
+    "ay.evaluate(ay.Transductive(ay.defenses.Adapting(model), batch=128), data, ...)"
+)
 
 
 def probe(model: Classifier, x: Tensor) -> Classifier:
@@ -35,7 +41,13 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     if model.module is not None and not model.bound and model.takes == "tensor":
         leaf = x.detach().clone().requires_grad_()
         with model.ready(), torch.enable_grad():
-            return replace(model, differentiable=_leads_back(_tried(model, leaf), leaf))
+            out = _tried(model, leaf)
+            try:
+                return replace(model, differentiable=_leads_back(out, leaf))
+            except RuntimeError as error:  # it has taken gradients itself, and freed the graph
+                raise AssayError(
+                    f"no gradient can be taken through the model: {error}. {_AS_A_GAME}"
+                ) from error
     if model.kind.split()[0] != "callable" or model.takes != "tensor":
         return model
     leaf = x.detach().clone().requires_grad_()
@@ -100,18 +112,38 @@ def _tried(model: Classifier, x: Tensor) -> Tensor:
     except AssayError:
         raise
     except Exception as error:  # whatever a model may raise
+        hint = f". It can where its weights may learn. {_AS_A_GAME}" if _learns(model, x) else ""
         raise AssayError(
             f"the model cannot take inputs of shape {tuple(x.shape)} and {x.dtype}: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}{hint}"
         ) from error
 
 
-def inspect(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
-    """Try the model on a few rows: errors for what cannot work, facts for what looks wrong."""
+def _learns(model: Classifier, x: Tensor) -> bool:
+    """Does a module that cannot answer with fixed weights answer with weights that learn?"""
+    if model.module is None:
+        return False
+    try:
+        copied = copy.deepcopy(model.module).requires_grad_(True)
+        with torch.enable_grad():
+            copied(x.detach().clone())
+    except Exception:  # it cannot answer at all
+        return False
+    return True
+
+
+def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dict[str, Any]:
+    """Try the model on a few rows: errors for what cannot work, facts for what looks wrong.
+
+    `moves`: it may change itself when it is asked.
+    """
     training = model.module is not None and any(m.training for m in model.module.modules())
     with model.ready(), torch.no_grad():
+        before = _state(model)
         first = _tried(model, x)
         again, alone = model.logits(x), model.logits(x[:1])
+        if not moves:
+            _stays(model, before)
     classes = first.shape[1]
     if classes < 2:
         raise AssayError(f"the model has {classes} class: robustness needs at least 2")
@@ -131,6 +163,25 @@ def inspect(model: Classifier, x: Tensor, y: Tensor) -> dict[str, Any]:
         "repeat_difference": float((first - again).abs().amax() / scale),
         "batch_difference": float((first[:1] - alone).abs().amax() / scale),
     }
+
+
+def _state(model: Classifier) -> dict[str, tuple[int, int]]:
+    """Weights and statistics of a module: which tensor, written to how often."""
+    if model.module is None:
+        return {}
+    tensors = (*model.module.named_parameters(), *model.module.named_buffers())
+    return {name: (id(t), t._version) for name, t in tensors if t.is_floating_point()}  # noqa: SLF001
+
+
+def _stays(model: Classifier, before: dict[str, tuple[int, int]]) -> None:
+    after = _state(model)
+    moved = [name for name, version in before.items() if after.get(name) != version]
+    if moved:
+        raise AssayError(
+            f"the model changes itself when it is asked ('{moved[0]}'"
+            f"{f' and {len(moved) - 1} more tensors' if len(moved) > 1 else ''}): its answers "
+            f"depend on what it was asked before. {_AS_A_GAME}"
+        )
 
 
 def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] | None:

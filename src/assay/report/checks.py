@@ -114,7 +114,8 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
         yield Flag("not-deterministic", text + ": use APGD(eot=) and read the figures as one draw")
     elif facts.get("batch_difference", 0.0) > 1e-3:
         text = "a row's answer depends on the other rows of its batch: a fixed model does not"
-        yield Flag("batch-dependent", text + "; evaluate it one row at a time, or as a game")
+        game = "; ask it one row at a time, or play ay.Transductive(ay.defenses.Adapting(model))"
+        yield Flag("batch-dependent", text + game)
 
 
 def of_defender(facts: dict[str, Any]) -> Iterator[Flag]:

@@ -12,8 +12,10 @@ classes: with one output the label is 1 where the sum exceeds `cut`, with severa
 largest. Where two scores are closer than rounding can tell, only the library knows: `decide` asks
 it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,6 +139,20 @@ class Ensemble:
         if self.library is not None and close.any():
             label[close] = self.library(rows[close])
         return label
+
+    def asked_by(self, place: Sequence[int], n_features: int) -> Ensemble:
+        """The same trees for rows in which feature f stands in column `place[f]`."""
+        at = np.asarray(place, dtype=np.int32)
+        if n_features == self.n_features and np.array_equal(at, np.arange(n_features)):
+            return self
+        library = self.library
+        return replace(
+            self,
+            feature=np.where(self.feature < 0, -1, at[self.feature]).astype(np.int32),
+            categorical=tuple(int(at[f]) for f in self.categorical),
+            n_features=n_features,
+            library=None if library is None else lambda x: library(np.ascontiguousarray(x[:, at])),
+        )
 
     def near_tie(self, x: ArrayLike) -> NDArray[np.bool_]:
         """Where the two best scores are too close for the library's own precision."""

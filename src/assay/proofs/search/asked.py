@@ -7,7 +7,6 @@ corners of their boxes, before anything is proven.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -33,17 +32,7 @@ def ensemble_of(model: Classifier) -> Ensemble:
     wanted = names_of(model.source)
     if model.columns is None or wanted is None:
         return ensemble
-    place = np.asarray(model.columns.place(list(wanted)), dtype=np.int32)
-    if np.array_equal(place, np.arange(len(model.columns))):
-        return ensemble
-    feature = np.where(ensemble.feature < 0, -1, place[ensemble.feature]).astype(np.int32)
-    library = ensemble.library
-    return replace(
-        ensemble,
-        feature=feature,
-        n_features=len(model.columns),
-        library=None if library is None else lambda x: library(np.ascontiguousarray(x[:, place])),
-    )
+    return ensemble.asked_by(model.columns.place(list(wanted)), len(model.columns))
 
 
 def own_classes(model: Classifier, ensemble: Ensemble, allowed: Bools) -> Bools:
