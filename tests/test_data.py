@@ -56,10 +56,12 @@ def test_columns_of_other_dtypes_come_back(kind):
 
 
 def test_tables_of_other_libraries():
+    import polars as pl
     import pyarrow as pa
 
     plain = FRAME.drop(columns="grade")
-    for table in (plain, pa.Table.from_pandas(plain), plain.to_dict("list")):
+    ours = pl.from_pandas(plain)
+    for table in (plain, pa.Table.from_pandas(plain), plain.to_dict("list"), ours, ours.lazy()):
         data = ay.Dataset(table, target="paid", ids="number", extra=["segment"])
         assert data.columns.names == ("amount", "rate", "purpose", "owner", "since")
         assert np.allclose(data.x.numpy()[:, :2], plain[["amount", "rate"]], equal_nan=True)

@@ -222,6 +222,8 @@ def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame | N
             raise AssayError(f"a mapping that is no table of columns ({error})") from None
     if hasattr(table, "iloc") and hasattr(table, "columns"):
         return table  # type: ignore[no-any-return]
+    if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # polars, not yet computed
+        table = table.collect()
     if hasattr(table, "to_pandas"):
         return table.to_pandas()  # type: ignore[no-any-return]
     return None

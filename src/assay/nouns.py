@@ -76,6 +76,29 @@ def plain(value: Any, whole: bool = False) -> Any:
     return table(value, whole)
 
 
+def same(noun: Any, other: Any) -> bool:
+    """Are two nouns of one type with the same fields? For nouns that hold arrays: `__eq__`."""
+    if noun.__class__ is not other.__class__:
+        return False
+    names = [f.name for f in fields(noun) if f.init]
+    return all(_alike(getattr(noun, n), getattr(other, n)) for n in names)
+
+
+def hashed(noun: Any) -> int:
+    """Equal nouns have equal hashes, whatever they hold: `__hash__`."""
+    return hash(type(noun))
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor | np.ndarray) or isinstance(b, Tensor | np.ndarray):
+        return type(a) is type(b) and np.array_equal(np.asarray(a), np.asarray(b))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple) and type(a) is type(b):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    return bool(a == b)
+
+
 def said(value: Any) -> str:
     """A table as one would write it in Python; one field alone goes without its name.
 

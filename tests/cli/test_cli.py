@@ -220,3 +220,10 @@ def test_help_does_not_load_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_shells_can_complete_it(folder):
+    assert "--install-completion" in call("--help").output
+    env = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": "assay com", "COMP_CWORD": "1"}
+    said = CliRunner().invoke(app, [], env=env, prog_name="assay")
+    assert said.output.split() == ["compare"]

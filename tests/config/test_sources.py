@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 import torch
 from sklearn.linear_model import LogisticRegression
 
@@ -217,8 +218,9 @@ def loans(tmp_path_factory):
     parts = [("t", text, ["purpose"]), ("n", SimpleImputer(), ["amount", "income"])]
     pipe = make_pipeline(ColumnTransformer(parts), LogisticRegression(max_iter=1000))
     joblib.dump(pipe.fit(frame, y), folder / "pipe.joblib")
+    skops.io.dump(pipe, folder / "pipe.skops")
     native = frame.assign(purpose=frame["purpose"].astype("category"))
-    models = {"pipe.joblib": pipe.predict(frame)}
+    models = dict.fromkeys(("pipe.joblib", "pipe.skops"), pipe.predict(frame))
     booster = xgboost.XGBClassifier(n_estimators=8, enable_categorical=True).fit(native, y)
     for name in ("x.json", "x.ubj"):
         booster.save_model(folder / name)
@@ -231,7 +233,7 @@ def loans(tmp_path_factory):
     return folder, models | {"l.txt": light.predict(native), "c.cbm": cat.predict(frame)}
 
 
-@pytest.mark.parametrize("file", ["pipe.joblib", "x.json", "x.ubj", "l.txt", "c.cbm"])
+@pytest.mark.parametrize("file", ["pipe.joblib", "pipe.skops", "x.json", "x.ubj", "l.txt", "c.cbm"])
 def test_a_model_file_of_each_kind_answers_as_it_does_by_itself(loans, file):
     from assay.model.agreement import agree
     from assay.model.frames import fitted
@@ -249,11 +251,44 @@ def test_a_model_file_of_each_kind_answers_as_it_does_by_itself(loans, file):
         assert agree(made, data) == 200
 
 
+def exported(file):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout(0.5)).eval()
+    net[0].bias.data = -net[0].weight.sum(1) / 2  # the boundary goes through the middle
+    rows = {0: torch.export.Dim("rows")}
+    torch.export.save(torch.export.export(net, (torch.rand(4, 3),), dynamic_shapes=(rows,)), file)
+    return net
+
+
+def test_an_exported_program_is_attacked_with_its_gradients(tmp_path):
+    net = exported(tmp_path / "net.pt2")
+    source = Model(path="net.pt2", name="mine")
+    source.check(tmp_path)
+    model = source.load(tmp_path)
+    x = torch.rand(40, 3)
+    assert torch.allclose(model.logits(x), net(x))
+    data = ay.Dataset(x, net(x).argmax(1))
+    asked = {"space": ay.Linf(0.2), "attack": ay.PGD(10), "progress": False}
+    found = ay.evaluate(model, data, **asked).table["success"]
+    assert found.tolist() == ay.evaluate(net, data, **asked).table["success"].tolist()
+    assert found.any()
+
+
+def test_a_skops_file_with_a_type_of_ones_own_says_what_to_do(tmp_path):
+    skops.io.dump(ay.Budget(3), tmp_path / "own.skops")
+    with pytest.raises(AssayError, match=r"assay\.problem\.budget\.Budget.*trusted = \["):
+        Model(skops="own.skops").load(tmp_path)
+    with pytest.raises(AssayError, match=r"cannot wrap a Budget"):  # it was read
+        Model(skops="own.skops", trusted=["assay.problem.budget.Budget"]).load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("kind", "file", "said"),
     [
         ("pickle", "x.json", "cannot be read as pickle; it looks like xgboost"),
         ("xgboost", "pipe.joblib", "cannot be read as xgboost"),
+        ("exported", "pipe.skops", "cannot be read as exported; it looks like skops"),
+        ("skops", "net.pt2", "cannot be read as skops; it looks like exported"),
         ("xgboost", "l.txt", "cannot be read as xgboost; it looks like lightgbm"),
         ("lightgbm", "c.cbm", "cannot be read as lightgbm; it looks like catboost"),
         ("torchscript", "saved.pt", "cannot be read as torchscript; it looks like .*torch.save"),
@@ -263,6 +298,8 @@ def test_a_model_file_of_each_kind_answers_as_it_does_by_itself(loans, file):
 def test_a_model_file_of_another_kind_is_said_to_be(loans, kind, file, said):
     folder, _ = loans
     torch.save(torch.nn.Linear(2, 2), folder / "saved.pt")
+    if "pt2" in file:
+        exported(folder / "net.pt2")
     with pytest.raises(AssayError, match=said):
         Model(**{kind: file}).load(folder)
 

@@ -126,3 +126,20 @@ def test_no_attackable_row_is_missed_with_categories_and_groups(eps, p):
         for row, was, verdict in zip(x, answer, report.table["verdict"], strict=False):
             near = records(row, values, kinds, eps, p, lambda g: np.ones(len(g), bool), [(3, 4, 5)])
             assert verdict == ("broken" if (model.predict(near) != was).any() else "proven")
+
+
+def test_trees_behind_a_function_are_searched_without_being_asked_for():
+    """Whatever wrapped the trees: what is found is found in the forest itself."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (200, 3))
+    forest = RandomForestClassifier(8, max_depth=4, random_state=0).fit(x, x[:, 0] + x[:, 1] > 10)
+    schema = ay.Schema([ay.Feature(n, low=0, high=10) for n in "abc"])
+    data = ay.Dataset(x[:12], forest.predict(x[:12]).astype(int), schema=schema)
+    asked = {"space": schema.space(eps=0.1), "progress": False}
+    exact = ay.evaluate(forest, data, **asked).table
+    hidden = ay.wrap(lambda rows: forest.predict_proba(rows), outputs="probabilities")
+    found = ay.evaluate(hidden, data, **asked)
+    assert set(found.table["winner"]) == {"Graft", ""}
+    won = found.table["success"].to_numpy()
+    assert won.any() and not (won & (exact["verdict"] == "proven").to_numpy()).any()
+    assert (forest.predict(found.adversarial[won]).astype(int) != data.y.numpy()[won]).all()

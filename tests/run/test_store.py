@@ -321,3 +321,22 @@ def test_what_is_done_survives_a_further_goal(error: BaseException) -> None:
         report = caught.value.partial  # type: ignore[attr-defined]
     assert report.spec["goal"] == {"type": "Untargeted"} and len(report.records) == len(data)
     assert not report.also
+
+
+def test_a_merged_report_knows_the_columns_of_the_table(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = {"a": rng.random(24), "b": rng.random(24), "kind": ["x", "y", "z"] * 8}
+    data = ay.Dataset(frame | {"paid": np.arange(24) % 2}, target="paid", extra=["kind"])
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x[:, 0], x[:, 1]], dim=1)
+
+    asked = {"space": ay.Linf(0.1), "attack": ay.PGD(2), "batch": 4, "progress": False}
+    whole = ay.evaluate(net, data, **asked)
+    parts = [tmp_path / "1", tmp_path / "2"]
+    for i, part in enumerate(parts, 1):
+        ay.evaluate(net, data, run=ay.Run(part, shard=(i, 2)), **asked).save(part)
+    report = report_of(parts, merge(parts, tmp_path / "all"))
+    report.save(tmp_path / "all")
+    for found in (report, ay.Report.load(tmp_path / "all")):
+        assert repr(found.metric("robust", by="kind")) == repr(whole.metric("robust", by="kind"))

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import assay as ay
 from assay.errors import AssayError
 from assay.relations.repair import Repair
 from assay.spaces.region import Region, Space
@@ -281,3 +282,40 @@ def test_a_bound_between_whole_numbers_leaves_whole_numbers():
         handed = region.decode(region.project(region.origin + way))
         assert handed[0, 0] == end
         assert region.contains(handed)
+
+
+def test_eps_and_cost_both_hold():
+    """Two budgets at once, against a plain loop over all records: neither is dropped."""
+    schema = Schema(
+        [Feature("a", "integer", 0, 10, cost=1.0), Feature("b", "integer", 0, 10, cost=5.0)]
+    )
+    x = torch.tensor([[4.0, 5.0]]).double()
+    grid = torch.cartesian_prod(torch.arange(11.0), torch.arange(11.0)).double()
+    scaled = (grid - x) / 10
+    near = torch.linalg.vector_norm(scaled, dim=1) <= 0.35 + 1e-9
+    cheap = (grid[:, 0] - 4).abs() + 5 * (grid[:, 1] - 5).abs() <= 8
+    many = x.expand(len(grid), -1)
+
+    def inside(**budgets):
+        return schema.space(**budgets).around(many).contains(grid)
+
+    assert torch.equal(inside(eps=0.35), near) and torch.equal(inside(cost=8.0), cheap)
+    assert torch.equal(inside(eps=0.35, cost=8.0), near & cheap)
+    assert 1 < int((near & cheap).sum()) < min(int(near.sum()), int(cheap.sum()))
+    data = ay.Dataset(grid, torch.zeros(len(grid), dtype=torch.int64), schema=schema)
+
+    def model(rows):
+        return torch.stack([14.5 - rows.sum(1), torch.zeros(len(rows))], dim=1)
+
+    report = ay.evaluate(
+        model, data, space=schema.space(eps=0.35, cost=8.0), attack=ay.Graft(300), progress=False
+    )
+    for before, after in zip(grid.numpy(), report.adversarial, strict=True):
+        step = abs(after - before)
+        assert (step**2).sum() <= 12.25 + 1e-6 and step[0] + 5 * step[1] <= 8 + 1e-6
+    best = [  # the highest sum that both budgets let a record reach
+        max(min(a + i, 10) + min(b + j, 10) for i in range(4) for j in range(2)
+            if i * i + j * j <= 12.25 and i + 5 * j <= 8)
+        for a, b in grid.tolist()
+    ]  # fmt: skip
+    assert report.table["success"].tolist() == [s > 14.5 for s in best]

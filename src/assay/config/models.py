@@ -10,8 +10,9 @@ they name. They are for files you trust; the others only hold a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ from assay.errors import AssayError, Unsupported, nearest
 from assay.model.classifier import Classifier, wrap
 from assay.model.text import from_folder
 
+_HARMLESS = ("numpy.dtype",)  # types without code that scikit-learn's own models hold
+
 
 @dataclass(frozen=True)
 class Model:
@@ -35,8 +38,9 @@ class Model:
     `hugging_face`: a folder with a sequence classifier and its tokeniser (`save_pretrained`).
     `demo`: a small model that is trained on the spot. `name` is what reports call it, `score` the
     accuracy you know it to have; `inputs` says what a function takes ("frame", "text", ...),
-    `gradients = true` makes an ONNX file differentiable. Trust the file you name: python, pickle
-    and torchscript run what is in it.
+    `gradients = true` makes an ONNX file differentiable, `trusted` names types in a skops file
+    that skops does not know. Trust the file you name: python, pickle and torchscript run what is
+    in it.
     """
 
     path: str | None = None
@@ -57,6 +61,7 @@ class Model:
     score: float | None = None
     inputs: Literal["tensor", "integers", "array", "frame", "mapping", "text"] | None = None
     gradients: bool = False
+    trusted: Sequence[str] = ()
 
     @property
     def kind(self) -> str:
@@ -86,7 +91,8 @@ class Model:
         kind, value = self.kind, getattr(self, self.kind)
         if kind == "path":
             kind = _ENDINGS[Path(value).suffix]
-        model = _LOADERS[kind](folder, value)
+        load = _opened(kind, partial(_skops, self.trusted)) if kind == "skops" else _LOADERS[kind]
+        model = load(folder, value)
         try:
             return wrap(
                 model, self.outputs, inputs=self.inputs, name=self.name or _called(value),
@@ -167,10 +173,16 @@ def _pickle(path: Path) -> Any:
     return joblib.load(path)  # reads plain pickles as well
 
 
-def _skops(path: Path) -> Any:
+def _skops(trusted: Sequence[str], path: Path) -> Any:
     from skops import io
 
-    return io.load(path)
+    odd = [t for t in io.get_untrusted_types(file=path) if t not in (*_HARMLESS, *trusted)]
+    if odd:
+        raise AssayError(
+            f"'{path}' holds {', '.join(odd)}, which skops does not know; if you trust the file, "
+            f"say so: trusted = {[*trusted, *odd]}".replace("'", '"')
+        )
+    return io.load(path, trusted=[*_HARMLESS, *trusted])
 
 
 def _xgboost(path: Path) -> Any:
@@ -218,7 +230,7 @@ _LOADERS: dict[str, Callable[[Path, str], Any]] = {
     "python": load,
     "onnx": lambda folder, value: folder / value,
     "pickle": _opened("pickle", _pickle),
-    "skops": _opened("skops", _skops),
+    "skops": _opened("skops", partial(_skops, ())),
     "xgboost": _opened("xgboost", _xgboost),
     "lightgbm": _opened("lightgbm", _lightgbm),
     "catboost": _opened("catboost", _catboost),

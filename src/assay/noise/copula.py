@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from assay import nouns
 from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, aligned, counted, keys, listed, widths
@@ -31,6 +32,8 @@ class Copula(Joint):
     rank_correlation: Any
     names: tuple[str, ...] | None = None
     moved: float = field(default=0.0, init=False)  # largest change to make R positive semi-definite
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __post_init__(self) -> None:
         names = self.names or keys(self.parts) or keys(self.rank_correlation)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, aligned, keys, numbers, widths
@@ -31,6 +32,8 @@ class Normal(Joint):
     integer: tuple[int, ...] = ()  # features whose readings are whole numbers
     immutable: tuple[int, ...] = ()  # features without noise
     names: tuple[str, ...] | None = None  # of the features, where parameters came by name
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __post_init__(self) -> None:
         if (self.sd is None) == (self.cov is None):

@@ -79,4 +79,15 @@ def report_of(parts: Sequence[Path], whole: Store) -> Report:
         inside = [Path(p) / "also" / name for p in parts]
         also[name] = report_of(inside, merge(inside, whole.folder / "also" / name, True))
     shown = merged(examples, report.records)
-    return replace(report, also=also, examples=shown)
+    return replace(report, also=also, examples=shown, rows=_rows(known))
+
+
+def _rows(known: Sequence[Report]) -> Any:
+    """The rows of the user's table, by id, as far as the shards have saved them."""
+    import pandas as pd
+
+    tables = [k.rows for k in known if k.rows is not None]
+    if not tables:
+        return None
+    whole = pd.concat(tables)
+    return whole[~whole.index.duplicated()]

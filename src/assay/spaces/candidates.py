@@ -72,6 +72,8 @@ class Synonyms:
     at_most: int = 7
     least: float = -1.0
 
+    __eq__, __hash__ = nouns.same, nouns.hashed
+
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         return _each(words, self.of)
 
@@ -113,6 +115,8 @@ class Neighbours:
     vectors: Vectors | None = field(default=None, repr=False)
     at_most: int = 8
     least: float = 0.6
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         return _each(words, self.of)
@@ -189,6 +193,8 @@ class Masked:
     model: Any
     tokenizer: Any = None
     at_most: int = 8
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __repr__(self) -> str:
         return f"Masked({_named(self.model)!r}, at_most={self.at_most!r})"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay import nouns
 from assay.errors import AssayError
 
 Floats = NDArray[np.float32]
@@ -31,6 +32,8 @@ class Vectors:
 
     words: tuple[str, ...] = field(repr=False)
     table: Floats = field(repr=False)
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __post_init__(self) -> None:
         if self.table.ndim != 2 or len(self.table) != len(self.words):

@@ -47,6 +47,8 @@ class Lp:
     low: Any = 0.0
     high: Any = 1.0
 
+    __eq__, __hash__ = nouns.same, nouns.hashed
+
     def __post_init__(self) -> None:
         if self.p not in _NAMES:
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay import nouns
 from assay.errors import AssayError, nearest
 from assay.spaces.images import ImageRegion, check_images
 from assay.spaces.masks import eyeglasses
@@ -34,6 +35,8 @@ class Patch:
     low: float = 0.0
     high: float = 1.0
     norm: ClassVar[None] = None  # no ball: any colour
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __repr__(self) -> str:
         name = getattr(self.mask, "__name__", None) or self.mask

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.spaces.region import Region, Space
 from assay.streams import Stream
@@ -33,6 +34,8 @@ class Quantised:
 
     inner: Space
     levels: int = 256
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __repr__(self) -> str:
         levels = "" if self.levels == 256 else f", levels={self.levels}"

@@ -57,6 +57,8 @@ class Text:
     least: float = 0.8
     antonyms: bool = False  # may a word turn into its opposite?
 
+    __eq__, __hash__ = nouns.same, nouns.hashed
+
     def __post_init__(self) -> None:
         if not 0 < self.most <= 1:
             raise AssayError(f"Text(most={self.most!r}): expected a share of the words, 0 to 1")
