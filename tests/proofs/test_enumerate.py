@@ -6,7 +6,7 @@ from tests.oracles.sentences import neighbours
 from tests.spaces.test_text import TABLE, TEXTS, broken_by_hand, data, score, space
 
 import assay as ay
-from assay.attacks.substitute import Greedy
+from assay.attacks.sequences.substitute import Greedy
 from assay.model.text import strings
 from assay.proofs.enumerate import Enumerate
 from assay.spaces import words

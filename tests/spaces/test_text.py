@@ -8,7 +8,7 @@ import torch
 from tests.oracles.sentences import KEEP, neighbours
 
 import assay as ay
-from assay.attacks.substitute import Beam, Greedy
+from assay.attacks.sequences.substitute import Beam, Greedy
 from assay.model.text import strings
 from assay.spaces import words
 from assay.spaces.candidates import Neighbours, Synonyms, Typos

@@ -1,7 +1,8 @@
 """Networks of the papers and small ones for examples; torch modules that give logits.
 
 Those for tables (`MLP`, `TabTransformer`, `TabNet`, `RLN`, `STG`, `VIME`) take a schema, work on
-records in raw units, and have `fit` and `predict_proba`.
+records in raw units, and have `fit` and `predict_proba`. `TextCNN`, `TextLSTM` and
+`TextTransformer` take rows of words.
 """
 
 from assay.architectures.domain import Domain, domain_lenet, domain_mlp
@@ -19,6 +20,9 @@ from assay.architectures.tables.tablenet import TableNet
 from assay.architectures.tables.tabnet import TabNet
 from assay.architectures.tables.tabtransformer import TabTransformer
 from assay.architectures.tables.vime import VIME
+from assay.architectures.text.lstm import TextLSTM
+from assay.architectures.text.textcnn import TextCNN
+from assay.architectures.text.transformer import TextTransformer
 
 __all__ = [
     "MLP",
@@ -37,6 +41,9 @@ __all__ = [
     "TabNet",
     "TabTransformer",
     "TableNet",
+    "TextCNN",
+    "TextLSTM",
+    "TextTransformer",
     "domain_lenet",
     "domain_mlp",
     "resnet18",

@@ -20,10 +20,10 @@ from assay.attacks.caa import CAA
 from assay.attacks.combine import Guess, Then
 from assay.attacks.fab import FAB
 from assay.attacks.graft import Graft
-from assay.attacks.hotflip import HotFlip
 from assay.attacks.moeva import MOEVA
+from assay.attacks.sequences.hotflip import HotFlip
+from assay.attacks.sequences.substitute import Beam, Greedy
 from assay.attacks.square import Square
-from assay.attacks.substitute import Beam, Greedy
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem

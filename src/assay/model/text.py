@@ -217,7 +217,7 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
         batch = {k: v.to(layer.weight.device) for k, v in batch.items()}
         if not isinstance(x, Chosen):
             return logits_of(model(**batch))
-        words = _word_of_piece(texts, offsets.numpy())
+        words = word_of_piece(texts, offsets.numpy())
         inside = torch.from_numpy(words >= 0)[..., None].to(layer.weight.dtype)
         place = torch.from_numpy(np.maximum(words, 0))
 
@@ -255,7 +255,7 @@ def from_folder(folder: Path) -> Classifier:
     return hugging_face(model.eval(), tokenizer)
 
 
-def _word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:
+def word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:
     """(n, pieces): the word (counted by blanks) a piece belongs to, -1 for special pieces."""
     found = np.full(offsets.shape[:2], -1, dtype=np.int64)
     for i, text in enumerate(texts):

@@ -310,6 +310,10 @@ class Problem:
             raise Unsupported(f"{self.label}: a proof is about one model, not about several")
         self.referee.prove(rows, self.label, vacuous)
 
+    def charge(self, rows: Tensor, backwards: int = 0) -> None:
+        """Count a pass that an attack made through the model itself, not by asking here."""
+        self._count(rows, backwards)
+
     def improving(self, rows: Tensor) -> None:
         """A search says: these rows came nearer to the goal until the budget ended."""
         self.referee.improving[rows] = True

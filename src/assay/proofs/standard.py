@@ -24,11 +24,11 @@ from assay.attacks.apgd import APGD
 from assay.attacks.base import run
 from assay.attacks.caa import CAA
 from assay.attacks.graft import Graft
-from assay.attacks.hotflip import HotFlip
 from assay.attacks.moeva import MOEVA
+from assay.attacks.sequences.hotflip import HotFlip
+from assay.attacks.sequences.substitute import Beam, Greedy
 from assay.attacks.square import Square
 from assay.attacks.standard import AutoAttack
-from assay.attacks.substitute import Beam, Greedy
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem

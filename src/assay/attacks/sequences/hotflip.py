@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.attacks.base import start as start_at
-from assay.attacks.substitute import choices_of
+from assay.attacks.sequences.substitute import choices_of
 from assay.errors import AssayError
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem

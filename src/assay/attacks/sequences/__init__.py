@@ -1,0 +1,1 @@
+"""Attacks that exchange symbols of sequences: words, letters, bytes."""
