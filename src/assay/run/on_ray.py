@@ -1,15 +1,18 @@
 """Ray: chunks played on a cluster.
 
-Ray itself is silent about a cluster that cannot work: nodes that are gone but still listed, workers
-that never start because the machine is too busy (they are nice), tasks that wait for a resource
-nobody has. So a driver that hears nothing for a while says so, stops with a sentence where the
-cluster has no processor left, and otherwise plays a chunk itself: a run always goes on.
+Ray itself is silent about a cluster that cannot work: nodes that are gone but still listed, tasks
+that wait for a resource nobody has, and above all workers that do not get going: they have niceness
+15, and where ten processes compete for a processor one of them takes minutes to import torch, which
+every new driver's workers must. So a driver that hears nothing for a while says so, stops with a
+sentence where the cluster has no processor left, and otherwise plays a chunk itself: a run always
+goes on.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from assay.run.watch import Watch
 
 SILENCE = 60.0  # seconds without a chunk, or the patience of the watch if that is more
 POLL = 2.0
+NICENESS = "RAY_worker_niceness"
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Ray:
         options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if self.address == "local":
             # Ray's workers are polite (nice 15) and its head calls home; one's own run need not.
-            os.environ.setdefault("RAY_worker_niceness", "0")
+            os.environ.setdefault(NICENESS, "0")
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             options["include_dashboard"] = False
         else:
@@ -79,6 +83,7 @@ def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]
     under_way: dict[Any, int] = {}
     waiting, finished, watch = list(chunks), set[int](), Watch()
     alone = False  # the cluster was silent, and has been since: no need to wait as long again
+    heard = time.monotonic()  # when the cluster last gave a chunk back
 
     def give(k: int) -> None:
         under_way[play.remote(shared, name, k)] = k
@@ -91,7 +96,7 @@ def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]
                 give(waiting.pop(0))
             poll = 0.1 if alone else POLL
             for reference in ray.wait(list(under_way), num_returns=1, timeout=poll)[0]:
-                k, alone = under_way.pop(reference), False
+                k, alone, heard = under_way.pop(reference), False, time.monotonic()
                 if k not in finished:
                     part = _fetched(ray, reference)
                     finished.add(k)
@@ -100,9 +105,10 @@ def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]
             for k in watch.late():
                 LOG.warning("chunk %d is given out once more", k)
                 give(k)
-            if alone or watch.silence > max(SILENCE, watch.patience or 0.0):
+            silence = time.monotonic() - heard
+            if alone or silence > max(SILENCE, watch.patience or 0.0):
                 alone, k = True, _first(chunks, finished)
-                part = _instead(ray, job, k, watch.silence)
+                part = _instead(ray, job, k, silence)
                 finished.add(k)
                 watch.end(k)
                 yield k, part
@@ -127,9 +133,20 @@ def _instead(ray: Any, job: Job, k: int, seconds: float) -> Chunk:
             f"no chunk came back from Ray for {seconds:.0f} s: {alive} nodes, none of them with a "
             "processor; what is finished is safe: add nodes, or resume without --ray"
         )
-    LOG.warning("no chunk came back from Ray for %.0f s (%d nodes, %d processors): chunk %d is "
-                "played here", *(seconds, alive, _processors(ray), k))  # fmt: skip
+    LOG.warning("no chunk came back from Ray for %.0f s (%d nodes, %d processors%s): chunk %d is "
+                "played here", *(seconds, alive, _processors(ray), _polite(), k))  # fmt: skip
     return job.play(k)
+
+
+def _polite() -> str:
+    """The usual reason, where this machine has it."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+    if busy < 2 or os.environ.get(NICENESS) == "0":
+        return ""
+    return (
+        f"; {busy:.0f} processes compete for each of this machine's, and Ray's workers give way to "
+        "all of them: RAY_worker_niceness=0 before 'ray start' cures that"
+    )
 
 
 def _fetched(ray: Any, reference: Any) -> Chunk:

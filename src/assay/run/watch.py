@@ -29,15 +29,13 @@ class Watch:
     since: dict[int, float] = field(default_factory=dict)
     took: list[float] = field(default_factory=list)
     named: set[int] = field(default_factory=set)
-    heard: float = field(default_factory=time.monotonic)  # when the last chunk was finished
 
     def begin(self, k: int) -> None:
         self.since.setdefault(k, time.monotonic())
 
     def end(self, k: int) -> None:
-        self.heard = time.monotonic()
         if k in self.since:
-            self.took.append(self.heard - self.since.pop(k))
+            self.took.append(time.monotonic() - self.since.pop(k))
 
     @property
     def patience(self) -> float | None:
@@ -45,11 +43,6 @@ class Watch:
         if len(self.took) < 3:
             return None
         return max(self.least, self.factor * statistics.median(self.took))
-
-    @property
-    def silence(self) -> float:
-        """Seconds in which no chunk was finished."""
-        return time.monotonic() - self.heard
 
     def late(self) -> list[int]:
         """Chunks that have just become late; each is named once."""
