@@ -64,7 +64,41 @@ ATOMS = ("a", "b", "c", "`d e`", "a.original", "1", "0.5", "1e9", "'car'", "36",
 SIGNS = ("+", "-", "*", "/", "%", "**", "<", "<=", "==", "!=", ">=", ">", "and", "or", "in", "not")
 
 
+def sound(rng: Rng) -> str:
+    """A relation of the right types: random text alone is refused at its first word."""
+
+    def number(depth: int) -> str:
+        kind = rng.randrange(8) if depth else 0
+        if kind < 3:
+            return rng.choice(("a", "b", "c", "`d e`", "a.original", "1", "0.5", "1e9", "36", "-2"))
+        if kind < 6:
+            return f"{number(depth - 1)} {rng.choice('+-*/%')} {number(depth - 1)}"
+        if kind == 6:
+            name, n = rng.choice((("abs", 1), ("floor", 1), ("log", 1), ("min", 2), ("max", 2)))
+            return f"{name}({', '.join(number(depth - 1) for _ in range(n))})"
+        return f"({number(depth - 1)}) ** {rng.choice((0, 1, 2, 0.5, -1))}"
+
+    def truth(depth: int) -> str:
+        kind = rng.randrange(8) if depth else 0
+        if kind < 4:
+            sign = rng.choice(("<", "<=", "==", "!=", ">=", ">"))
+            return f"{number(depth)} {sign} {number(depth)}"
+        if kind == 4:
+            return f"{truth(depth - 1)} {rng.choice(('and', 'or'))} {truth(depth - 1)}"
+        if kind == 5:
+            return f"not ({truth(depth - 1)})"
+        if kind == 6:
+            return f"if {truth(depth - 1)} then {truth(depth - 1)}"
+        return rng.choice(("c in {36, 60}", "k == 'car'", "k in {'car', 'bus'}", "b in {1, 2}"))
+
+    return truth(rng.randint(0, 4))
+
+
 def relation(rng: Rng) -> str:
+    if rng.random() < 0.5:
+        text = sound(rng)
+        return mangled(text, rng) if rng.random() < 0.2 else text
+
     def some(depth: int) -> str:
         kind = rng.randrange(10) if depth else 0
         if kind < 3:
