@@ -1,253 +1,333 @@
 """The exact worst case of trees: time a row and open rows, beside HiGHS, veritas, Graft, MOEVA.
 
-    python benchmarks/exact.py [--rows 200] [--only linf] [--smoke]
+    python benchmarks/exact.py [--out FILE] [--only linf,l2] [--minutes 10] [--smoke]
+    python benchmarks/exact.py --out FILE --table
 
-URL phishing (63 features, 14 relations, whole numbers), rows of both classes that the model gets
-right, models trained here. `Exact` has 5 CPU-seconds a row. On the same rows, where they apply:
-HiGHS (mixed-integer program with the same relations, 20 s), veritas (bounds only: no relations,
-no whole numbers, so it answers an easier question for the attacker), Graft and MOEVA (searches:
-what they miss of the rows that are truly attackable). Times are CPU seconds of one thread.
+Every cell (a model in a space, by one method) is a line of FILE as soon as it is finished; a run
+goes on where the last one stopped, so that it can be made in pieces. URL phishing (63 features, 14
+relations, whole numbers), LCLD, CTU-13's features, Adult and digits; rows of both classes that the
+model gets right, models trained here. `Exact` has 5 CPU-seconds a row. On the first of the same
+rows, where they apply: HiGHS (mixed-integer program with the same relations, 20 s), veritas (bounds
+only: no relations, no whole numbers, so it answers an easier question for the attacker), Graft and
+MOEVA (searches: what they miss of the rows that are truly attackable). Times are CPU seconds of one
+thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 import assay as ay
-from assay.proofs.search.decide import Decision, decide
+from assay.proofs.search.decide import decide
 from assay.trees import read
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the oracles of the tests
 
-MODELS = {
-    "XGB 100x4": lambda: _xgb(100, 4),
-    "XGB 100x6": lambda: _xgb(100, 6),
-    "XGB 300x6": lambda: _xgb(300, 6),
-    "LGB 100x31": lambda: _lgb(),
-    "CatBoost 100x6": lambda: _cat(),
-    "RF 100x8": lambda: _forest(8),
-    "RF 100": lambda: _forest(None),
-}
-# group, model, eps, p, rows at most
-SETTINGS = [
-    *(("linf", m, 0.05, math.inf, 200) for m in ("XGB 100x4", "XGB 100x6", "XGB 300x6")),
-    *(("linf", m, 0.05, math.inf, 200) for m in ("LGB 100x31", "CatBoost 100x6")),
-    *(("l2", m, 0.1, 2.0, 200) for m in ("XGB 100x6", "LGB 100x31")),
-    ("l2", "XGB 300x6", 0.1, 2.0, 60),
-    *(("l1", m, 0.1, 1.0, 200) for m in ("XGB 100x6", "LGB 100x31")),
-    ("l0", "XGB 100x6", 2, 0.0, 40),
-    ("forest", "RF 100x8", 0.05, math.inf, 40),
-    ("forest", "RF 100", 0.05, math.inf, 20),
-]
+
+class Cell(NamedTuple):
+    """A question: a model in a space, on so many rows, and who is asked besides Exact."""
+
+    group: str
+    data: str
+    model: str
+    eps: float
+    p: float
+    rows: int
+    peers: tuple[str, ...] = ()
 
 
-def _xgb(trees: int, depth: int) -> Any:
-    from xgboost import XGBClassifier
+BOTH = ("Graft", "MOEVA")
+ALL = ("HiGHS", "veritas", *BOTH)
+INF = math.inf
+CELLS = [
+    Cell("linf", "url", "XGB 100x4", 0.05, INF, 200, ALL),
+    Cell("linf", "url", "XGB 100x6", 0.05, INF, 200, ALL),
+    Cell("linf", "url", "XGB 300x6", 0.05, INF, 200, BOTH),
+    Cell("linf", "url", "LGB 100x31", 0.05, INF, 200, BOTH),
+    Cell("linf", "url", "CatBoost 100x6", 0.05, INF, 200, BOTH),
+    Cell("l2", "url", "XGB 100x6", 0.1, 2.0, 200, BOTH),
+    Cell("l2", "url", "LGB 100x31", 0.1, 2.0, 200, BOTH),
+    Cell("l2", "url", "XGB 300x6", 0.1, 2.0, 200),
+    Cell("l1", "url", "XGB 100x6", 0.1, 1.0, 200, BOTH),
+    Cell("l1", "url", "LGB 100x31", 0.1, 1.0, 200, BOTH),
+    Cell("l1", "url", "XGB 300x6", 0.1, 1.0, 200),
+    Cell("l0", "url", "XGB 100x6", 2, 0.0, 200, BOTH),
+    Cell("forest", "url", "RF 100x8", 0.05, INF, 200, ("Graft",)),
+    Cell("forest", "url", "RF 100", 0.05, INF, 200, ("Graft",)),
+    Cell("digits", "digits", "XGB 40x4", 0.05, INF, 200),
+    Cell("digits", "digits", "XGB 40x4", 0.2, 2.0, 200),
+    *(Cell("tables", d, "XGB 60x4", e, p, 100, BOTH if d == "adult" else ())
+      for d in ("adult", "lcld", "lcld47", "ctu13") for e, p in ((0.05, INF), (0.1, 2.0))),
+    Cell("tables", "adult", "XGB 60x4", 2, 0.0, 100, BOTH),
+]  # fmt: skip
 
-    return XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1, random_state=0)
 
+def model(name: str) -> Any:
+    """An estimator by its short name: trees x depth, leaves for LightGBM."""
+    kind, _, size = name.partition(" ")
+    trees, _, depth = size.partition("x")
+    n = int(trees)
+    if kind == "XGB":
+        from xgboost import XGBClassifier
 
-def _lgb() -> Any:
-    from lightgbm import LGBMClassifier
+        return XGBClassifier(n_estimators=n, max_depth=int(depth), n_jobs=1, random_state=0)
+    if kind == "LGB":
+        from lightgbm import LGBMClassifier
 
-    return LGBMClassifier(n_estimators=100, num_leaves=31, n_jobs=1, verbose=-1, random_state=0)
+        return LGBMClassifier(
+            n_estimators=n, num_leaves=int(depth), n_jobs=1, verbose=-1, random_state=0
+        )
+    if kind == "CatBoost":
+        from catboost import CatBoostClassifier
 
-
-def _cat() -> Any:
-    from catboost import CatBoostClassifier
-
-    return CatBoostClassifier(
-        iterations=100, depth=6, verbose=0, thread_count=1, random_seed=0, allow_writing_files=False
-    )
-
-
-def _forest(depth: int | None) -> Any:
+        return CatBoostClassifier(
+            iterations=n, depth=int(depth), verbose=0, thread_count=1, random_seed=0,
+            allow_writing_files=False,
+        )  # fmt: skip
     from sklearn.ensemble import RandomForestClassifier
 
-    return RandomForestClassifier(100, max_depth=depth, random_state=0)
+    return RandomForestClassifier(n, max_depth=int(depth) if depth else None, random_state=0)
 
 
-def right_rows(model: Any, data: ay.Dataset, count: int) -> ay.Dataset:
-    """Rows that the model gets right, drawn from both classes."""
-    wrong = np.asarray(model.predict(data.x.numpy())).ravel().astype(int) != data.y.numpy()
-    order = np.random.default_rng(0).permutation(np.flatnonzero(~wrong))
-    return data.take(torch.from_numpy(np.sort(order[:count])))
+@cache
+def parts(name: str) -> tuple[np.ndarray, np.ndarray, ay.Dataset]:
+    """Rows to train on, their labels, and the data to ask about.
 
+    The bundled CTU-13 rows are all botnet: the label here is an artificial one (is the mean rank of
+    eight features above its median?), to see 756 features and 360 relations at work.
+    """
+    if name in ("url", "adult"):
+        splits = getattr(ay.datasets, name)()
+        test = splits.test
+        good = torch.isfinite(test.x).all(1) if name == "adult" else torch.ones(len(test)).bool()
+        return splits.train.x.numpy(), splits.train.y.numpy(), test.take(good.nonzero()[:, 0])
+    if name == "digits":
+        from sklearn.datasets import load_digits
 
-def line(name: str, found: Decision) -> None:
-    ms, n = 1e3 * found.seconds, len(found.seconds)
-    fast = [(~found.open & (found.seconds <= s)).mean() for s in (1.0, 5.0)]
-    print(
-        f"{name:34s} {n:5d} rows  broken {found.broken.sum():4d}  proven {found.proven.sum():4d}  "
-        f"open {found.open.sum():3d}   ms a row: mean {ms.mean():8.2f}  median "
-        f"{np.median(ms):7.2f}  "
-        f"max {ms.max():8.1f}   in 1 s / 5 s {fast[0]:.3f} / {fast[1]:.3f}",
-        flush=True,
-    )
+        x, y = load_digits(return_X_y=True)
+        return x[:1200] / 16, y[:1200], ay.Dataset(x[1200:] / 16, y[1200:])
+    from sklearn.model_selection import train_test_split
 
-
-def played(model: Any, data: ay.Dataset, space: Any, seconds: float) -> Decision:
+    sets = {"lcld": lambda: ay.datasets.lcld().test, "lcld47": lambda: ay.datasets.lcld(47).test}
+    data = sets.get(name, lambda: ay.datasets.ctu13().test)()
     y = data.y.numpy()
-    ensemble = read(model)
+    if name == "ctu13":
+        rank = data.x[:, ::90].argsort(0).argsort(0).double().mean(1)
+        y = (rank > rank.median()).long().numpy()
+    train, test = train_test_split(np.arange(len(data)), test_size=0.4, random_state=0, stratify=y)
+    rest = ay.Dataset(data.x[torch.from_numpy(test)], y[test], schema=data.schema)
+    return data.x.numpy()[train], y[train], rest
+
+
+@cache
+def fitted(data: str, name: str, most: int) -> Any:
+    x, y, _ = parts(data)
+    return model(name).fit(x[:most], y[:most])
+
+
+def asked(cell: Cell, smoke: bool) -> tuple[Any, ay.Dataset, Any]:
+    """The model, rows that it gets right, and the space."""
+    made = fitted(cell.data, cell.model, 800 if smoke else 10**9)
+    data = parts(cell.data)[2]
+    wrong = np.asarray(made.predict(data.x.numpy())).ravel().astype(int) != data.y.numpy()
+    order = np.random.default_rng(0).permutation(np.flatnonzero(~wrong))
+    rows = data.take(torch.from_numpy(np.sort(order[: 4 if smoke else cell.rows])))
+    space = ay.spaces.lp.Lp(cell.p, cell.eps)
+    if data.schema is not None:
+        space = data.schema.space(eps=cell.eps, p=cell.p)
+    return made, rows, space
+
+
+def exact(cell: Cell, smoke: bool) -> dict[str, Any]:
+    made, data, space = asked(cell, smoke)
+    y, ensemble = data.y.numpy(), read(made)
     allowed = np.ones((len(y), ensemble.n_classes), dtype=bool)
     allowed[np.arange(len(y)), y] = False
-    found = decide(ensemble, space.around(data.x), allowed, seconds)
-    flipped = np.asarray(model.predict(found.point[found.broken])).ravel().astype(int)
+    found = decide(ensemble, space.around(data.x), allowed, 0.2 if smoke else 5.0)
+    flipped = np.asarray(made.predict(found.point[found.broken])).ravel().astype(int)
     assert (flipped != y[found.broken]).all(), "the library does not agree"
-    return found
+    verdict = np.where(found.broken, 1, np.where(found.proven, 2, 0))
+    return {
+        "classes": np.bincount(y).tolist(), "verdict": verdict.tolist(),
+        "ms": [round(1e3 * s, 3) for s in found.seconds],
+    }  # fmt: skip
 
 
-def searches(model: Any, data: ay.Dataset, space: Any, found: Decision, smoke: bool) -> None:
-    graft, moeva = ay.Graft(100 if smoke else 3000), ay.MOEVA(generations=2 if smoke else 100)
-    for name, attack in (("Graft", graft), ("MOEVA", moeva)):
+def search(name: str) -> Callable[[Cell, bool, list[int]], dict[str, Any]]:
+    def play(cell: Cell, smoke: bool, verdict: list[int]) -> dict[str, Any]:
+        made, data, space = asked(cell, smoke)
+        data, known = data.take(torch.arange(min(40, len(data)))), np.array(verdict[:40])
+        attack = {
+            "Graft": ay.Graft(100 if smoke else 3000),
+            "MOEVA": ay.MOEVA(generations=2 if smoke else 100),
+        }[name]
         began = time.process_time()
-        report = ay.evaluate(model, data, space=space, attack=attack)
+        report = ay.evaluate(made, data, space=space, attack=attack)
         spent = time.process_time() - began
         hit = np.asarray(report.table["verdict"]) == "broken"
-        wrong = int((hit & found.proven).sum())
-        print(
-            f"    {name:8s} breaks {hit.sum()} of {found.broken.sum()} attackable rows, "
-            f"{1e3 * spent / len(data):.0f} ms a row; of the proven rows {wrong}"
-        )
+        assert not (hit & (known == 2)).any(), "a proven row is broken"
+        return {
+            "ms": 1e3 * spent / len(data), "rows": len(data), "broken": int(hit.sum()),
+            "attackable": int((known == 1).sum()), "missed": int((~hit & (known == 1)).sum()),
+        }  # fmt: skip
+
+    return play
 
 
-def milp_peer(model: Any, data: ay.Dataset, eps: float, found: Decision, rows: int) -> None:
+def highs(cell: Cell, smoke: bool, verdict: list[int]) -> dict[str, Any]:
+    from types import SimpleNamespace
+
     from tests.oracles.url import compare_with_highs
 
+    made, data, _ = asked(cell, smoke)
+    rows, known = min(20, len(data)), np.array(verdict)
+    found = SimpleNamespace(open=known == 0, broken=known == 1)
     began = time.process_time()
-    both, wrong, open_ = compare_with_highs(model, data, eps, found, rows)
-    spent = (time.process_time() - began) / max(1, rows)
-    print(
-        f"    HiGHS    {1e3 * spent:.0f} ms a row on {rows} rows, {open_} not solved in 20 s; "
-        f"decided by both {both}, contradictions {wrong}"
-    )
+    both, wrong, left = compare_with_highs(made, data, cell.eps, found, rows)
+    assert wrong == 0, "HiGHS contradicts"
+    spent = time.process_time() - began
+    return {"ms": 1e3 * spent / rows, "rows": rows, "decided": both, "open": left}
 
 
-def veritas_peer(model: Any, data: ay.Dataset, eps: float, found: Decision, rows: int) -> None:
+def veritas(cell: Cell, smoke: bool, verdict: list[int]) -> dict[str, Any]:
     """Bounds of the output in the Linf box; no relations, no whole numbers."""
-    import veritas
+    import veritas as peer
 
-    trees = veritas.get_addtree(model, silent=True)
-    features = data.schema.features
-    width = np.array([f.range[1] - f.range[0] for f in features])
+    made, data, _ = asked(cell, smoke)
+    trees, rows = peer.get_addtree(made, silent=True), min(20, len(data))
+    width = np.array([f.range[1] - f.range[0] for f in data.schema.features])
     low, high = (b.numpy() for b in data.schema.bounds(data.x))
     x, y = data.x.numpy(), data.y.numpy()
     proven = broken = 0
     began = time.process_time()
     for i in range(rows):
-        kind = veritas.HeuristicType.MIN_OUTPUT if y[i] else veritas.HeuristicType.MAX_OUTPUT
-        config = veritas.Config(kind)
+        kind = peer.HeuristicType.MIN_OUTPUT if y[i] else peer.HeuristicType.MAX_OUTPUT
+        config = peer.Config(kind)
         config.stop_when_optimal = True
-        lo, hi = np.maximum(low[i], x[i] - eps * width), np.minimum(high[i], x[i] + eps * width)
-        box = [veritas.Interval(a, np.nextafter(b, np.inf)) for a, b in zip(lo, hi, strict=True)]
-        search = config.get_search(trees, box)
-        search.step_for(5.0, 100)
-        bounds, sign = search.current_bounds(), 1 if y[i] else -1
-        sure, flipped = sign * bounds.best > 0, sign * bounds.atleast < 0
-        proven, broken = proven + bool(sure), broken + bool(flipped)
-    spent = (time.process_time() - began) / max(1, rows)
-    print(
-        f"    veritas  {1e3 * spent:.0f} ms a row on {rows} rows: proven {proven} (Exact, with "
-        f"relations and whole numbers: {found.proven[:rows].sum()}), broken {broken}"
+        lo = np.maximum(low[i], x[i] - cell.eps * width)
+        hi = np.minimum(high[i], x[i] + cell.eps * width)
+        box = [peer.Interval(a, np.nextafter(b, np.inf)) for a, b in zip(lo, hi, strict=True)]
+        walk = config.get_search(trees, box)
+        walk.step_for(5.0, 100)
+        bounds, sign = walk.current_bounds(), 1 if y[i] else -1
+        proven += bool(sign * bounds.best > 0)
+        broken += bool(sign * bounds.atleast < 0)
+    spent = time.process_time() - began
+    mine = sum(v == 2 for v in verdict[:rows])
+    return {"ms": 1e3 * spent / rows, "rows": rows, "proven": proven, "broken": broken,
+            "proven_by_exact": mine}  # fmt: skip
+
+
+PEERS = {"HiGHS": highs, "veritas": veritas, "Graft": search("Graft"), "MOEVA": search("MOEVA")}
+
+
+def key(cell: Cell, method: str) -> str:
+    return f"{cell.data}, {cell.model}, L{cell.p:g} {cell.eps:g}: {method}"
+
+
+def stored(out: Path) -> dict[str, dict[str, Any]]:
+    if not out.exists():
+        return {}
+    return {r["key"]: r for r in map(json.loads, out.read_text().splitlines())}
+
+
+def jobs(cells: list[Cell]) -> Iterator[tuple[Cell, str]]:
+    """All of Exact first: the peers are told what is truly attackable."""
+    yield from ((c, "Exact") for c in cells)
+    yield from ((c, peer) for c in cells for peer in c.peers)
+
+
+def line(key: str, r: dict[str, Any]) -> str:
+    """A finished cell in words."""
+    if "verdict" not in r:
+        return f"{key}: " + ", ".join(
+            f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}"
+            for k, v in r.items() if k not in ("key", "cpu")
+        )  # fmt: skip
+    v, ms = np.array(r["verdict"]), np.array(r["ms"])
+    fast = [float(((v != 0) & (ms <= s)).mean()) for s in (1e3, 5e3)]
+    return (
+        f"{key}: {len(v)} rows, broken {(v == 1).sum()} proven {(v == 2).sum()} open "
+        f"{(v == 0).sum()}; ms mean {ms.mean():.2f} median {np.median(ms):.2f} max {ms.max():.0f}; "
+        f"decided in 1 s {fast[0]:.3f}, in 5 s {fast[1]:.3f}"
     )
 
 
-def url(args: argparse.Namespace) -> None:
-    splits = ay.datasets.url()
-    x, y = splits.train.x.numpy(), splits.train.y.numpy()
-    if args.smoke:
-        x, y = x[:800], y[:800]
-    fitted: dict[str, Any] = {}
-    for group, name, eps, p, most in SETTINGS:
-        if args.only and group not in args.only.split(","):
+def table(cells: list[Cell], known: dict[str, dict[str, Any]]) -> None:
+    """The table of docs/proofs.md."""
+    print("| model, space | rows | broken / proven / open | ms a row: mean, median, max | others |")
+    print("|---|---|---|---|---|")
+    for cell in cells:
+        r = known.get(key(cell, "Exact"))
+        if r is None:
             continue
-        if args.smoke and name not in ("XGB 100x4", "LGB 100x31"):
-            continue
-        if name not in fitted:
-            fitted[name] = MODELS[name]().fit(x, y)
-        model = fitted[name]
-        data = right_rows(model, splits.test, 4 if args.smoke else min(most, args.rows))
-        space = splits.test.schema.space(eps=eps, p=p)
-        found = played(model, data, space, 0.2 if args.smoke else 5.0)
-        line(f"{name}, L{p:g} {eps:g}", found)
-        if args.peers and name in ("XGB 100x4", "XGB 100x6") and group == "linf":
-            few = min(4 if args.smoke else 20, len(data))
-            milp_peer(model, data, eps, found, few)
-            veritas_peer(model, data, eps, found, few)
-        if args.peers and name in ("XGB 100x6", "LGB 100x31") and group in ("linf", "l2", "l1"):
-            some = data.take(torch.arange(min(40, len(data))))
-            searches(model, some, space, played(model, some, space, 5.0), args.smoke)
-
-
-def digits(args: argparse.Namespace) -> None:
-    """Ten classes: every other class is a goal of its own."""
-    from sklearn.datasets import load_digits
-    from xgboost import XGBClassifier
-
-    x, y = load_digits(return_X_y=True)
-    x = x / 16.0
-    model = XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(x[:1200], y[:1200])
-    few = 4 if args.smoke else 100
-    right = np.flatnonzero(model.predict(x[1200:]) == y[1200:])[:few] + 1200
-    data = ay.Dataset(x[right], y[right])
-    for eps, p in ((0.05, math.inf), (0.2, 2.0)):
-        found = played(model, data, ay.spaces.lp.Lp(p, eps), 0.2 if args.smoke else 5.0)
-        line(f"digits XGB 10 x 40x4, L{p:g} {eps:g}", found)
-
-
-def tables(args: argparse.Namespace) -> None:
-    """LCLD (ratios, an instalment, categories; 47: one-hot groups) and the features of CTU-13.
-
-    The bundled CTU-13 rows are all botnet: the label here is an artificial one (is the mean rank of
-    eight features above its median?), to see 756 features and 360 relations at work.
-    """
-    from sklearn.model_selection import train_test_split
-    from xgboost import XGBClassifier
-
-    ctu = ay.datasets.ctu13().test
-    rank = ctu.x[:, ::90].argsort(0).argsort(0).double().mean(1)
-    sets = {
-        "LCLD 28": (ay.datasets.lcld().test, None),
-        "LCLD 47": (ay.datasets.lcld(47).test, None),
-        "CTU-13, artificial label": (ctu, (rank > rank.median()).long()),
-    }
-    for name, (data, label) in sets.items():
-        y = (data.y if label is None else label).numpy()
-        train, test = train_test_split(
-            np.arange(len(data)), test_size=0.4, random_state=0, stratify=y
+        v, ms = np.array(r["verdict"]), np.array(r["ms"])
+        others = []
+        for peer in cell.peers:
+            o = known.get(key(cell, peer))
+            if o is None:
+                continue
+            said = {
+                "HiGHS": lambda o: f"{o['open']} of {o['rows']} not solved",
+                "veritas": lambda o: (
+                    f"proves {o['proven']} of {o['rows']} (Exact {o['proven_by_exact']})"
+                ),
+            }.get(peer, lambda o: f"misses {o['missed']} of {o['attackable']}")(o)
+            others.append(f"{peer} {o['ms']:.0f} ms, {said}")
+        counts = " / ".join(str((v == k).sum()) for k in (1, 2, 0))
+        print(
+            f"| {cell.data}: {cell.model}, L{cell.p:g} {cell.eps:g} | {len(v)} | {counts} | "
+            f"{ms.mean():.1f}, {np.median(ms):.1f}, {ms.max():,.0f} | {'; '.join(others)} |"
         )
-        model = XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
-        model.fit(data.x.numpy()[train], y[train])
-        part = ay.Dataset(data.x[torch.from_numpy(test)], y[test], schema=data.schema)
-        some = right_rows(model, part, 4 if args.smoke else 60)
-        for eps, p in ((0.05, math.inf), (0.1, 2.0)):
-            space = data.schema.space(eps=eps, p=p)
-            found = played(model, some, space, 0.2 if args.smoke else 2.0)
-            line(f"{name} XGB 60x4, L{p:g} {eps:g}", found)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=200)
-    parser.add_argument("--only", default="", help="linf,l2,l1,l0,forest,digits,tables")
+    parser.add_argument("--out", type=Path, default=Path("exact.jsonl"))
+    parser.add_argument("--only", default="", help="groups: linf,l2,l1,l0,forest,digits,tables")
+    parser.add_argument("--methods", default="", help="e.g. Exact or Graft,MOEVA; all unless given")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no cell after these")
     parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.add_argument("--table", action="store_true", help="print what is finished, and no more")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    chosen = args.only.split(",") if args.only else []
-    url(args)
-    if not chosen or "digits" in chosen:
-        digits(args)
-    if not chosen or "tables" in chosen:
-        tables(args)
+    cells = [c for c in CELLS if not args.only or c.group in args.only.split(",")]
+    if args.table:
+        table(cells, stored(args.out))
+        return
+    if args.smoke:
+        cells = [c for c in cells if c.model in ("XGB 100x4", "XGB 40x4") or c.data == "lcld"]
+    methods = args.methods.split(",") if args.methods else ["Exact", *ALL]
+    began, known = time.monotonic(), {} if args.smoke else stored(args.out)
+    for cell, method in jobs(cells):
+        name = key(cell, method)
+        if method not in methods or name in known:
+            continue
+        if method != "Exact" and key(cell, "Exact") not in known:
+            continue
+        if time.monotonic() - began > 60 * args.minutes:
+            break
+        cpu = time.process_time()
+        if method == "Exact":
+            found = exact(cell, args.smoke)
+        else:
+            found = PEERS[method](cell, args.smoke, known[key(cell, "Exact")]["verdict"])
+        known[name] = {"key": name, **found, "cpu": round(time.process_time() - cpu, 2)}
+        if not args.smoke:
+            with args.out.open("a") as file:
+                file.write(json.dumps(known[name]) + "\n")
+        print(line(name, known[name]), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "valid": ("bool", True),  # the handed-in input lies in the space
     "winner": ("object", ""),  # who settled the row; "clean" where no attack was needed
     "distance": ("float64", np.nan),
+    "distance_low": ("float64", np.nan),  # no valid input as near as this reaches the goal
     "violation": ("float64", 0.0),
     "margin": ("float64", np.nan),  # best valid margin seen: > 0 reached, just below 0 almost
     "blocked": ("bool", False),  # the goal was reached, but only by invalid inputs
@@ -59,9 +60,13 @@ class Records:
 
     columns: dict[str, np.ndarray]
     adversarial: np.ndarray | None = None
+    certificates: np.ndarray | None = None  # (n,) bytes of each proof that can be checked, or None
 
     @classmethod
-    def of(cls, n: int, adversarial: np.ndarray | None = None, **given: Any) -> Records:
+    def of(
+        cls, n: int, adversarial: np.ndarray | None = None,
+        certificates: np.ndarray | None = None, **given: Any,
+    ) -> Records:  # fmt: skip
         """Records of `n` rows: what is not given gets the field's default."""
         columns = {}
         for name, (dtype, missing) in FIELDS.items():
@@ -71,22 +76,48 @@ class Records:
         if given:
             raise TypeError(f"no such record field: {', '.join(given)}")
         _derive_verdict(columns)
-        return cls(columns, adversarial)
+        return cls(columns, adversarial, certificates)
 
     @classmethod
     def concat(cls, parts: Iterable[Records]) -> Records:
         parts = list(parts)
         columns = {k: np.concatenate([p.columns[k] for p in parts]) for k in FIELDS}
         inputs = [p.adversarial for p in parts if p.adversarial is not None]
-        return cls(columns, np.concatenate(inputs) if len(inputs) == len(parts) else None)
+        proofs = None
+        if any(p.certificates is not None for p in parts):
+            blank = [np.full(len(p), None) if p.certificates is None else p.certificates
+                     for p in parts]  # fmt: skip
+            proofs = np.concatenate(blank)
+        return cls(columns, np.concatenate(inputs) if len(inputs) == len(parts) else None, proofs)
 
     def take(self, rows: np.ndarray) -> Records:
         """These rows only."""
         inputs = None if self.adversarial is None else self.adversarial[rows]
-        return Records({k: column[rows] for k, column in self.columns.items()}, inputs)
+        proofs = None if self.certificates is None else self.certificates[rows]
+        return Records({k: column[rows] for k, column in self.columns.items()}, inputs, proofs)
 
     def __len__(self) -> int:
         return len(self.columns["id"])
+
+    def certificate_arrays(self) -> dict[str, np.ndarray]:
+        """The certificates as two arrays of a file: all bytes, and how many each row has."""
+        if self.certificates is None:
+            return {}
+        kept = [c or b"" for c in self.certificates]
+        sizes = np.array([len(c) for c in kept], dtype=np.int64)
+        return {"certificates": np.frombuffer(b"".join(kept), np.uint8), "certificate_sizes": sizes}
+
+
+def certificates(file: Any) -> np.ndarray | None:
+    """The certificates of each row, from a file that holds `certificate_arrays`."""
+    if "certificates" not in file:
+        return None
+    ends = np.cumsum(file["certificate_sizes"])
+    whole = file["certificates"].tobytes()
+    out = np.full(len(ends), None)
+    for i, (end, size) in enumerate(zip(ends, file["certificate_sizes"], strict=True)):
+        out[i] = whole[end - size : end] if size else None
+    return out
 
 
 class Gathered:

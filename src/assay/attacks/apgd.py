@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import compact, start
+from assay.attacks.base import Pace, compact, start
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.region import per_row
@@ -85,7 +85,9 @@ class APGD:
         gains = torch.zeros_like(rows)
         halved, last_best = torch.ones_like(rows, dtype=torch.bool), value.clone()
         marks, mark = set(self.checkpoints()), 0
+        pace = Pace(problem, self.steps)
         for k in range(self.steps):
+            pace.step(k)
             alive = problem.alive(rows)
             if not bool(alive.all()):
                 state = [z, value, grad, before, best, best_grad, best_value, eta, gains, halved]
@@ -113,3 +115,4 @@ class APGD:
                     value = torch.where(stuck, best_value, value)
                 halved, last_best = stuck, best_value.clone()
                 gains, mark = torch.zeros_like(gains), k + 1
+        pace.end(rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import getattr_static
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -22,6 +22,8 @@ from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion
+
+LAST = 0.2  # of a budget: what a search gains there is its pace
 
 
 @runtime_checkable
@@ -46,8 +48,8 @@ def attack_names(attack: Any) -> Iterator[str]:
     if attack is None:
         return
     yield nouns.name(attack)
-    for field in fields(attack) if is_dataclass(attack) else ():
-        value = getattr(attack, field.name)
+    for f in fields(attack) if is_dataclass(attack) else ():
+        value = getattr(attack, f.name)
         for inner in value if isinstance(value, tuple) else (value,):
             if getattr_static(inner, "needs", None) is not None:
                 yield from attack_names(inner)
@@ -63,6 +65,8 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     """Run an attack on what is open, under its own name and with its own loss."""
     proof = attack.needs.fixed  # needs no query, so no budget either
     rows = problem.undecided if proof else problem.open
+    if attack.needs.solved:
+        rows = torch.cat([rows, problem.broken]).sort().values
     if attack.needs.others and problem.rehearsal is not None:
         rows = problem.rehearsal.controlled.nonzero()[:, 0]
     if not len(rows):
@@ -113,3 +117,31 @@ def unrepaired(problem: Problem) -> Problem:
     if not isinstance(region, TableRegion):
         return problem
     return problem.in_region(region.unrepaired())
+
+
+@dataclass(eq=False)
+class Pace:
+    """Was a search of `total` steps still coming nearer when its budget ended?
+
+    A row counts as improving if, at the pace of the last fifth of the budget, as much again would
+    have reached the goal. Small steps that lead nowhere (a gradient attack always gains a little)
+    do not.
+    """
+
+    problem: Problem
+    total: int
+    _before: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._before = self.problem.margin.clone()
+
+    def step(self, done: int) -> None:
+        """So many steps are done."""
+        if done <= (1 - LAST) * self.total:
+            self._before = self.problem.margin.clone()
+
+    def end(self, rows: Tensor) -> None:
+        """The budget of these rows is spent: say which of them were on their way."""
+        now = self.problem.margin[rows]
+        gain = (now - self._before[rows]).nan_to_num(0.0, posinf=0.0)
+        self.problem.improving(rows[(gain > 0) & (now + gain / LAST >= 0)])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from assay.attacks.base import Pace
 from assay.attacks.evolution.population import Population, blocks, genetic
 from assay.attacks.evolution.reference_points import reference_points
 from assay.attacks.evolution.survival import Survival, replace
@@ -81,7 +82,9 @@ class MOEVA:
         values = np.repeat(first, self.population, axis=1)
         survival = Survival.of(reference_points(self.population - _AXES), len(rows))
         evaluator = Population(problem, rows, genes, self.offspring)
-        for _ in range(self.generations - 1):
+        pace = Pace(problem, self.generations)
+        for k in range(self.generations - 1):
+            pace.step(k)
             words = problem.random.bits(rows, 2).cpu().numpy().view(np.uint64)
             mate, fate = np.ascontiguousarray(words.T)
             children = vary(population, low, high, genes.kinds, mate, self.offspring)
@@ -100,6 +103,7 @@ class MOEVA:
                 evaluator = Population(problem, rows, genes, self.offspring)
             chosen = survival(np.concatenate([values, found], axis=1), fate, self.population)
             replace(chosen, population, values, children, found)
+        pace.end(rows)
 
 
 def _few(children: Array, start: Array, genes: Genes, problem: Problem, rows: Tensor) -> None:

@@ -184,6 +184,7 @@ class Static:
         return Records.of(
             len(index),
             best.cpu().numpy(),
+            _certificates(referee),
             id=data.ids[index.numpy()],
             y=y.cpu().numpy(),
             clean=clean.argmax(1).cpu().numpy(),
@@ -197,6 +198,7 @@ class Static:
             valid=region.contains(best).cpu().numpy(),
             winner=winner,
             distance=torch.where(success.cpu(), region.distance(best).cpu(), torch.nan).numpy(),
+            distance_low=referee.distance_low.cpu().numpy(),
             violation=region.violation(best).cpu().numpy(),
             margin=referee.margin.cpu().numpy(),
             blocked=(referee.blocked & ~success).cpu().numpy(),
@@ -234,6 +236,12 @@ def _verdicts(referee: Referee) -> np.ndarray:
     said[referee.solved.cpu().numpy()] = "broken"
     said[referee.idle.cpu().numpy()] = ""
     return said
+
+
+def _certificates(referee: Referee) -> np.ndarray | None:
+    if not referee.certificates:
+        return None
+    return np.array([referee.certificates.get(i) for i in range(len(referee.solved))], object)
 
 
 def _stages(referee: Referee) -> np.ndarray:

@@ -22,6 +22,7 @@ class Needs:
     layers: bool = False  # a torch module whose layers can be walked
     box: bool = False  # bounds of each feature that hold for every valid point: `Region.box`
     fixed: bool = False  # a model that does not move: proofs
+    solved: bool = False  # also rows that are broken already: it looks for nearer points
     others: bool = False  # its aim is others' rows: its own need no target (poisoners)
 
     def __or__(self, other: Needs) -> Needs:

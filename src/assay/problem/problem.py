@@ -13,6 +13,7 @@ never another goal to be judged by.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -60,6 +61,17 @@ class Problem:
         """Rows that are neither broken nor proven: a proof may close them without any query."""
         rows = torch.arange(len(self.y), device=self.y.device)
         return rows[self._unsettled(rows)]
+
+    @property
+    def broken(self) -> Tensor:
+        """Rows of this view that are broken: of these a nearer point may be handed in."""
+        scope = True if self.scope is None else self.scope
+        return (self.solved & ~self.referee.idle & scope).nonzero()[:, 0]
+
+    @property
+    def margin(self) -> Tensor:
+        """(n,) the best margin of a valid point so far: > 0 reached, just below 0 almost."""
+        return self.referee.margin
 
     def alive(self, rows: Tensor) -> Tensor:
         """Which of these rows are worth another query: not settled, and affordable."""
@@ -300,15 +312,21 @@ class Problem:
             self.value(rows, z)
         return self.referee.solved[rows]
 
-    def prove(self, rows: Tensor, vacuous: Tensor | None = None) -> None:
+    def prove(
+        self, rows: Tensor, vacuous: Tensor | None = None, certificates: Sequence[bytes | None] = ()
+    ) -> None:
         """No valid point of these rows reaches the goal: they are closed.
 
-        `vacuous` marks those of them whose answer hangs on features that nobody can change, so that
-        the proof would hold at any size of the region.
+        `vacuous` marks those whose answer hangs on features that nobody can change: the proof would
+        hold at any size. `certificates`, one per row, are kept for whoever wants to check it.
         """
         if self.victims is not None:
             raise Unsupported(f"{self.label}: a proof is about one model, not about several")
-        self.referee.prove(rows, self.label, vacuous)
+        self.referee.prove(rows, self.label, vacuous, certificates)
+
+    def none_nearer(self, rows: Tensor, distance: Tensor) -> None:
+        """No valid point of these rows within this distance reaches the goal (NaN: not known)."""
+        self.referee.distance_low[rows] = self.referee.distance_low[rows].fmax(distance)
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:
         """Count a pass that an attack made through the model itself, not by asking here."""

@@ -14,6 +14,7 @@ answer can matter; a point that neither succeeds nor comes nearer is dropped unj
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -38,6 +39,8 @@ class Referee:
     idle: Tensor = field(init=False)  # nothing to play for: no target, or not valid to begin with
     vacuous: Tensor = field(init=False)  # proven, and by features that nobody can change
     improving: Tensor = field(init=False)  # a search came nearer until its budget ended
+    distance_low: Tensor = field(init=False)  # nothing as near as this reaches the goal
+    certificates: dict[int, bytes] = field(init=False)  # of proven rows, as far as there are any
     spent: dict[str, Tensor] = field(init=False)  # seconds of each stage, by its label
     final: Tensor = field(init=False)  # predicted class of `best`
     value: Tensor = field(init=False)  # loss of `best`
@@ -60,11 +63,12 @@ class Referee:
         self.proven, self.idle, self.vacuous, self.improving, self.blocked = (
             self.solved.clone() for _ in range(5)
         )
-        self.spent = {}
+        self.certificates, self.spent = {}, {}
         self.final = torch.full((n,), -1, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
         self.margin = self.value.clone()
         self.score = torch.full_like(self.value, torch.nan)
+        self.distance_low = self.score.clone()
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
         self.winner = [""] * n
@@ -91,6 +95,8 @@ class Referee:
         self._refuse(self.proven & other.solved, "was proven, but is broken")
         self.proven |= other.proven
         self.vacuous |= other.vacuous
+        self.certificates |= other.certificates
+        self.distance_low = self.distance_low.fmax(other.distance_low)
         self.improving |= other.improving
         for mine, theirs in (
             (self.best, other.best),
@@ -107,7 +113,10 @@ class Referee:
         self.flat += other.flat
         self.gradients += other.gradients
 
-    def prove(self, rows: Tensor, label: str, vacuous: Tensor | None = None) -> None:
+    def prove(
+        self, rows: Tensor, label: str, vacuous: Tensor | None = None,
+        certificates: Sequence[bytes | None] = (),
+    ) -> None:  # fmt: skip
         """Close these rows: no valid point of theirs reaches the goal."""
         if self.keep != "first":
             raise AssayError(
@@ -120,6 +129,9 @@ class Referee:
             self.vacuous[rows] = vacuous
         for i in rows.tolist():
             self.winner[i] = label
+        for i, kept in zip(rows.tolist(), certificates, strict=False):
+            if kept is not None:
+                self.certificates[i] = kept
 
     def _refuse_rows(self, rows: Tensor, now: str) -> None:
         """Broken and proven at once: say which row, by whom, and stop."""

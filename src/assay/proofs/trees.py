@@ -34,7 +34,11 @@ class Exact:
     """Decide every row within `seconds` of computing time each.
 
     `minimise="distance"` (in a table with a `cost` budget: `"cost"`) goes on after the first
-    counterexample until none is nearer, to a share of `gap`; the nearest is handed in.
+    counterexample until none is nearer, to a share of `gap`; the nearest is handed in, also for
+    rows that an attack before it has broken. `report.flips()` and `report.radii()` show it.
+
+    `certificates=True` keeps with the records what makes each proof checkable by somebody else:
+    `assay verify` checks it with code that shares nothing with the search.
 
     >>> import assay as ay
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -49,10 +53,12 @@ class Exact:
     seconds: float = 5.0
     minimise: str | None = None
     gap: float = 1e-3
+    certificates: bool = False
 
     @property
     def needs(self) -> Needs:
-        return Needs(trees=True, box=True, fixed=True, alone=True)
+        nearer = self.minimise is not None
+        return Needs(trees=True, box=True, fixed=True, alone=True, solved=nearer)
 
     def __call__(self, problem: Problem) -> None:
         if not (self.seconds > 0 and math.isfinite(self.seconds)):
@@ -60,22 +66,33 @@ class Exact:
         if self.minimise not in (None, "distance", "cost"):
             raise AssayError(f"minimise={self.minimise!r}: expected 'distance', 'cost' or None")
         rows = problem.undecided
+        if self.minimise is not None:
+            rows = torch.cat([rows, problem.broken]).sort().values
         if not len(rows):
             return
         region, ensemble = problem.region(rows), ensemble_of(problem.model)
         goal = own_classes(problem.model, ensemble, problem.goal[rows].cpu().numpy())
         agree(problem.model, ensemble, box_of(region), problem.kept(rows))
         if self.minimise is None:
-            found = decide(ensemble, region, goal, self.seconds)
+            found = decide(ensemble, region, goal, self.seconds, certificates=self.certificates)
         else:
-            found = nearest(ensemble, region, goal, self.seconds, self.gap)
+            start = problem.kept(rows).detach().cpu().double().flatten(1).numpy().copy()
+            start[~problem.solved[rows].cpu().numpy()] = np.nan
+            found = nearest(
+                ensemble, region, goal, self.seconds, self.gap, self.certificates, start
+            )
+            assert found.nearest is not None
+            problem.none_nearer(rows, torch.from_numpy(found.nearest))
         broken, proven = (torch.from_numpy(np.flatnonzero(m)) for m in (found.broken, found.proven))
         if len(broken):
             points = torch.from_numpy(found.point[broken.numpy()]).to(region.origin.dtype)
-            problem.query(rows[broken], points.reshape(len(broken), *problem.shape))
+            trial = problem.fork()  # of two points of a row the nearer one is kept
+            trial.query(rows[broken], points.reshape(len(broken), *problem.shape))
+            problem.absorb(trial)
         if len(proven):
             everywhere = np.full(len(proven), 1e100)
             again = decide(
                 ensemble, region.take(proven), goal[proven.numpy()], _VACUOUS, everywhere
             )
-            problem.prove(rows[proven], torch.from_numpy(again.proven))
+            kept = [found.certificates[i] for i in proven.tolist()] if self.certificates else ()
+            problem.prove(rows[proven], torch.from_numpy(again.proven), kept)

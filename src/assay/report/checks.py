@@ -225,7 +225,9 @@ def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
     if nearer > IMPROVING * max(1, int(left.sum())):
         text = f"{nearer} of {int(left.sum())} open rows still came nearer to the goal when the "
         text += "search's budget ended: robust accuracy would fall with more"
-        yield Flag("still-improving", text + " (Graft(evaluations=), MOEVA(generations=))")
+        yield Flag(
+            "still-improving", text + " (Graft(evaluations=), MOEVA(generations=), APGD(steps=))"
+        )
 
 
 def _of_score(c: Mapping[str, Any], score: float | None) -> Iterator[Flag]:

@@ -1,5 +1,6 @@
-"""A report in a folder: report.html, spec.json, records.parquet, adversarial.npz, examples.npz, and
-evidence.json and evidence.html, which rest on them and on what else the run has kept.
+"""A report in a folder: report.html, spec.json, records.parquet, adversarial.npz, certificates.npz
+(of proofs that can be checked), examples.npz, and evidence.json and evidence.html, which rest on
+them and on what else the run has kept.
 
 All files are written first and then renamed one after the other (`durable`): a save that is cut off
 leaves the report that was there. `spec.json` holds the digests of the files that belong to it: what
@@ -20,7 +21,7 @@ import numpy as np
 
 from assay import durable
 from assay.errors import AssayError
-from assay.records import FIELDS, Records
+from assay.records import FIELDS, Records, certificates
 from assay.report.checks import Flag
 from assay.report.drawing import html
 from assay.report.evidence import document
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from assay.report.report import Report
 
 FILES = (  # besides the spec
-    "report.html", "records.parquet", "adversarial.npz", "examples.npz", "rows.parquet",
-    "evidence.json", "evidence.html", "totals.parquet",
+    "report.html", "records.parquet", "adversarial.npz", "certificates.npz", "examples.npz",
+    "rows.parquet", "evidence.json", "evidence.html", "totals.parquet",
 )  # fmt: skip
 _DRAWN = ("report.html", "evidence.json", "evidence.html")  # always written
 KEPT = ("config.toml", "fingerprint.json", "facts.json")  # of the run, if it was kept here
@@ -65,6 +66,10 @@ def save(report: Report, folder: Path) -> None:
                 ids = table["id"].to_numpy(str)
                 said = np.array(words.carried(report.adversarial), str)
                 np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids, words=said)
+            if report.records.certificates is not None:
+                made["certificates.npz"] = new("certificates.npz")
+                proofs: dict[str, Any] = report.records.certificate_arrays()
+                np.savez(made["certificates.npz"], **proofs)
             if report.examples is not None:
                 made["examples.npz"] = new("examples.npz")
                 report.examples.save(made["examples.npz"])
@@ -138,7 +143,11 @@ def load(folder: Path) -> dict[str, Any]:
     if shown.exists():
         with durable.reading(shown, FIX):
             examples = Examples.load(shown)
-    records = Records.of(len(table), adversarial, **columns)
+    proofs = None
+    if (folder / "certificates.npz").exists():
+        with durable.reading(folder / "certificates.npz", FIX):
+            proofs = certificates(np.load(folder / "certificates.npz"))
+    records = Records.of(len(table), adversarial, proofs, **columns)
     known = {"spec": spec, "records": records, "flags": flags, "also": other, "examples": examples}
     if (folder / "rows.parquet").exists():
         with durable.reading(folder / "rows.parquet", FIX):

@@ -6,7 +6,7 @@ later works on runs saved earlier, and shards merge by concatenating rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,9 @@ from assay.report.examples import Examples
 from assay.report.figures import groups
 from assay.report.figures import noise as probabilities
 from assay.report.figures import transductive as rounds
+from assay.report.flips import flips
 from assay.report.metrics import METRICS, played
+from assay.report.radii import curve
 from assay.report.spec import unattacked
 from assay.report.stats import Estimate
 from assay.report.totals import Totals
@@ -261,6 +263,31 @@ class Report:
         from assay.report.stages import stages
 
         return stages(self.table)
+
+    def flips(self, by: str = "row") -> pd.DataFrame:
+        """The changes that flipped each broken row, nearest rows first, a line per changed feature.
+
+        After `Exact(minimise="distance")` (or "cost") no smaller ones do: `distance_low`
+        says up to where nothing flips. by="feature": how often and how far each feature moves.
+        """
+        return flips(self, by)
+
+    def radii(self, eps: Sequence[float] | None = None) -> pd.DataFrame:
+        """Robust accuracy at each radius up to the run's own: `at_least` and `at_most`.
+
+        One run of `Exact(minimise="distance")` tells them all.
+
+        >>> import assay as ay
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> x = np.linspace(0, 1, 41).reshape(-1, 1)
+        >>> tree = DecisionTreeClassifier().fit(x, x[:, 0] > 0.5)
+        >>> data = ay.Dataset(x, (x[:, 0] > 0.5).astype(int))
+        >>> nearest = ay.Exact(minimise="distance")
+        >>> report = ay.evaluate(tree, data, space=ay.Linf(0.4), attack=nearest)
+        >>> [round(e.value, 2) for e in report.radii([0, 0.1, 0.4])["at_least"]]
+        [1.0, 0.8, 0.22]
+        """
+        return curve(self, eps)
 
     def html(self) -> str:
         """The report as one self-contained page."""

@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 
 from assay import durable
 from assay.errors import AssayError
-from assay.records import FIELDS, Records
+from assay.records import FIELDS, Records, certificates
 from assay.report import checks
 from assay.report.report import Report
 from assay.report.spec import current
@@ -173,6 +173,7 @@ class Store:
             if part.records.adversarial is not None:
                 arrays["adversarial"] = part.records.adversarial
                 arrays["words"] = np.array(words.carried(part.records.adversarial), str)
+            arrays |= part.records.certificate_arrays()
             arrays["facts"] = np.array(json.dumps(part.facts))
             whole = io.BytesIO()  # a chunk is small, and one write is faster than a hundred
             np.savez(whole, **arrays)
@@ -193,7 +194,7 @@ class Store:
             columns = {name: file[name] for name in FIELDS if name in file.files}  # older: fewer
             inputs = file["adversarial"] if "adversarial" in file.files else None
             words.learn(file["words"].tolist() if "words" in file.files else ())
-            return Records.of(len(file["id"]), inputs, **columns)
+            return Records.of(len(file["id"]), inputs, certificates(file), **columns)
 
     def clear(self) -> None:
         """Remove the run that is kept here with its report, and nothing else."""

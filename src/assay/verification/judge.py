@@ -77,8 +77,8 @@ def _table_allowed(space: Table, schema: Any, a: NDArray[Any], b: NDArray[Any]) 
             groups.setdefault(f.group, []).append(j)
     for members in groups.values():
         good &= b[:, members].sum(1) == 1
-    names = [f.name for f in schema.features]
-    good &= relations_hold(schema.relations, names, a, b, float(space.get("tolerance", 1e-6)))
+    tolerance = float(space.get("tolerance", 1e-6))
+    good &= relations_hold(schema.relations, schema.features, a, b, tolerance)
     return good & _near(space, schema, a, b)
 
 

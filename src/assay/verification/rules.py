@@ -20,11 +20,10 @@ Bools = NDArray[np.bool_]
 
 
 def relations_hold(
-    relations: Sequence[Any], names: Sequence[str], was: Floats, now: Floats, tolerance: float
+    relations: Sequence[Any], features: Sequence[Any], was: Floats, now: Floats, tolerance: float
 ) -> Bools:
     """(n,) whether every relation holds in a row."""
-    place = {name: j for j, name in enumerate(names)}
-    walk = _Walk(place, was, now, tolerance)
+    walk = _Walk(features, was, now, tolerance)
     good = np.ones(len(now), bool)
     with np.errstate(all="ignore"):
         for relation in relations:
@@ -33,8 +32,20 @@ def relations_hold(
 
 
 class _Walk:
-    def __init__(self, place: dict[str, int], was: Floats, now: Floats, tolerance: float) -> None:
-        self.place, self.was, self.now, self.tolerance = place, was, now, tolerance
+    def __init__(self, features: Sequence[Any], was: Floats, now: Floats, tolerance: float) -> None:
+        self.place = {f.name: j for j, f in enumerate(features)}
+        self.features, self.was, self.now, self.tolerance = features, was, now, tolerance
+
+    def sides(self, r: Compare) -> tuple[Floats, Floats]:
+        """Both sides; a label is the code of the category on the other side."""
+        left, right = r.left, r.right
+        for a, b in ((left, right), (right, left)):
+            if isinstance(a, Const) and isinstance(a.value, str) and isinstance(b, Column):
+                f = self.features[self.place[b.name]]
+                code = dict(zip(map(str, f.values), f.codes, strict=True))[a.value]
+                left, right = (Const(code), b) if a is left else (b, Const(code))
+                break
+        return self.number(left), self.number(right)
 
     def number(self, e: Any) -> Floats:
         match e:
@@ -63,7 +74,7 @@ class _Walk:
                 other = [self.holds(Compare("!=", r.item, v)) for v in r.values]
                 return np.asarray(np.all(other, axis=0) if r.negated else np.any(same, axis=0))
             case Compare():
-                a, b = self.number(r.left), self.number(r.right)
+                a, b = self.sides(r)
                 slack: Any = r.tolerance
                 if slack is None:
                     slack = self.tolerance * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))

@@ -4,7 +4,9 @@ Without the model, files and figures are checked. With it, each row is taken up 
 input are the data's, the model answers the clean input as recorded, and each broken row's input is
 allowed by the space, answered as recorded, and reaches the goal, by a judge of its own (`judge`).
 
-What a reader would get wrong: rows that are proven rest on a proof, and no proof is stored yet: of
+Proven rows that kept a certificate (`Exact(certificates=True)`) have it checked (`proofs`).
+
+What a reader would get wrong: a proven row without a certificate rests on the search alone: of
 those only the clean answer is asked again, which is said in the notes.
 """
 
@@ -22,7 +24,7 @@ from assay.errors import AssayError
 from assay.model.classifier import Classifier, wrap
 from assay.model.frames import counted
 from assay.report.report import Report
-from assay.verification import files, judge
+from assay.verification import files, judge, proofs
 
 BATCH = 500
 SHOWN = 10  # rows that are named
@@ -32,7 +34,7 @@ SHOWN = 10  # rows that are named
 class Finding:
     """Something that is not as it is said to be; `rows` are ids."""
 
-    kind: str  # hash, figure, record, label, input, model, answer, space, goal
+    kind: str  # hash, figure, record, label, input, model, answer, space, goal, proof
     text: str
     rows: tuple[Any, ...] = ()
 
@@ -151,6 +153,7 @@ def _again(
     clean = data.x[torch.from_numpy(at)]
     made.name_rows("answer", "clean inputs are answered otherwise than recorded", c["id"],
                _answers(model, clean) != c["clean"])  # fmt: skip
+    proofs.again(made, report, model, data.schema, clean, y)
     if report.adversarial is None:
         made.notes.append("the run kept no handed-in inputs")
         return
@@ -171,9 +174,6 @@ def _handed_in(
     made.name_rows("input", "rows that hold do not keep their clean input", ids[held],
                ~same.reshape(len(held), -1).all(1) if len(held) else [])  # fmt: skip
     made.checked["adversarial examples"] = len(won)
-    proven = int((c["verdict"] == "proven").sum())
-    if proven:
-        made.notes.append(f"{proven} proven rows: no certificate is stored, so no proof was redone")
     if not len(won):
         return
     answers = _answers(model, torch.from_numpy(x[won]))

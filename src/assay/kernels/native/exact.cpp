@@ -9,6 +9,7 @@
 
 #include <chrono>
 
+#include "exact_branch.h"
 #include "exact_fit.h"
 #include "exact_rounding.h"
 #include "kernel.h"
@@ -41,6 +42,7 @@ struct Node {
     std::vector<double> lam, mu;  // empty: those of the dual as it is
     double bound;
     int64_t rival;
+    int32_t id = 0;  // in the certificate
 };
 
 class Search {
@@ -48,16 +50,19 @@ class Search {
     int64_t nodes = 0;
     int64_t ties = 0;
     double bound = kInf;  // no point of the region has a smaller margin
+    Certificate certificate;
 
-    Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, double end)
-        : cells_(cells), e_(cells.ensemble), allowed_(allowed), settings_(settings), end_(end),
-          dual_(cells), point_(cells), fitting_(cells), scores_(e_.outputs) {}
+    Search(const Cells& cells, const uint8_t* allowed, const Settings& settings, double end,
+           int64_t numbers)
+        : certificate(numbers > 0, numbers), cells_(cells), e_(cells.ensemble), allowed_(allowed),
+          settings_(settings), end_(end), dual_(cells), point_(cells), fitting_(cells), scores_(e_.outputs) {}
 
     Verdict run(int64_t target, double* x) {
         rival_ = -1;
         std::fill(dual_.lam.begin(), dual_.lam.end(), 0.0);
         std::fill(dual_.mu.begin(), dual_.mu.end(), 0.0);
         unresolved_ = false, tried_.clear();
+        certificate.begin();
         const int64_t before = ties;
         std::vector<Node> stack(1);
         Box& whole = stack[0].box;
@@ -87,7 +92,9 @@ class Search {
             }
         }
         if (ties > before || unresolved_) bound = std::min(bound, 0.0);
-        return unresolved_ ? kOpen : ties > before ? kTied : kProven;
+        if (unresolved_ || ties > before) return unresolved_ ? kOpen : kTied;
+        certificate.end(target);
+        return kProven;
     }
 
    private:
@@ -149,9 +156,9 @@ class Search {
 
     // Close the node as broken or proven, or leave it open with the best state in the dual.
     Verdict visit(Node& node, bool root) {
-        if (!propagate(node.box)) return kProven;
+        if (!propagate(cells_, node.box)) return certificate.close(node.id, kNoRoom), kProven;
         dual_.enter(node.box);
-        if (closed()) return kProven;
+        if (closed()) return bounded(node);
         const int64_t sweeps = root ? settings_.root_sweeps : settings_.sweeps;
         for (int64_t s = 0; s < 4 * sweeps + 20; ++s) {
             const double before = dual_.value;
@@ -159,7 +166,7 @@ class Search {
             if (!dual_.mu.empty()) dual_.multiply();
             if (dual_.value > settings_.slack) {
                 dual_.enter(node.box);  // sums that were updated step by step, from scratch
-                if (closed()) return kProven;
+                if (closed()) return bounded(node);
             }
             const double gain = dual_.value - before;
             // Beyond the usual number only while ten more like the last would close the box.
@@ -172,20 +179,26 @@ class Search {
             const int64_t r = strongest_rival();
             if (scores_[r] > scores_[rival_]) node.rival = r;
         }
-        if (dual_.free_features().empty()) return settle(node.box);
+        if (dual_.free_features().empty()) return settle(node);
         return kOpen;
     }
 
     bool closed() const { return dual_.value - dual_.rounding > settings_.slack; }
 
+    Verdict bounded(const Node& node) {
+        certificate.close(node.id, dual_, node.box, rival_, [&] { return closed(); });
+        return kProven;
+    }
+
     // All features in one cell each: one label. Is there a valid point in it?
-    Verdict settle(const Box& box) {
+    Verdict settle(const Node& node) {
+        const Box& box = node.box;
         std::vector<double> x(cells_.F);
         for (int64_t f = 0; f < cells_.F; ++f) x[f] = cells_.high[cells_.start[f] + box.low[f]];
         const Verdict verdict = judge(x.data());
-        if (verdict == kProven) return kProven;
+        if (verdict == kProven) return certificate.close(node.id, kOneLabel), kProven;
         if (!point_.build(box.low, box, nullptr, true)) {
-            const Fit fit = fitting_.run(box.low, 500);
+            const Fit fit = fitting_.run(box.low, 500, certificate, node.id);
             unresolved_ |= fit == Fit::kUnknown;
             if (fit != Fit::kFound) return kProven;
             point_.x = fitting_.x;
@@ -194,43 +207,10 @@ class Search {
         return verdict;
     }
 
-    // Cells at the ends that no constraint leaves room for; false if there is no room at all.
-    bool propagate(Box& box) const {
-        for (bool changed = true; changed;) {
-            changed = false;
-            for (size_t r = 0; r < cells_.bound.size(); ++r) {
-                const int32_t from = cells_.entry_start[r], to = cells_.entry_start[r + 1];
-                double sum = 0.0;
-                for (int32_t k = from; k < to; ++k) sum += least(cells_.entries[k], box);
-                if (!std::isfinite(sum)) continue;
-                const double room = cells_.bound[r] - sum;
-                const double rounding = 1e-12 * (std::fabs(cells_.bound[r]) + std::fabs(sum));
-                if (room < -rounding) return false;
-                for (int32_t k = from; k < to; ++k) {
-                    const Entry& e = cells_.entries[k];
-                    int32_t &low = box.low[e.feature], &high = box.high[e.feature];
-                    if (low == high) continue;
-                    const double limit = least(e, box) + room + rounding;
-                    const double* h = cells_.h.data() + e.table;
-                    while (low < high && h[low] > limit) ++low, changed = true;
-                    while (low < high && h[high] > limit) --high, changed = true;
-                }
-            }
-        }
-        return true;
-    }
-
-    double least(const Entry& e, const Box& box) const {
-        const double* h = cells_.h.data() + e.table;
-        double m = h[box.low[e.feature]];
-        for (int32_t c = box.low[e.feature] + 1; c <= box.high[e.feature]; ++c) m = std::min(m, h[c]);
-        return m;
-    }
-
     void branch(Node& node, std::vector<Node>& stack) {
-        auto [f, side] = violated_set(node.box);
+        auto [f, side] = violated(dual_, node.box, true);  // if-thens and counts first
         if (f < 0) std::tie(f, side) = dual_.disagreement();
-        if (f < 0) std::tie(f, side) = violated(node.box);
+        if (f < 0) std::tie(f, side) = violated(dual_, node.box);
         if (f < 0) {  // trees and constraints agree, and yet no point: cut this cell off
             f = dual_.free_features()[0], side = 1;
             for (int32_t g : dual_.free_features())
@@ -239,68 +219,41 @@ class Search {
         const int32_t c = dual_.best_cell[f];
         if (c == node.box.high[f]) side = -1;
         if (c == node.box.low[f]) side = 1;
-        Node near{node.box, {}, {}, node.bound, node.rival};
-        Node far{std::move(node.box), dual_.lam, dual_.mu, node.bound, node.rival};
-        if (side > 0)
-            near.box.high[f] = c, far.box.low[f] = c + 1;
-        else
-            near.box.low[f] = c, far.box.high[f] = c - 1;
+        const int32_t last = side > 0 ? c : c - 1;  // of the lower child
+        const int32_t lower = certificate.cut(node.id, f, cells_.high[cells_.start[f] + last]);
+        const int32_t upper = lower + 1;
+        Node near{node.box, {}, {}, node.bound, node.rival, side > 0 ? lower : upper};
+        Node far{std::move(node.box), dual_.lam, dual_.mu, node.bound, node.rival,
+                 side > 0 ? upper : lower};
+        (side > 0 ? near : far).box.high[f] = last;
+        (side > 0 ? far : near).box.low[f] = last + 1;
         stack.push_back(std::move(far));
         stack.push_back(std::move(near));
     }
-
-    // The constraint that is furthest from holding at the best cells, and its feature that matters
-    // most; -1 if all hold. `sets`: only those of if-thens and counts.
-    std::pair<int32_t, int> violated(const Box& box, bool sets = false) const {
-        double most = 1e-12;
-        int32_t best = -1;
-        int side = 1;
-        for (size_t r = 0; r < cells_.bound.size(); ++r) {
-            if (cells_.entry_start[r] == cells_.entry_start[r + 1]) continue;
-            const int32_t from = cells_.entry_start[r], to = cells_.entry_start[r + 1];
-            if (sets && cells_.terms[cells_.term_start[r]].phi != kOutside) continue;
-            double sum = -cells_.bound[r];
-            for (int32_t k = from; k < to; ++k)
-                sum += cells_.h[cells_.entries[k].table + dual_.best_cell[cells_.entries[k].feature]];
-            const double off = cells_.scale[r] > 0 ? sum * cells_.scale[r] : sum;
-            if (off <= most) continue;
-            double widest = 0.0;
-            for (int32_t k = from; k < to; ++k) {
-                const int32_t f = cells_.entries[k].feature;
-                const double* h = cells_.h.data() + cells_.entries[k].table;
-                const int32_t here = dual_.best_cell[f];
-                for (int32_t c = box.low[f]; c <= box.high[f]; ++c)
-                    if (h[here] - h[c] > widest)
-                        widest = h[here] - h[c], best = f, side = c > here ? 1 : -1, most = off;
-            }
-        }
-        return {best, side};
-    }
-
-    std::pair<int32_t, int> violated_set(const Box& box) const { return violated(box, true); }
 };
 
 }  // namespace
 }  // namespace assay
 
 // verdict (rows,), point (rows, features): where broken, or a tie; margin (rows,): a lower bound
-// where a row stays open; ties (rows,): cells that only the library can tell.
+// where a row stays open; ties (rows,): cells that only the library can tell. proof (rows,
+// numbers): the certificates of proven rows, of proof_size (rows,) numbers; 0: none that fits.
 ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain, int64_t rows,
                     int64_t features, int64_t classes, int64_t threads, double seconds, double unit,
                     int64_t exact, int64_t root_sweeps, int64_t sweeps, const uint8_t* allowed,
                     int32_t* verdict, double* point, double* margin, int64_t* ties, int64_t* nodes,
-                    double* spent) {
+                    double* spent, int64_t numbers, double* proof, int64_t* proof_size) {
     using namespace assay;
     return guarded([&] {
         each_row(rows, threads, [&](int64_t i) {
             const double begin = now(), end = begin + seconds;
             const uint8_t* goal = allowed + i * classes;
             const Cells cells(*ensemble, *domain, i);
-            verdict[i] = kProven, margin[i] = kInf, nodes[i] = ties[i] = 0;
+            verdict[i] = kProven, margin[i] = kInf, nodes[i] = ties[i] = proof_size[i] = 0;
             if (!cells.empty) {
                 const double slack = exact ? 1e-9 : row_slack(cells, unit);
                 const Settings settings{slack, exact != 0, root_sweeps, sweeps};
-                Search search(cells, goal, settings, end);
+                Search search(cells, goal, settings, end, numbers);
                 std::vector<double> scores(ensemble->outputs);
                 ensemble->scores(cells.x0, scores.data());
                 std::vector<int64_t> targets;
@@ -316,6 +269,11 @@ ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain
                         break;
                     }
                     if (found == kOpen || (found == kTied && verdict[i] == kProven)) verdict[i] = found;
+                }
+                if (verdict[i] == kProven && search.certificate.wanted) {
+                    const std::vector<double> all = search.certificate.all();
+                    proof_size[i] = static_cast<int64_t>(all.size());
+                    std::copy(all.begin(), all.end(), proof + i * numbers);
                 }
                 margin[i] = search.bound, nodes[i] = search.nodes, ties[i] = search.ties;
             }

@@ -82,6 +82,14 @@ struct Cells {
         return static_cast<int32_t>(std::min<int64_t>(at, count(f) - 1));
     }
 
+    // The place of a threshold, among all of its feature, that ends interval k of a pair.
+    double threshold_after(const Pair& p, int32_t k) const {
+        const double* begin = domain.cut + domain.cut_start[p.feature];
+        const double* end = domain.cut + domain.cut_start[p.feature + 1];
+        const double last = high[start[p.feature] + edges[p.edge + k + 1] - 1];
+        return static_cast<double>(std::lower_bound(begin, end, last) - begin);
+    }
+
     // The largest value of a feature's own kind that is not above t, and the next one after it.
     static double floor_to(int32_t kind, double t) {
         if (kind == kWhole) return std::floor(t);

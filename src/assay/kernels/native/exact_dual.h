@@ -139,6 +139,14 @@ class Dual {
 
     const std::vector<int32_t>& free_features() const { return free_; }
 
+    // visit(pair, tree of the ensemble, first and last interval) for potentials that can matter.
+    template <class Visit>
+    void each_potential(const Visit& visit) const {
+        for (size_t p = 0; p < cells.pairs.size(); ++p)
+            if (clip_[p].a < clip_[p].b)
+                visit(cells.pairs[p], cells.trees[cells.pairs[p].tree].index, clip_[p].a, clip_[p].b);
+    }
+
    private:
     const Box* box_ = nullptr;
     double base_ = 0.0;

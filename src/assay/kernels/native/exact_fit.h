@@ -2,6 +2,7 @@
 // constraints: bounds are tightened, a point is tried, and the widest feature is halved.
 #pragma once
 
+#include "exact_certificate.h"
 #include "exact_point.h"
 
 namespace assay {
@@ -15,8 +16,9 @@ class Fitting {
     explicit Fitting(const Cells& c) : x(c.x0, c.x0 + c.F), cells_(c) {}
 
     // `cell` (F,) within the features; at most `limit` boxes are looked at.
-    Fit run(const std::vector<int32_t>& cell, int limit) {
+    Fit run(const std::vector<int32_t>& cell, int limit, Certificate& certificate, int32_t id) {
         std::vector<Sides> stack(1);
+        stack[0].id = id;
         for (int64_t f = 0; f < cells_.F; ++f) {
             stack[0].low.push_back(cells_.low[cells_.start[f] + cell[f]]);
             stack[0].high.push_back(cells_.high[cells_.start[f] + cell[f]]);
@@ -26,7 +28,10 @@ class Fitting {
             if (limit == 0) return Fit::kUnknown;
             Sides box = std::move(stack.back());
             stack.pop_back();
-            if (!tighten(box)) continue;
+            if (!tighten(box)) {
+                certificate.close(box.id, kNoRoom);
+                continue;
+            }
             int64_t f = -1;
             if (attempt(box, f)) return Fit::kFound;
             if (f < 0) {
@@ -36,6 +41,7 @@ class Fitting {
             const int32_t kind = cells_.domain.kind[f];
             const double middle = Cells::floor_to(kind, 0.5 * (box.low[f] + box.high[f]));
             Sides upper = box;
+            box.id = certificate.cut(box.id, static_cast<int32_t>(f), middle), upper.id = box.id + 1;
             box.high[f] = middle, upper.low[f] = Cells::after(kind, middle);
             stack.push_back(std::move(upper));
             stack.push_back(std::move(box));
@@ -46,6 +52,7 @@ class Fitting {
    private:
     struct Sides {
         std::vector<double> low, high;
+        int32_t id = 0;
     };
     const Cells& cells_;
 

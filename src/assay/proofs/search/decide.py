@@ -5,7 +5,7 @@ For each row of a region: the point, or the proof that there is none, or neither
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 
 from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Bools, Floats, Ints
+from assay.proofs.certificate import written
 from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
 from assay.proofs.search.expressions import Expressions
@@ -22,6 +23,9 @@ from assay.proofs.search.separable import Separable
 from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion
 from assay.trees.ensemble import Ensemble
+
+_BLOCK = 32  # rows whose certificates are written at a time
+_NUMBERS = 2**20  # in a certificate; what takes more stays without one
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,8 @@ class Decision:
     margin: Floats  # (n,) no valid point's margin is smaller: > 0 where proven, else a bound
     nodes: Ints
     seconds: Floats
+    nearest: Floats | None = None  # (n,) nothing as near as this is a success; NaN: not known
+    certificates: tuple[bytes | None, ...] = ()  # of proven rows, where they were asked for
 
     @property
     def open(self) -> Bools:
@@ -43,12 +49,15 @@ class Decision:
 
 def decide(
     ensemble: Ensemble, region: Any, allowed: Bools, seconds: float = 5.0,
-    radius: Floats | None = None,
+    radius: Floats | None = None, certificates: bool = False,
 ) -> Decision:  # fmt: skip
     """Decide every row; `allowed` (n, classes) says which classes count as success.
 
     `radius` (n,) replaces the region's eps. Points are checked against the region itself.
+    `certificates` keeps what makes each proof checkable by somebody else.
     """
+    if certificates and len(allowed) > _BLOCK:
+        return _in_blocks(ensemble, region, allowed, seconds, radius)
     box = box_of(region, radius)
     if box.x0.shape[1] != ensemble.n_features:
         raise Unsupported(
@@ -60,7 +69,8 @@ def decide(
             f"allowed has shape {allowed.shape}; expected {(len(box.x0), ensemble.n_classes)}: "
             "rows, classes"
         )
-    answer = search(ensemble, box, constraints_of(region, box), allowed, seconds)
+    constraints = constraints_of(region, box)
+    answer = search(ensemble, box, constraints, allowed, seconds, _NUMBERS if certificates else 0)
     verdict = _judged(ensemble, region, allowed, answer)
     left = np.flatnonzero((verdict == OPEN) & (answer.verdict != TIED) & (answer.seconds < seconds))
     if len(left) and isinstance(region, TableRegion) and not _complete(region, box):
@@ -68,9 +78,13 @@ def decide(
         rest = seconds - float(answer.seconds[left].mean())
         verdict[left], answer.point[left] = parts.decide(box, left, rest)
     verdict[(verdict == PROVEN) & _gaps_may_change(region)] = OPEN
+    kept: tuple[bytes | None, ...] = ()
+    if certificates:
+        proofs = [answer.proof[i, :size] for i, size in enumerate(answer.proof_size)]
+        kept = written(ensemble, box.x0, constraints, proofs, verdict == PROVEN)
     return Decision(
         verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,
-        answer.seconds,
+        answer.seconds, certificates=kept,
     )  # fmt: skip
 
 
@@ -117,6 +131,20 @@ def _complete(region: TableRegion, box: Box) -> bool:
     schema = region.space.schema
     around = Expressions(schema.layout, box.x0, box.low, box.high, float(region.space.tolerance))
     return bool(Separable(around).read(schema.relations)[1].all())
+
+
+def _in_blocks(
+    ensemble: Ensemble, region: Any, allowed: Bools, seconds: float, radius: Floats | None
+) -> Decision:
+    """Certificates are large while they are written: some rows at a time."""
+    parts = []
+    for at in range(0, len(allowed), _BLOCK):
+        rows = np.arange(at, min(at + _BLOCK, len(allowed)))
+        part, here = region.take(torch.from_numpy(rows)), None if radius is None else radius[rows]
+        parts.append(decide(ensemble, part, allowed[rows], seconds, here, certificates=True))
+    joined = {f.name: np.concatenate([getattr(p, f.name) for p in parts])
+              for f in fields(Decision) if f.name not in ("nearest", "certificates")}  # fmt: skip
+    return Decision(**joined, certificates=tuple(c for p in parts for c in p.certificates))
 
 
 def constraints_of(region: Any, box: Box) -> list[Constraint]:

@@ -43,12 +43,16 @@ _exact = Kernel(
     threads="int64", seconds="float64", unit="float64", exact="int64", root_sweeps="int64",
     sweeps="int64", allowed="uint8[rows, classes]", verdict="out int32[rows]",
     point="out float64[rows, features]", margin="out float64[rows]", ties="out int64[rows]",
-    nodes_visited="out int64[rows]", spent="out float64[rows]",
+    nodes_visited="out int64[rows]", spent="out float64[rows]", numbers="size",
+    proof="out float64[rows, numbers]", proof_size="out int64[rows]",
 )  # fmt: skip
 
 
 class Answer(SimpleNamespace):
-    """verdict (n,), point (n, d), margin (n,) a lower bound, ties, nodes, seconds (n,)."""
+    """verdict (n,), point (n, d), margin (n,) a lower bound, ties, nodes, seconds (n,).
+
+    proof (n, numbers): what a certificate says of each proven row, proof_size (n,) numbers of it.
+    """
 
     verdict: Array
     point: Floats
@@ -56,12 +60,15 @@ class Answer(SimpleNamespace):
     ties: Ints
     nodes: Ints
     seconds: Floats
+    proof: Floats
+    proof_size: Ints
 
 
 def search(
-    ensemble: Ensemble, box: Box, constraints: list[Constraint], allowed: Bools, seconds: float
-) -> Answer:
-    """Play every row of the box; a row never looks at another."""
+    ensemble: Ensemble, box: Box, constraints: list[Constraint], allowed: Bools, seconds: float,
+    numbers: int = 0,
+) -> Answer:  # fmt: skip
+    """Play every row of the box; a row never looks at another. `numbers`: for each certificate."""
     n = len(box.x0)
     cuts = Grid.of(ensemble).thresholds
     domain = SimpleNamespace(
@@ -71,13 +78,14 @@ def search(
     answer = Answer(
         verdict=np.zeros(n, dtype=np.int32), point=box.x0.copy(), margin=np.zeros(n),
         ties=np.zeros(n, dtype=np.int64), nodes=np.zeros(n, dtype=np.int64), seconds=np.zeros(n),
+        proof=np.empty((n, numbers)), proof_size=np.zeros(n, dtype=np.int64),
     )  # fmt: skip
     unit = 2.0**-24 if ensemble.single else 2.0**-53
     _exact(
         ensemble, domain, torch.get_num_threads(), seconds, unit, _sums_are_exact(ensemble),
         *SWEEPS,
         np.ascontiguousarray(allowed, dtype=np.uint8), answer.verdict, answer.point, answer.margin,
-        answer.ties, answer.nodes, answer.seconds,
+        answer.ties, answer.nodes, answer.seconds, answer.proof, answer.proof_size,
     )  # fmt: skip
     return answer
 

@@ -41,6 +41,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     groups.harm,
     attacks.winners,
     attacks.price,
+    attacks.radii,
     attacks.spread,
     classes.classes,
     examples.features,

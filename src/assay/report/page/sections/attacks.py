@@ -10,6 +10,7 @@ from markupsafe import Markup
 from assay.amounts import written
 from assay.report.page import axes, scale, svg
 from assay.report.page.section import Section, beside
+from assay.report.radii import minimised, sampled, sides
 from assay.report.spec import kind, unattacked
 from assay.report.stats import wilson
 
@@ -51,6 +52,23 @@ def price(report: Report) -> Section | None:
     axis = "forward passes per row"
     chart = axes.curves({"robust": line}, "Robust accuracy against forward passes", axis, log=True)
     return Section("price", "What it cost", chart, text, wide=False)
+
+
+def radii(report: Report) -> Section | None:
+    """Robust accuracy at every radius, where the nearest success of each row was looked for."""
+    if not minimised(report):
+        return None
+    found = [(eps, *sides(report, eps)) for eps in sampled(report)]
+    line = {
+        "at most (attacked)": [(eps, most) for eps, _, most in found],
+        "at least (proven)": [(eps, least) for eps, least, _ in found],
+    }
+    text = (
+        "From the nearest success of each row and from what is proven about nearer ones: one run "
+    )
+    text += "tells robust accuracy at every radius up to its own."
+    chart = axes.curves(line, "Robust accuracy against eps", "eps")
+    return Section("radii", "At every radius", chart, text)
 
 
 def spread(report: Report) -> Section | None:

@@ -1,0 +1,88 @@
+"""Proven rows again: those that kept a certificate are checked, the others are counted.
+
+The trees are read from the model as the search reads them, and compared with the model's answers
+before they are trusted. Everything else of a proof is judged by code of its own: what the space
+says (`assumptions`), and that the certificate leaves no valid point (`certificate`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from assay.errors import AssayError
+from assay.model.classifier import Classifier
+from assay.proofs.search.asked import ensemble_of, own_classes
+from assay.verification import judge
+from assay.verification.assumptions import KNOWN, around
+from assay.verification.certificate import check, constraints
+from assay.verification.room import Refused
+
+if TYPE_CHECKING:
+    from assay.report.report import Report
+    from assay.verification.verify import Verification
+
+
+def again(
+    made: Verification, report: Report, model: Classifier, schema: Any, clean: torch.Tensor, y: Any
+) -> None:
+    """Every certificate that the run has kept."""
+    c, kept = report.records.columns, report.records.certificates
+    proven = np.flatnonzero(np.array([v == "proven" for v in c["verdict"]], bool))
+    if not len(proven):
+        return
+    some = [i for i in proven if kept is not None and kept[i] is not None]
+    if len(some) < len(proven):
+        many = f"{len(proven) - len(some)} of {len(proven)} proven rows"
+        made.notes.append(f"{many} have no certificate: their proofs were not redone")
+    space = report.spec.get("space") or {}
+    if kept is None or not some or space.get("type") not in KNOWN:
+        return
+    try:
+        trees = ensemble_of(model)
+        same = trees.decide(clean.double().numpy().reshape(len(clean), -1)) == own_labels(model, c)
+    except AssayError as error:
+        made.notes.append(f"certificates were not checked: {error}")
+        return
+    made.name_rows("model", "rows are answered otherwise by the trees as read", c["id"], ~same)
+    goal = _goals(report, model, trees, y)
+    if goal is None:
+        made.notes.append("the judge has no rule for this goal: certificates were not checked")
+        return
+    wrong, unknown = np.zeros(len(some), bool), 0
+    x, single, reasons = clean.double().numpy(), clean.dtype == torch.float32, []
+    for k, i in enumerate(some):
+        said = around(space, schema, np.ascontiguousarray(x[i]), goal[i], single)
+        try:
+            check(kept[i], trees, said.row)
+            if all(said.implies(claim) for claim in constraints(kept[i])):
+                continue
+            if not said.complete:
+                unknown += 1
+                continue
+            raise Refused("it assumes more than the space says")
+        except Refused as error:
+            wrong[k] = True
+            reasons.append(str(error))
+    made.checked["proofs"] = len(some) - unknown
+    if unknown:
+        made.notes.append(f"{unknown} certificates assume what is beyond the checker: not checked")
+    text = f"proofs do not hold ({reasons[0]})" if reasons else ""
+    made.name_rows("proof", text, c["id"][some], wrong)
+
+
+def own_labels(model: Classifier, c: Any) -> Any:
+    """The recorded clean answers as classes of the trees."""
+    return c["clean"] if model.order is None else np.asarray(model.order)[c["clean"]]
+
+
+def _goals(report: Report, model: Classifier, trees: Any, y: Any) -> Any:
+    """(n, classes of the trees) which answers reach the goal; None: no rule."""
+    spec, target = report.spec, report.records.columns["target"]
+    won = [judge.wins(spec.get("goal") or {}, y, np.full(len(y), k), target, spec.get("classes"))
+           for k in range(trees.n_classes)]  # fmt: skip
+    if any(w is None for w in won):
+        return None
+    return own_classes(model, trees, np.stack([np.asarray(w) for w in won], axis=1))
