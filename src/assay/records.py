@@ -7,7 +7,7 @@ Held as columns, since a run may have 100,000 rows: `Records.columns[name]` is a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,11 @@ class Gathered:
             self._whole.columns[name][span] = column
         if self._whole.adversarial is not None:
             self._whole.adversarial[span] = part.adversarial
+        if part.certificates is not None:
+            if self._whole.certificates is None:
+                self._whole = replace(self._whole, certificates=np.full(self.total, None))
+            assert self._whole.certificates is not None
+            self._whole.certificates[span] = part.certificates
 
     def _apart(self) -> dict[int, Records]:
         if self._whole is None:
