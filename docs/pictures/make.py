@@ -1,10 +1,11 @@
-"""Screenshots of report pages for the docs: desktop, phone and dark.
+"""Screenshots of report pages and evidence for the docs: desktop, phone and dark.
 
-    assay run examples/sweep.toml; assay run examples/table.toml; assay run examples/vault.toml
+    for run in mnist sweep table noise signs vault; do assay run examples/$run.toml; done
+    python examples/adapting.py           # and one of its rungs as runs/adapting
     python docs/pictures/make.py runs
 
-Needs Debian's chromium and Playwright (requirements/heavy.txt). Pictures are kept small: 256
-colours, at most 900 pixels high.
+Needs Debian's chromium and Playwright (requirements/heavy.txt). Pictures are kept small: 64
+colours, at most 900 pixels high. A run that is not there leaves its picture as it is.
 """
 
 import shutil
@@ -15,20 +16,27 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-WIDE, PHONE = {"width": 900, "height": 900}, {"width": 390, "height": 800}
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
 SHOTS = {
-    "sweep-desktop": ("sweep", WIDE, "light", None),
-    "table-desktop": ("table", WIDE, "light", "#features"),
-    "vault-dark": ("vault", WIDE, "dark", "#harm"),
-    "signs-phone": ("signs", PHONE, "light", None),
+    "sweep-desktop": ("sweep/report.html", WIDE, "light"),
+    "mnist-desktop": ("mnist/report.html", WIDE, "light"),
+    "table-desktop": ("table/report.html#features", WIDE, "light"),
+    "vault-dark": ("vault/report.html", WIDE, "dark"),
+    "signs-phone": ("signs/report.html", PHONE, "light"),
+} | {
+    f"evidence-{run}": (f"{run}/evidence.html", WIDE, "light")
+    for run in ("mnist", "table", "noise", "adapting", "vault", "signs")
 }
 
 runs, here = Path(sys.argv[1]).resolve(), Path(__file__).parent
 with sync_playwright() as play:
     browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-    for name, (run, size, scheme, section) in SHOTS.items():
+    for name, (address, size, scheme) in SHOTS.items():
+        path, _, section = address.partition("#")
+        if not (runs / path).exists():
+            continue
         page = browser.new_page(viewport=size, color_scheme=scheme)
-        page.goto((runs / run / "report.html").as_uri() + (section or ""))
+        page.goto((runs / path).as_uri() + (f"#{section}" if section else ""))
         page.wait_for_timeout(300)
         file = here / f"{name}.png"
         page.screenshot(path=file)

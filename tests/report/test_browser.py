@@ -46,7 +46,26 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return pages.write_all(tmp_path_factory.mktemp("pages"))
+    folder = tmp_path_factory.mktemp("pages")
+    told = {field: f"{field} {pages.HOSTILE}" for field in ("purpose", "model", "owner")}
+    evidence = pages.with_evidence(folder, told)
+    found = {f"evidence-{k}": where / "evidence.html" for k, (_, where) in evidence.items()}
+    return pages.write_all(folder) | found
+
+
+EVIDENCE = ("images", "table", "nature", "moving", "groups", "quota")
+
+
+@pytest.mark.parametrize("kind", EVIDENCE)
+def test_evidence_opens_prints_and_asks_for_nothing(opened: Any, kind: str) -> None:
+    for look in (DESKTOP, PHONE, DESKTOP | {"color_scheme": "dark"}):
+        page = opened(f"evidence-{kind}", **look)
+        assert page.locator("section").count() == 7
+        assert page.evaluate("window.hacked") is None
+        assert pages.HOSTILE in page.locator("body").inner_text()
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"), look
+    pdf = page.pdf(format="A4")
+    assert pdf[:5] == b"%PDF-" and len(pdf) > 5_000
 
 
 @pytest.fixture
@@ -288,7 +307,7 @@ def test_pictures_for_the_docs(opened: Any) -> None:
         return
     Path(folder).mkdir(parents=True, exist_ok=True)
     looks = {"desktop": DESKTOP, "phone": PHONE, "dark": DESKTOP | {"color_scheme": "dark"}}
-    for kind in KINDS:
+    for kind in (*KINDS, *(f"evidence-{kind}" for kind in EVIDENCE)):
         for look, options in looks.items():
             page = opened(kind, **options)
             page.screenshot(path=Path(folder) / f"{kind}-{look}.png", full_page=True)

@@ -134,3 +134,88 @@ def test_the_second_judge_of_tables_agrees_with_the_first():
     mine = allowed({"type": "TableSpace", "eps": 0.5, "p": 2.0}, data.x.numpy(), x, data.schema)
     theirs = region.contains(torch.from_numpy(x)).numpy()
     assert (mine == theirs).all() and 0 < theirs.sum() < 40
+
+
+def agree(space, x0, x):
+    from assay.nouns import table
+    from assay.verification.judge import allowed
+
+    region = space.around(torch.as_tensor(x0))
+    theirs = region.contains(torch.as_tensor(x)).numpy()
+    maker = getattr(space, "candidates", None)
+    mine = allowed(table(space, whole=True), np.asarray(x0), np.asarray(x), None, maker)
+    assert (mine == theirs).all(), (space, np.flatnonzero(mine != theirs))
+    assert 0 < theirs.sum() < len(theirs)
+
+
+def pictures(n=60, size=24, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng, (rng.integers(0, 256, (n, 1, size, size)) / 255).astype(np.float32)
+
+
+@pytest.mark.parametrize("mask", ["eyeglasses", np.pad(np.ones((4, 5)), ((3, 17), (10, 9)))])
+def test_the_second_judge_of_patches_agrees_with_the_first(mask):
+    rng, x0 = pictures()
+    held = ay.masks.eyeglasses(24, 24) if isinstance(mask, str) else mask.astype(bool)
+    x = np.where(held, rng.random(x0.shape), x0).astype(np.float32)
+    x[:20, 0, 23, 23] += 0.01  # a pixel outside
+    x[20:30, 0, held] = 1.2  # a colour that cannot be shown
+    agree(ay.Patch(mask), x0, np.clip(x, 0, 2))
+
+
+def test_the_second_judge_of_windows_agrees_with_the_first():
+    rng, x0 = pictures(seed=1)
+    x = x0.copy()
+    for i in range(len(x)):
+        h, w = rng.integers(1, 8, 2)
+        r, c = rng.integers(0, 16, 2)
+        x[i, 0, r : r + h, c : c + w] = rng.random((h, w))
+    agree(ay.Rectangle(5, 4), x0, x)
+
+
+def test_the_second_judge_of_levels_agrees_with_the_first():
+    rng, x0 = pictures(seed=2)
+    steps = rng.integers(-6, 7, x0.shape) * (rng.random((60, 1, 1, 1)) < 0.5)
+    x = np.clip(np.round(x0 * 255) + steps, 0, 255) / 255
+    x[::3, 0, 0, 0] += 0.3 / 255  # between two levels
+    agree(ay.Quantised(ay.Linf(6 / 255)), x0, np.clip(x, 0, 1).astype(np.float32))
+
+
+def test_the_second_judge_of_sentences_agrees_with_the_first():
+    from assay.spaces import words
+
+    rng = np.random.default_rng(3)
+    texts = ["a good film, with a happy end and a bad start", "the worst day of a long week",
+             "he likes the old house on the hill"] * 12  # fmt: skip
+    offer = {"good": ("fine", "bad"), "bad": ("good", "poor"), "happy": ("sad", "glad"),
+             "old": ("new", "aged"), "long": ("short", "lengthy"), "likes": ("loves",),
+             "day": ("night", "date"), "the": ("a",), "worst": ("best", "poorest")}  # fmt: skip
+    space = ay.Text(ay.Synonyms(offer), most=0.25)
+    rows = [t.split(" ") for t in texts]
+    made = []
+    for row in rows:
+        now, offered = list(row), space.candidates(row)
+        for place in rng.permutation(len(row))[: rng.integers(0, 4)]:
+            other = ["house", *offered[place]]
+            now[place] = str(rng.choice(other)) if rng.random() < 0.8 else "the"
+        made.append(" ".join(now))
+    agree(space, words.encode(texts).numpy(), words.encode(made).numpy())
+
+
+def test_a_patch_run_is_verified_and_a_pixel_beside_the_frame_is_found(tmp_path):
+    _, x0 = pictures(12, seed=4)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(576, 2))
+    y = net(torch.from_numpy(x0)).argmax(1).detach()
+    data = ay.Dataset(x0, y)
+    space = ay.Quantised(ay.Patch("eyeglasses"))
+    report = ay.evaluate(net, data, space=space, attack=ay.PGD(20))
+    folder = report.save(tmp_path / "run")
+    found = ay.verify(folder, net, data, space)
+    assert found and found.checked["adversarial examples"] > 0, str(found)
+    assert not any("own word" in note for note in found.notes)
+    x = report.adversarial.copy()
+    row = first(report.records.columns)
+    x[row, 0, 23, 23] = 1 - x[row, 0, 23, 23]
+    Report(report.spec, type(report.records)(report.records.columns, x), report.flags).save(folder)
+    wrong = ay.verify(folder, net, data, space).findings
+    assert "space" in {f.kind for f in wrong}

@@ -66,6 +66,13 @@ Z = 1.959963984540054  # the normal quantile of 0.975
 MANY = 5000  # clusters
 
 
+def quantile(level: float) -> float:
+    """How many standard errors an interval of this level reaches to either side."""
+    from scipy.special import ndtri
+
+    return Z if level == 0.95 else float(ndtri((1 + level) / 2))
+
+
 def wilson(successes: float, n: int, z: float = Z) -> Estimate:
     """A share with Wilson's score interval: right also at 0 and 1 and for small n.
 
@@ -88,6 +95,7 @@ def bootstrap(
     draws: int = 2000,
     seed: int = 0,
     second: np.ndarray | None = None,
+    level: float = 0.95,
 ) -> Estimate:
     """The mean with a percentile interval; whole clusters (ids) are drawn where they repeat.
 
@@ -107,16 +115,16 @@ def bootstrap(
         inverse = _codes(clusters)
         sums, sizes = np.bincount(inverse, values), np.bincount(inverse).astype(float)
     if second is not None and clusters is not None:
-        return _crossed(values, clusters, second, draws, seed)
+        return _crossed(values, clusters, second, draws, seed, level)
     if len(sums) > MANY:
-        return _linearised(sums, sizes, n)
+        return _linearised(sums, sizes, n, level)
     rng = np.random.default_rng(seed)
     # Weights of a bootstrap draw are multinomial counts, so no (draws, n) table of indices is made.
     means = np.empty(draws)
     for k in range(draws):
         weight = np.bincount(rng.integers(0, len(sums), len(sums)), minlength=len(sums))
         means[k] = weight @ sums / (weight @ sizes)
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(float(values.mean()), float(low), float(high), n)
 
 
@@ -129,12 +137,13 @@ def _codes(clusters: np.ndarray) -> np.ndarray:
     return pd.factorize(np.asarray(clusters))[0]
 
 
-def _linearised(sums: np.ndarray, sizes: np.ndarray, n: int) -> Estimate:
+def _linearised(sums: np.ndarray, sizes: np.ndarray, n: int, level: float) -> Estimate:
     """The mean of clustered values with its normal interval (Cochran, Sampling Techniques, 6.3)."""
+    z = quantile(level)
     total, k = float(sizes.sum()), len(sums)
     mean = float(sums.sum()) / total
     error = math.sqrt(float(((sums - mean * sizes) ** 2).sum()) * k / (k - 1)) / total
-    return Estimate(mean, mean - Z * error, mean + Z * error, n)
+    return Estimate(mean, mean - z * error, mean + z * error, n)
 
 
 def mean_of_sums(n: int, total: float, squares: float) -> Estimate:
@@ -152,7 +161,7 @@ def mean_of_sums(n: int, total: float, squares: float) -> Estimate:
 
 
 def _crossed(
-    values: np.ndarray, rows: np.ndarray, columns: np.ndarray, draws: int, seed: int
+    values: np.ndarray, rows: np.ndarray, columns: np.ndarray, draws: int, seed: int, level: float
 ) -> Estimate:
     """The bootstrap of a table whose rows and columns are both random (Owen's pigeonhole)."""
     _, i = np.unique(rows, return_inverse=True)
@@ -168,7 +177,7 @@ def _crossed(
         weight = a @ count @ b
         if weight:
             means.append(a @ total @ b / weight)
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(float(values.mean()), float(low), float(high), len(values))
 
 

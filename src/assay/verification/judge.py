@@ -4,7 +4,7 @@ Nothing here is imported from regions, goals or the referee: the rules are read 
 was asked (the spec's tables, a schema's features) and written down a second time.
 
 What a reader would get wrong: where the judge knows no rule of its own (a space of somebody else,
-text, missing cells) it says None, and whoever asks must take the space at its own word and say so.
+missing cells) it says None, and whoever asks must take the space at its own word and say so.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from assay.spaces import words
+from assay.verification.pictures import on_levels, patch_allowed, rectangle_allowed
 from assay.verification.rules import relations_hold
+from assay.verification.sentences import text_allowed
 
 Bools = NDArray[np.bool_]
 Table = Mapping[str, Any]
@@ -23,9 +27,25 @@ _NORMS = {"Linf": np.inf, "L2": 2.0, "L1": 1.0, "L0": 0.0}
 _SLACK = 1e-5  # of the size: stored inputs are rounded
 
 
-def allowed(space: Table, x0: NDArray[Any], x: NDArray[Any], schema: Any = None) -> Bools | None:
-    """Which rows of `x` the space allows around `x0`; None: the judge has no rule for it."""
+def allowed(
+    space: Table, x0: NDArray[Any], x: NDArray[Any], schema: Any = None, maker: Any = None
+) -> Bools | None:
+    """Which rows of `x` the space allows around `x0`; None: the judge has no rule for it.
+
+    `maker` says what a word may be replaced by, in spaces of text.
+    """
     kind = space.get("type")
+    if kind == "Quantised" and np.ndim(x) == 4:
+        inner = allowed(space["inner"], x0, x, schema)
+        return None if inner is None else inner & on_levels(space, np.asarray(x, float))
+    if kind in ("Patch", "Rectangle") and np.ndim(x) == 4:
+        pixels = np.asarray(x0), np.asarray(x)
+        return (
+            patch_allowed(space, *pixels) if kind == "Patch" else rectangle_allowed(space, *pixels)
+        )
+    if kind == "Text":
+        was, now = (words.tokens(torch.from_numpy(np.asarray(v))) for v in (x0, x))
+        return text_allowed(space, was, now, maker)
     a, b = (np.asarray(v, dtype=np.float64).reshape(len(v), -1) for v in (x0, x))
     if kind in _NORMS:
         low, high = (np.asarray(space.get(k, d), float).reshape(-1)

@@ -187,7 +187,8 @@ def _handed_in(
         )
     else:
         made.name_rows("goal", "adversarial examples do not reach the goal", ids[won], ~reached)
-    legal = judge.allowed(spec.get("space") or {}, x0[won], x[won], data.schema)
+    maker = getattr(space, "candidates", None)
+    legal = judge.allowed(spec.get("space") or {}, x0[won], x[won], data.schema, maker)
     if legal is None and space is not None:
         made.notes.append("the judge has no rule for this space: it was taken at its own word")
         legal = space.around(clean[won]).contains(torch.from_numpy(x[won])).cpu().numpy()

@@ -22,7 +22,9 @@ from assay.errors import AssayError
 from assay.report.evidence.method import method
 from assay.report.evidence.threat import threat, untested
 from assay.report.slices import worst_slices
+from assay.report.spec import kind
 from assay.report.stats import Estimate
+from assay.report.verdicts import verdicts
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -113,8 +115,8 @@ def figures(report: Report) -> list[Content]:
     """Every figure of the summary, with its method."""
     found = []
     for name, (title, e) in report.shown.items():
-        kind, promise = method(report, name)
-        found.append({"name": name, "title": title, **estimate(e), "method": kind,
+        by, promise = method(report, name)
+        found.append({"name": name, "title": title, **estimate(e), "method": by,
                       "promise": promise})  # fmt: skip
     return found
 
@@ -132,12 +134,13 @@ def _slices(report: Report) -> list[Content]:
 
 
 def _limits(report: Report) -> Content:
-    verdicts = report.counts("verdict")
+    said = report.counts("verdict")
+    counts = {f"{name} rows": said.get(name, 0) for name in ("open", "proven", "broken")}
+    if kind(report.spec, "game") == "Nature":  # a row is a probability there
+        counts = dict(verdicts(report).values())
     return {
         "rows": len(report.records if report.totals is None else report.totals),
-        "open rows": verdicts.get("open", 0),
-        "proven rows": verdicts.get("proven", 0),
-        "broken rows": verdicts.get("broken", 0),
+        **counts,
         "rows left out": sum(report.counts("skipped", lambda t: t["skipped"] != "").values()),
         "flags": [{"id": f.id, "level": f.level, "text": f.text} for f in report.flags],
         "threats not tested": untested(report),

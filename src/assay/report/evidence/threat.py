@@ -23,8 +23,10 @@ _KNOWN = {"seed": "and the randomness of the defender", "start": "before it adap
 def threat(report: Report) -> dict[str, str]:
     """The four dimensions, and the threat as a sentence."""
     spec = report.spec
-    said = {"taxonomy": TAXONOMY, "in words": str(spec.get("threat") or spec.get("under") or "")}
+    said = {"taxonomy": TAXONOMY, "in words": str(spec.get("threat") or "")}
     if kind(spec, "game") == "Nature":
+        said["in words"] = f"Measurements are off by {spec.get('under') or 'noise'}."
+        said["noise"] = in_text(spec, "noise")[:1000]
         none = "none: nobody attacks; measurement noise is outside the taxonomy"
         return said | {"goal": none, "capability": none, "knowledge": none, "stage": "deployment"}
     if unattacked(spec):

@@ -21,14 +21,15 @@ def page(evidence: Evidence) -> str:
     scope = c["scope"]
     model = scope["model"] or scope["model evaluated"]
     sections = (
-        Section("scope", "1 Scope", _pairs(scope), "Fields in brackets were left empty."),
-        Section("threat", "2 Threat", _pairs(c["threat"])),
+        Section("scope", "1 Scope", _pairs(scope), "Fields in brackets were left empty.",
+                wide=False),
+        Section("threat", "2 Threat", _pairs(c["threat"]), wide=False),
         Section("criterion", "3 Criterion and decision", _criterion(c["criterion"])),
         Section("figures", "4 Figures and methods", _figures(c["figures"]),
                 "Method classes as in ISO/IEC TR 24029-1; intervals are 95 %."),
         Section("slices", "5 Worst slices", _slices(c["slices"]),
-                "Intervals are widened so that all of them hold at once (Bonferroni)."),
-        Section("limits", "6 Limits", _limits(c["limits"])),
+                "Intervals are widened so that all of them hold at once (Bonferroni).", wide=False),
+        Section("limits", "6 Limits", _limits(c["limits"]), wide=False),
         Section("integrity", "7 Integrity", _integrity(c["integrity"])),
     )  # fmt: skip
     title = f"Evidence: robustness of {model} on {scope['data evaluated']}"

@@ -53,7 +53,7 @@ def path(points: str, kind: str) -> Markup:
     return Markup('<path d="{}" class="{}"/>').format(points, kind)
 
 
-def short(text: object, most: int = 34) -> str:
+def short(text: object, most: int = 36) -> str:
     """A name that fits beside a bar."""
     name = str(text)
     return name if len(name) <= most else name[: most - 1] + "…"

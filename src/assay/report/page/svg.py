@@ -22,7 +22,7 @@ _LETTER = 7.2  # width of a letter, about
 def _room(names: Iterable[str]) -> float:
     """For the names on the left: what the longest needs, within bounds."""
     longest = max((len(short(n)) for n in names), default=0)
-    return min(262.0, max(60.0, _LETTER * longest + 20))
+    return min(274.0, max(60.0, _LETTER * longest + 20))
 
 
 def intervals(rows: Mapping[str, Estimate], alt: str) -> Markup:

@@ -1,0 +1,23 @@
+"""Train the model: as usual, or on what an attacker would hand in.
+
+python train.py                # accurate, and easy to fool
+python train.py --robust       # adversarial training (Madry et al. 2018) within 0.1 per pixel
+"""
+
+import sys
+
+import torch
+from net import WEIGHTS, build
+
+import assay as ay
+
+recipe, epochs = ay.training.Standard(), 6
+if "--robust" in sys.argv[1:]:
+    attacked = ay.training.CraftBy(ay.PGD(5), ay.Linf(0.1))
+    recipe, epochs = ay.training.Adversarial(attacked), 12
+
+data = ay.datasets.mnist().train
+net = ay.training.fresh(build)
+ay.training.fit(net, data, recipe, epochs=epochs)
+torch.save(net.state_dict(), WEIGHTS)
+print(f"{WEIGHTS.name}: {type(recipe).__name__}, {epochs} epochs on {len(data)} digits")
