@@ -130,7 +130,7 @@ def _content(path: Path) -> str:
 
         try:
             inside = zipfile.ZipFile(path).namelist()
-        except (zipfile.BadZipFile, OSError):
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
             return "a damaged archive"
         if any("/code/" in name for name in inside):
             return "torchscript"

@@ -96,7 +96,10 @@ class Targeted(Goal):
         """The targets of these rows only: there may be a million others."""
         if isinstance(self.target, list | tuple):
             return [self.target[i] for i in rows.tolist()]
-        wanted: list[int | str] = np.asarray(self.target)[rows.cpu().numpy()].tolist()
+        try:
+            wanted: list[int | str] = np.asarray(self.target)[rows.cpu().numpy()].tolist()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise AssayError(f"Targeted({type(self.target).__name__}): {error}") from None
         return wanted
 
 

@@ -139,10 +139,11 @@ class Report:
         import pandas as pd
 
         if not isinstance(by, str):
-            values = pd.Series(np.asarray(by))
-            if len(values) != len(self.table):
-                raise AssayError(f"by= has {len(values)} values for {len(self.table)} records")
-            return values
+            each = np.asarray(by)
+            if each.shape != (len(self.table),):
+                n = len(self.table)
+                raise AssayError(f"by= has shape {each.shape} for {n} records: expected ({n},)")
+            return pd.Series(each)
         if by in self.table:
             return self.table[by]
         known = [*self.table.columns, *(() if self.rows is None else self.rows.columns)]

@@ -49,7 +49,13 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
         )
     _require_fitted(model, name)
     parse: Callable[[Any], Ensemble] = importlib.import_module(f"assay.trees.readers.{name}").read
-    ensemble = parse(model)
+    try:
+        ensemble = parse(model)
+    except (LookupError, TypeError, ValueError) as error:  # its dump is not what it used to be
+        raise AssayError(
+            f"the trees of this {type(model).__name__} cannot be read "
+            f"({type(error).__name__}: {error}): it is damaged, or of a version not known here"
+        ) from error
     if checked:
         check(ensemble, model)
     return replace(ensemble, library=partial(labels, ensemble, model))
