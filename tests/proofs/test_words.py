@@ -54,8 +54,8 @@ def test_every_sentence_of_a_set_stays_below_its_bound(kind, seed):
                        generator=torch.Generator().manual_seed(seed))  # fmt: skip
     with torch.no_grad():
         held = read(net, region)
-        slots = torch.zeros(held.there.shape, dtype=torch.int64)
-        free = held.options[..., 1:].any(2)
+        whole = held.whole()
+        slots, free = whole.slots, whole.free
         every = torch.arange(len(TEXTS))
         found = net.highest(held.hull(every, slots, free, region.most), spec)
         alone = net.highest(held.hull(every, slots, free & False, region.most), spec)
@@ -112,9 +112,7 @@ def test_the_budget_tightens_the_bound():
         region = ay.Text(ay.Synonyms(TABLE, at_most=9), most=most, keep=KEEP).around(x)
         with torch.no_grad():
             held = read(net, region)
-            free = held.options[..., 1:].any(2)
-            hull = held.hull(torch.tensor([0]), torch.zeros_like(free).long(), free, region.most)
-            leads.append(float(net.highest(hull, spec).lead.max()))
+            leads.append(float(net.highest(held.whole(), spec).lead.max()))
     assert leads[0] < leads[1] < leads[2]
 
 

@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from assay.errors import AssayError, Unsupported
 from assay.goals.goal import Goal
-from assay.proofs.sentences.hull import Bounded, Hull
+from assay.proofs.sentences.hull import Bounded
 from assay.proofs.sentences.search import read
 from assay.spaces.choices import ChoiceRegion
 from assay.spaces.region import Space
@@ -78,12 +78,8 @@ class InHull:
 
     def _leads(self, net: Bounded, region: ChoiceRegion, batch: Batch, grown: float) -> Tensor:
         """(n, C): the most each class can lead the true one by; -inf where nobody wants it."""
-        held = read(net, region)
-        n, length = held.there.shape
-        parts = held.parts[:, :, :1] + grown * (held.parts - held.parts[:, :, :1])
-        slots = torch.zeros(n, length, dtype=torch.int64)
-        hull = Hull(parts, held.options, held.there, slots, held.options[..., 1:].any(2),
-                    region.most)  # fmt: skip
+        hull = read(net, region).whole(grown)
+        n, parts = len(batch.y), hull.parts
         classes = len(batch.data.classes) if batch.data.classes else int(batch.data.y.max()) + 1
         every = torch.eye(classes, dtype=parts.dtype)
         spec = every[None] - one_hot(batch.y, classes).to(parts.dtype)[:, None]

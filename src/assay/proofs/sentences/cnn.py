@@ -49,16 +49,15 @@ class Filters:
         return torch.cat(back, dim=3)
 
 
-def ranges(filters: Filters, hull: Hull, spread: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+def ranges(filters: Filters, hull: Hull) -> tuple[Tensor, ...]:
     """(b, L, F) three times: what the windows say now, at least and at most."""
     now = filters.windows(hull.now).sum(2) + filters.bias
-    low, high = (filters.windows(side).transpose(2, 3) for side in spread)
+    low, high = (filters.windows(side).transpose(2, 3) for side in hull.spread)
     return now, now - largest(-low, hull.most), now + largest(high, hull.most)
 
 
 def highest(layers: list[Filters], weight: Tensor, bias: Tensor, hull: Hull, spec: Tensor) -> Found:
     """`weight` (C, 2 * filters) reads, for each layer, the largest answers and then the means."""
-    spread = hull.spread()
     begin, lead = 0, spec @ bias
     slopes = []
     count = hull.there.sum(1).to(weight.dtype)
@@ -66,14 +65,14 @@ def highest(layers: list[Filters], weight: Tensor, bias: Tensor, hull: Hull, spe
         of = weight[:, begin : begin + 2 * layer.count]
         begin += 2 * layer.count
         top, mean = torch.split(spec @ of, layer.count, dim=2)  # (b, m, F)
-        now, low, high = ranges(layer, hull, spread)
+        now, low, high = ranges(layer, hull)
         slope, constant = _lines(now, low, high, hull.there, top, mean / count[:, None, None])
         lead = lead + constant + (slope * now[:, None]).sum((2, 3))
         slopes.append(layer.places(slope))
     each = torch.cat(slopes, dim=3)  # (b, m, L, G)
-    apart = hull.parts - hull.now[:, :, None]
-    gain = torch.einsum("bmlg,blkg->bmlk", each, apart)
-    gain, slot = gain.masked_fill(~hull.movable[:, None], 0.0).clamp_min(0).max(3)  # (b, m, L)
+    at = hull.places[:, None, :, None].expand(-1, each.shape[1], -1, each.shape[3])
+    gain = torch.einsum("bmpg,bpkg->bmpk", each.gather(2, at), hull.apart)
+    gain, slot = gain.masked_fill(~hull.movable[:, None], 0.0).clamp_min(0).max(3)  # (b, m, P)
     lead = lead + largest(gain, hull.most)
     worst = lead.argmax(1)[:, None, None].expand(-1, 1, gain.shape[2])
     score, slot = gain.gather(1, worst)[:, 0], slot.gather(1, worst)[:, 0]

@@ -1,9 +1,10 @@
 """Hull: sentences as choices of word vectors, and the bounds of what a network can say to them.
 
 A network on word vectors begins with a map that is linear in each word: a convolution, the gates
-of an LSTM. `parts` (n, L, K, G) are the images of all options of all places under that map, made
-once. A `Hull` is a set of sentences: places that are `free` may hold any of their options, the
-others hold `slots`, and at most `most` of the free ones change. A module whose answers can be
+of an LSTM. `start` (n, L, G) are the images of the words of a sentence under that map, `parts`
+(n, P, K, G) those of all options of the P places that have some, made once. A `Hull` is a set of
+sentences: places that are `free` may hold any of their options, the others hold `slots`, and at
+most `most` of the free ones change. A module whose answers can be
 bounded over such a set says so by two methods:
 
     parts(vectors)         the linear first map
@@ -20,6 +21,7 @@ the words is bounded by the best option of the `most` best places, exactly, not 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -30,38 +32,49 @@ from torch import Tensor
 class Hull:
     """Sets of sentences, one per row."""
 
-    parts: Tensor  # (b, L, K, G), anything where there is no option
-    options: Tensor  # (b, L, K) bool: which slots hold an option; slot 0 always does
     there: Tensor  # (b, L) bool: where a word stands
-    slots: Tensor  # (b, L): what stands there now
-    free: Tensor  # (b, L) bool: what may change
+    start: Tensor  # (b, L, G): the parts of the original words
+    places: Tensor  # (b, P): which places have options; 0, without any, where there are fewer
+    parts: Tensor  # (b, P, K, G): slot 0 is the original
+    options: Tensor  # (b, P, K) bool: which slots hold an option
+    slots: Tensor  # (b, P): what stands there now
+    free: Tensor  # (b, P) bool: what may change
     most: Tensor  # (b,): how many of them
 
-    @property
+    @cached_property
     def now(self) -> Tensor:
         """(b, L, G): the parts of the words that stand there."""
-        size = self.parts.shape[3]
-        place = self.slots[..., None, None].expand(-1, -1, 1, size)
-        return self.parts.gather(2, place)[:, :, 0]
+        moved = (self._chosen - self.parts[:, :, 0]) * self.options[..., :1]
+        return self.start + self.placed(moved)
 
+    @cached_property
+    def apart(self) -> Tensor:
+        """(b, P, K, G): what each option would add to the part that stands there."""
+        return self.parts - self._chosen[:, :, None]
+
+    @property
+    def _chosen(self) -> Tensor:
+        at = self.slots[..., None, None].expand(-1, -1, 1, self.parts.shape[3])
+        return self.parts.gather(2, at)[:, :, 0]
+
+    @cached_property
     def spread(self) -> tuple[Tensor, Tensor]:
         """(b, L, G) twice: the least and most that changing a place adds to its part."""
-        apart = self.parts - self.now[:, :, None]
-        open_ = self.movable[..., None]
-        low = apart.masked_fill(~open_, torch.inf).amin(2)
-        high = apart.masked_fill(~open_, -torch.inf).amax(2)
-        any_ = open_.any(2)
-        return torch.where(any_, low, 0.0).clamp_max(0), torch.where(any_, high, 0.0).clamp_min(0)
+        some = self.movable[..., None]
+        still = self.apart.masked_fill(~some, 0.0)  # staying is always among the choices
+        return self.placed(still.amin(2).clamp_max(0)), self.placed(still.amax(2).clamp_min(0))
 
     @property
     def movable(self) -> Tensor:
-        """(b, L, K): the options that may be chosen."""
+        """(b, P, K): the options that may be chosen."""
         spare = self.free & (self.most > 0)[:, None]
         return self.options & spare[..., None]
 
-    def take(self, rows: Tensor) -> Hull:
-        held = (self.parts, self.options, self.there, self.slots, self.free, self.most)
-        return Hull(*(t[rows] for t in held))
+    def placed(self, values: Tensor) -> Tensor:
+        """(b, P, ...) as (b, L, ...), 0 at places without options."""
+        b, length = self.there.shape
+        at = self.places.reshape(b, -1, *[1] * (values.ndim - 2)).expand_as(values)
+        return values.new_zeros(b, length, *values.shape[2:]).scatter_add(1, at, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +82,8 @@ class Found:
     """What a module says about sets of sentences."""
 
     lead: Tensor  # (b, m): upper bounds
-    score: Tensor  # (b, L): how much it hangs on a place
-    slots: Tensor | None = None  # (b, L): the sentence that looks worst
+    score: Tensor  # (b, P): how much it hangs on a place
+    slots: Tensor | None = None  # (b, P): the sentence that looks worst
 
 
 @runtime_checkable

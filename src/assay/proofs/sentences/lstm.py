@@ -61,16 +61,16 @@ def _times(positive: Interval, other: Interval) -> Interval:
     return torch.where(low >= 0, a, b) * low, torch.where(high >= 0, b, a) * high
 
 
-def _states(direction: Direction, hull: Hull, spread: Interval) -> Interval:
+def _states(direction: Direction, hull: Hull) -> Interval:
     """(b, L, H) twice: bounds of the states, at most `most` words changed."""
     length = hull.there.shape[1]
     end = direction.begin + 4 * direction.hidden
     now = hull.now[..., direction.begin : end]
-    changed = [now + side[..., direction.begin : end] for side in spread]
+    changed = [now + side[..., direction.begin : end] for side in hull.spread]
     counts = int(hull.most.max()) + 1 if len(hull.most) else 1
     zero = now.new_zeros(len(now), counts, direction.hidden)
     h, c = (zero, zero), (zero, zero)
-    moves = hull.movable[..., 1:].any(2)
+    moves = hull.placed(hull.movable[..., 1:].any(2).long()) > 0
     found: list[Interval] = [(zero[:, 0], zero[:, 0])] * length
     pick = hull.most[:, None, None].expand(-1, 1, direction.hidden)
     for j in reversed(range(length)) if direction.backward else range(length):
@@ -106,8 +106,7 @@ def highest(
     directions: list[Direction], weight: Tensor, bias: Tensor, hull: Hull, spec: Tensor
 ) -> Found:
     """`weight` (C, 2 * states) reads the means of the states, then the largest."""
-    spread = hull.spread()
-    both = [_states(d, hull, spread) for d in directions]
+    both = [_states(d, hull) for d in directions]
     low, high = (torch.cat([b[k] for b in both], dim=2) for k in (0, 1))
     here = hull.there[..., None]
     count = here.sum(1)
@@ -118,4 +117,5 @@ def highest(
     read = spec @ weight  # (b, m, 2 * states)
     lead = (read.clamp_min(0) * reads[1][:, None]).sum(2)
     lead = lead + (read.clamp_max(0) * reads[0][:, None]).sum(2) + spec @ bias
-    return Found(lead, (spread[1] - spread[0]).sum(2))
+    width = (hull.spread[1] - hull.spread[0]).sum(2)  # (b, L)
+    return Found(lead, width.gather(1, hull.places))

@@ -27,33 +27,54 @@ class Sentences:
     """All that is the same for all sets of a row."""
 
     region: ChoiceRegion
+    there: Tensor
+    start: Tensor
+    places: Tensor
     parts: Tensor
     options: Tensor
-    there: Tensor
     known: Tensor  # (n,): whether words stay words
 
     def hull(self, of: Tensor, slots: Tensor, free: Tensor, most: Tensor) -> Hull:
-        return Hull(self.parts[of], self.options[of], self.there[of], slots, free, most)
+        """The sets of these rows."""
+        return Hull(
+            self.there[of], self.start[of], self.places[of], self.parts[of], self.options[of],
+            slots, free, most,
+        )  # fmt: skip
 
-    def written(self, of: Tensor, slots: Tensor, length: int) -> Tensor:
-        """(m, length): the sentences of these slots."""
-        x = self.region.x0[of].clone()
-        short = slots.shape[1]
-        x[:, :short] = self.region.options[of, :short].gather(2, slots[..., None])[..., 0]
-        return x[:, :length]
+    def whole(self, grown: float = 1.0) -> Hull:
+        """All sentences of each row; the options `grown` of the way from the original."""
+        parts = self.parts[:, :, :1] + grown * (self.parts - self.parts[:, :, :1])
+        free = self.options[..., 1:].any(2)
+        most = torch.minimum(self.region.most, free.sum(1))
+        slots = torch.zeros_like(free, dtype=torch.int64)
+        return Hull(self.there, self.start, self.places, parts, self.options, slots, free, most)
+
+    def written(self, of: Tensor, slots: Tensor) -> Tensor:
+        """(m, L): the sentences of these slots."""
+        all_slots = torch.zeros(len(of), self.region.x0.shape[1], dtype=torch.int64)
+        all_slots.scatter_add_(1, self.places[of], slots)
+        return self.region.take(of).written(all_slots)
 
 
 def read(module: Any, region: ChoiceRegion) -> Sentences:
     """The parts of all options of these sentences."""
     length = max(1, int((region.x0 != 0).sum(1).max()))
-    options = region.options[:, :length]
-    places = module.words.places(options)  # (n, L, K)
-    there = places[..., 0] != 0
-    held = ~options.isnan()
-    known = ((places != 0) == there[..., None]).logical_or(~held).all((1, 2))
+    held = region.there[:, :length]
+    moves = held[..., 1:].any(2)  # (n, L)
+    count = max(1, int(moves.sum(1).max()))
+    places = moves.long().argsort(dim=1, descending=True, stable=True)[:, :count]
+    moves = moves.gather(1, places)
+    places = places * moves
+    deep = places[..., None].expand(-1, -1, held.shape[2])
+    held = held.gather(1, deep) & moves[..., None]
+    number = module.words.places(region.options[:, :length].gather(1, deep))  # (n, P, K)
+    words = module.words.places(region.x0[:, :length])
+    there = words != 0
+    known = ((number != 0) == there.gather(1, places)[..., None]).logical_or(~held).all((1, 2))
     there[:, 0] = True  # as the network has it
-    parts = module.parts(module.words.embedding(places))
-    return Sentences(region, parts, held, there, known)
+    embed = module.words.embedding
+    start, parts = module.parts(embed(words)), module.parts(embed(number))
+    return Sentences(region, there, start, places, parts, held, known)
 
 
 def decide(
@@ -64,11 +85,10 @@ def decide(
     assert isinstance(region, ChoiceRegion)
     with torch.no_grad():
         held = read(module, region)
-    size = held.parts[0].numel()
+    size = held.parts[0].numel() + held.start[0].numel()
     of = held.known.nonzero()[:, 0]
-    slots = torch.zeros(len(of), held.parts.shape[1], dtype=torch.int64)
-    free = held.options[of][..., 1:].any(2)
-    most = torch.minimum(region.most[of], free.sum(1))
+    whole = held.whole()
+    slots, free, most = whole.slots[of], whole.free[of], whole.most[of]
     spent = torch.ones(len(rows), dtype=torch.int64)
     lost = ~held.known  # given up
     while len(of):
@@ -82,8 +102,7 @@ def decide(
         tried = mine[1] if found.slots is None else found.slots
         ask = left & problem.alive(rows[mine[0]])
         if bool(ask.any()):
-            x = held.written(mine[0][ask], tried[ask], region.x0.shape[1])
-            problem.query(rows[mine[0][ask]], x)
+            problem.query(rows[mine[0][ask]], held.written(mine[0][ask], tried[ask]))
         single = left & ~(mine[2].any(1) & (mine[3] > 0))
         lost[mine[0][single]] = True
         lost |= problem.solved[rows]
