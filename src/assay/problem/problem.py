@@ -250,7 +250,7 @@ class Problem:
             grad: Tensor
             (grad,) = torch.autograd.grad(value.sum(), z)
         grad = grad.nan_to_num(0.0, 0.0, 0.0)
-        self._count(rows, backwards=1)
+        self.charge(rows, backwards=1)
         self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
         left = ~self.referee.solved[rows]  # a loss may well be flat where the goal is reached
         self.referee.gradients += int(left.sum())
@@ -271,7 +271,7 @@ class Problem:
                 for c in range(logits.shape[1])
             ]
             value = self.loss(logits, self.targets[rows])
-        self._count(rows, backwards=logits.shape[1])
+        self.charge(rows, backwards=logits.shape[1])
         self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
         return logits.detach(), torch.stack(grads, dim=1)
 
@@ -283,7 +283,7 @@ class Problem:
         logits, value = self._look(x, rows, loss)
         if region.constrained:
             value = value - region.penalty(z)
-        self._count(rows, backwards=0)
+        self.charge(rows, backwards=0)
         self.referee.judge(rows, x, logits, value, region, self.label)
         return value
 
@@ -302,7 +302,7 @@ class Problem:
             return answers
         logits, value = self._look(x, rows, None)
         value = value - penalty
-        self._count(rows, backwards=0)
+        self.charge(rows, backwards=0)
         self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
         return logits
 
@@ -328,10 +328,6 @@ class Problem:
         """No valid point of these rows within this distance reaches the goal (NaN: not known)."""
         self.referee.distance_low[rows] = self.referee.distance_low[rows].fmax(distance)
 
-    def charge(self, rows: Tensor, backwards: int = 0) -> None:
-        """Count a pass that an attack made through the model itself, not by asking here."""
-        self._count(rows, backwards)
-
     def improving(self, rows: Tensor) -> None:
         """A search says: these rows came nearer to the goal until the budget ended."""
         self.referee.improving[rows] = True
@@ -343,7 +339,8 @@ class Problem:
         logits = self.model.logits(x, rows)
         return logits, loss(logits, self.targets[rows])
 
-    def _count(self, rows: Tensor, backwards: int) -> None:
+    def charge(self, rows: Tensor, backwards: int = 0) -> None:
+        """Count a pass through the model; for attacks that make one without asking here."""
         ones = torch.ones_like(rows)
         forwards = 1
         if self.victims is not None:
