@@ -234,10 +234,7 @@ class Problem:
         self.referee.absorb(trial.referee, torch.ones_like(self.referee.solved))
 
     def value_and_grad(
-        self,
-        rows: Tensor,
-        z: Tensor,
-        loss: losses.Loss | None = None,
+        self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None
     ) -> tuple[Tensor, Tensor]:
         """Loss minus penalty (n,) and its gradient (n, D); every point is also a candidate."""
         region = self.region(rows)
