@@ -37,6 +37,9 @@ def by_hand(name, row, mask):
         return -sum(max(v - ins[0], 0) for v in row)
     if name == "mdmax":
         return -sum(max(v - max(ins), 0) for v in out)
+    if name == "pm":
+        p = np.exp(row) / np.exp(row).sum()
+        return np.log(1 + max(inside_of(p, mask)) - max(outside_of(p, mask)))
     if name == "mdmul":
         return -sum(np.log(max(sum(max(v - t, 0) for v in out), 1e-12)) for t in ins)
     raise ValueError(name)
@@ -51,7 +54,7 @@ def rows_and_masks(draw, single=False):
     return np.array(row), np.isin(np.arange(classes), chosen)
 
 
-@pytest.mark.parametrize("name", ["ce", "odds", "lse", "margin", "dlr", "mdmax", "mdmul"])
+@pytest.mark.parametrize("name", ["ce", "odds", "lse", "margin", "pm", "dlr", "mdmax", "mdmul"])
 @given(problem=rows_and_masks())
 def test_loss_is_its_formula(name, problem):
     row, mask = problem
@@ -85,7 +88,7 @@ def test_untargeted_ce_and_dlr_are_the_published_ones():
     assert torch.allclose(losses.dlr(logits, mask), -(z[:, -1] - z[:, -2]) / (z[:, -1] - z[:, -3]))
 
 
-@pytest.mark.parametrize("name", ["ce", "odds", "lse", "margin", "dlr", "mdmax", "mdmul"])
+@pytest.mark.parametrize("name", ["ce", "odds", "lse", "margin", "pm", "dlr", "mdmax", "mdmul"])
 def test_gradients_are_finite_and_do_not_vanish_where_the_model_is_sure(name):
     """p = 1 in float32: -log(1 - p) and the usual cross entropy have nothing left to give there."""
     logits = torch.tensor([[60.0, 0.0, -5.0, 3.0, 1.0]], requires_grad=True)

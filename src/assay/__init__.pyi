@@ -20,6 +20,7 @@ from assay.attacks.bfs import BFS as BFS
 from assay.attacks.caa import CAA as CAA
 from assay.attacks.campaign import Campaign as Campaign
 from assay.attacks.capgd import CAPGD as CAPGD
+from assay.attacks.cascade import Cascade as Cascade
 from assay.attacks.combine import Guess as Guess
 from assay.attacks.combine import Restarts as Restarts
 from assay.attacks.combine import Then as Then

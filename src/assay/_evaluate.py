@@ -74,6 +74,7 @@ def evaluate(
     if isinstance(target, type):
         raise AssayError(f"{target.__name__} is a class; give an object made by it")
     game = as_game(target)
+    widen = batch is None and game.batch is None and (run is None or run.until is None)
     batch = game.batch or BATCH if batch is None else batch
     _check(data, seed, batch, budget, also, run)
     run = run or Run()
@@ -96,7 +97,7 @@ def evaluate(
         draws = Stream(seed, keys(rows.ids), purpose="until")
         order = draws.uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
         rows, aim = rows.take(order), aim.take(order)
-    job = Job(target, rows, space, aim, played, seed, batch, budget or Budget())
+    job = Job(target, rows, space, aim, played, seed, batch, budget or Budget(), widen)
     job.source, job.asked = source, goal
     facts = job.prepare()
     spec = describe(job, goal) | dict(run.note)
@@ -125,7 +126,7 @@ def evaluate(
         space=space,
         attack=played if played is None else for_other_goals(played),
         seed=seed,
-        batch=batch,
+        batch=None if widen else batch,
         budget=budget,
         progress=progress,
     )

@@ -342,7 +342,7 @@ class Dataset:
         """The table as it came in, indexed by id; None where there is none."""
         return None if self.table is None else self.table.set_axis(self.ids, axis=0)
 
-    def digests(self, rows: slice = slice(None)) -> np.ndarray:
+    def digests(self, rows: slice | np.ndarray = slice(None)) -> np.ndarray:
         """A number for the contents of each input: the same wherever the row turns up."""
         flat = self.x[rows].cpu().double().flatten(1).contiguous().numpy() + 0.0  # no -0.0
         made = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in flat)

@@ -5,6 +5,7 @@ with t inside the mask T and i outside,
 
     ce      -log P(outside)                     Goodfellow et al.; Croce & Hein
     margin  max_t z_t - max_i z_i               Carlini & Wagner
+    pm      log(1 + max_t P(t) - max_i P(i))    the probability margin, Gong et al. 2024
     dlr     margin / (z_1 - z_3), or / (z_1 - (z_3 + z_4)/2) for a single target    Croce & Hein
     md      -sum_j relu(z_j - z_t)              Lin et al.; one target
     mdmax   -sum_i relu(z_i - max_t z_t)
@@ -13,10 +14,11 @@ with t inside the mask T and i outside,
     odds    log P(T) - log P(outside)
     confidence  max_t P(t)                      to choose among candidates; a poor guide for steps
 
-Two things a reader would get wrong. `ce` is computed from the log odds, not from 1 - p: at p = 1
+Things a reader would get wrong. `ce` is computed from the log odds, not from 1 - p: at p = 1
 the usual form has a gradient of exactly 0 in float32, this one has not. And for one target `dlr`
 compares with the best class *outside* the mask; the published z_y is the same thing for as long as
-the row is still classified correctly, and wrong afterwards.
+the row is still classified correctly, and wrong afterwards. `pm` is written as a logarithm because
+that is the same ascent, and the difference itself is flat in float32 wherever the model is sure.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from torch.nn.functional import pad, softplus
 from assay.errors import AssayError, Unsupported, nearest
 from assay.goals.goal import gap
 
-__all__ = ["ce", "dlr", "lse", "margin", "md", "mdmax", "mdmul", "odds"]
+__all__ = ["ce", "dlr", "lse", "margin", "md", "mdmax", "mdmul", "odds", "pm"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -79,6 +81,27 @@ def margin(logits: Tensor, targets: Tensor) -> Tensor:
     -1.0
     """
     return gap(logits, targets)
+
+
+def pm(logits: Tensor, targets: Tensor) -> Tensor:
+    """Probability margin, as log(1 + P(best target) - P(best other)): never flat.
+
+    1 - P(i) is the sum of all the others, so this is a log-sum-exp without i and with t twice.
+
+    >>> import torch
+    >>> from assay import losses
+    >>> logits, targets = (
+    ...     torch.tensor([[2.0, 1.0, 0.0, -1.0]]),
+    ...     torch.tensor([[False, True, False, False]]),
+    ... )
+    >>> round(losses.pm(logits, targets).item(), 4)
+    -0.5226
+    """
+    low = torch.finfo(logits.dtype).min
+    t = logits.masked_fill(~targets, low).amax(1, keepdim=True)
+    other = logits.detach().masked_fill(targets, low).argmax(1, keepdim=True)
+    others = logits.scatter(1, other, -torch.inf)
+    return torch.cat([others, t], dim=1).logsumexp(1) - logits.logsumexp(1)
 
 
 def dlr(logits: Tensor, targets: Tensor) -> Tensor:
@@ -186,6 +209,7 @@ def confidence(logits: Tensor, targets: Tensor) -> Tensor:
 LOSSES: dict[str, Loss] = {
     "ce": ce,
     "margin": margin,
+    "pm": pm,
     "dlr": dlr,
     "md": md,
     "mdmax": mdmax,

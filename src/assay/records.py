@@ -90,7 +90,7 @@ class Records:
             proofs = np.concatenate(blank)
         return cls(columns, np.concatenate(inputs) if len(inputs) == len(parts) else None, proofs)
 
-    def take(self, rows: np.ndarray) -> Records:
+    def take(self, rows: np.ndarray | slice) -> Records:
         """These rows only."""
         inputs = None if self.adversarial is None else self.adversarial[rows]
         proofs = None if self.certificates is None else self.certificates[rows]

@@ -118,8 +118,9 @@ def test_the_standard_ensemble_runs_for_any_class_count_and_shape(classes, shape
         net[1].bias.zero_()
     x = torch.rand(12, *shape, generator=generator)
     data = ay.Dataset(x, net(x).argmax(1))
-    ensemble = type(ay.standard(SPACES[p](0.1)))(steps=5, targets=3, queries=20)
+    assert isinstance(ay.standard(SPACES[p](0.1)), ay.Cascade)
     space = SPACES[p]({1.0: 6.0, 2.0: 2.0, math.inf: 1.0}[p])
-    report = ay.evaluate(net, data, space=space, attack=ensemble, progress=False)
-    assert report.table["success"].mean() > 0.5
-    assert report.table["valid"].all()
+    for ensemble in (ay.Cascade(5, 3, 20), ay.AutoAttack(5, 3, 20)):
+        report = ay.evaluate(net, data, space=space, attack=ensemble, progress=False)
+        assert report.table["success"].mean() > 0.5
+        assert report.table["valid"].all()

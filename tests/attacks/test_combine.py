@@ -77,7 +77,7 @@ def test_worst_counts_each_gradient_once():
     game, _ = ay.Static(Steps()).prepare(DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack)
     how = (DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack, 0)
     (records,) = game.play(*how, Play(observe=seen.append))
-    assert seen[0].gradients == records.columns["backwards"].sum() == 3 * len(DATA)
+    assert seen[0].facts()["gradients"] == records.columns["backwards"].sum() == 3 * len(DATA)
 
 
 def test_restarts_run_again_only_on_what_is_open_and_with_fresh_numbers():

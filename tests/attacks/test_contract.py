@@ -27,6 +27,8 @@ ATTACKS = [
     ay.Guess(ay.PGD(3)),
     ay.Guess(ay.APGD(3), mode="best", most=2),
     AutoAttack(steps=3, targets=2, queries=10),
+    ay.Then(ay.PGD(3), ay.Square(40, p=0.1, start="best", prune=True)),
+    ay.Cascade(steps=3, nearest=2, queries=16),
 ]
 
 

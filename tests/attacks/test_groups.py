@@ -5,6 +5,7 @@ import torch
 
 import assay as ay
 from assay.attacks.orders import singles
+from assay.spaces.lp import Lp
 from assay.testing import check_attack, check_goal
 
 CASES = [
@@ -146,6 +147,38 @@ def test_prior_and_product_sort_targets():
     assert repr(both).startswith("Product(first=ByMD(steps=0")
     with pytest.raises(ay.AssayError, match="shape"):
         rate(net, data, ay.Guess(ay.PGD(2), order=ay.orders.ByPrior(P[:2])))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, float("inf")])
+def test_by_distance_orders_targets_by_how_far_a_linear_model_would_have_to_go(p):
+    """Of a linear model the first-order distance is the distance: checked against its weights."""
+    g = torch.Generator().manual_seed(3)
+    net = torch.nn.Linear(6, 5).double()
+    net.weight.data = torch.randn(5, 6, generator=g, dtype=torch.float64)
+    x = torch.rand(9, 6, generator=g, dtype=torch.float64)
+    seen = {}
+
+    class Look:
+        needs = ay.orders.ByDistance().wants
+
+        def __call__(self, problem):
+            seen["scores"] = ay.orders.ByDistance(among=3).scores(problem)
+            seen["rows"], seen["clean"] = problem.open, problem.clean
+
+    with torch.no_grad():
+        y = net(x).argmax(1)
+    ay.evaluate(net, ay.Dataset(x, y), space=Lp(p, 0.01), attack=Look(), progress=False)
+    dual = {1.0: torch.inf, 2.0: 2.0, torch.inf: 1.0}[p]
+    for i in seen["rows"].tolist():
+        far = torch.tensor([
+            float(seen["clean"][i, y[i]] - seen["clean"][i, t])
+            / max(float(torch.linalg.vector_norm(net.weight[y[i]] - net.weight[t], dual)), 1e-30)
+            for t in range(5)
+        ])  # fmt: skip
+        near = seen["clean"][i].argsort(descending=True)[1:4]
+        assert torch.allclose(seen["scores"][i][near].float(), far[near], rtol=1e-5)
+        rest = [t for t in range(5) if t != y[i] and t not in near.tolist()]
+        assert seen["scores"][i][rest].min() >= seen["scores"][i][near].max()
 
 
 def test_singles_split_a_mask():

@@ -142,3 +142,35 @@ def test_step_to_the_plane_is_the_smallest_one(p, problem):
         return
     assert w @ d == pytest.approx(change, abs=1e-6)
     assert np.linalg.norm(d, p) <= best * (1 + 1e-5) + 1e-6
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+def test_a_projection_of_single_precision_is_that_of_double_and_not_of_its_neighbours(p):
+    g = torch.Generator().manual_seed(0)
+    origin = torch.rand(40, 300, generator=g)
+    z = origin + torch.randn(40, 300, generator=g) * torch.logspace(-3, 1, 40)[:, None]
+    eps = {1.0: 4.0, 2.0: 0.5, math.inf: 0.03}[p]
+    region = Lp(p, eps).around(origin)
+    found = region.project(z)
+    assert bool(region.contains(found).all())
+    exact = Lp(p, eps).around(origin.double()).project(z.double())
+    assert float((found - exact).abs().max()) < 3e-6
+    alone = torch.cat([region.take(torch.tensor([i])).project(z[i : i + 1]) for i in range(40)])
+    assert torch.equal(found, alone)
+
+
+@pytest.mark.parametrize("p", [2.0, math.inf])
+def test_who_is_inside_is_the_same_by_the_quick_way_and_by_the_exact_one(p):
+    """The quick look in single precision against distances in double, around the very edge."""
+    g = torch.Generator().manual_seed(0)
+    origin = torch.rand(2000, 30, generator=g) * 0.4 + 0.3
+    d = torch.randn(2000, 30, generator=g, dtype=torch.float64)
+    region = Lp(p, 0.1).around(origin)
+    edge = 0.1 + region.rounding() * torch.linspace(-3, 3, 2000, dtype=torch.float64)
+    d = d / torch.linalg.vector_norm(d, p, dim=1, keepdim=True) * edge[:, None]
+    x = (origin.double() + d).float()
+    x[::50, 3], x[25::50, 3] = -0.01, torch.nan  # outside the box, and nowhere
+    far = torch.linalg.vector_norm(x.double() - origin.double(), p, dim=1)
+    wanted = (far <= 0.1 + region.rounding()) & ((x >= 0) & (x <= 1)).all(1)
+    assert 0 < int(wanted.sum()) < 2000
+    assert torch.equal(region.contains(x), wanted)

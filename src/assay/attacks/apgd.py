@@ -98,13 +98,16 @@ class APGD:
                 return
             a = self.momentum if k else 1.0
             z1 = region.project(region.ascend(z, grad, eta))
-            z, before = region.project(z + a * (z1 - z) + (1 - a) * (z - before)), z
+            ahead = (z1 - z).mul_(a).add_(z).add_((z - before).mul_(1 - a))
+            z, before = region.project(ahead), z
             was = value
             value, grad = self._gradient(problem, rows, z)
             gains = gains + (value > was)
             up = value > best_value
             best_value = torch.where(up, value, best_value)
-            best[up], best_grad[up] = z[up], grad[up]
+            at = up.nonzero()[:, 0]
+            best.index_copy_(0, at, z.index_select(0, at))
+            best_grad.index_copy_(0, at, grad.index_select(0, at))
             if k + 1 in marks:
                 stuck = gains < self.rho * (k + 1 - mark)
                 stuck |= ~halved & (last_best >= best_value)

@@ -97,7 +97,7 @@ def start(problem: Problem, rows: Tensor, where: str) -> Tensor:
     if where == "clean":
         return region.origin.clone()
     if where == "best":
-        return region.encode(problem.kept(rows)).clone()
+        return region.encode(problem.nearest(rows)).clone()
     raise AssayError(f"start={where!r}: expected 'random', 'clean' or 'best'")
 
 

@@ -28,6 +28,8 @@ def _merged(attacks: tuple[Attack, ...]) -> Needs:
 class Then:
     """One attack after the other, each only on what the ones before it left open.
 
+    One with `start="best"` goes on from the point nearest to the goal that those before it found.
+
     >>> import assay as ay
     >>> net, data = ay.testing.toy()
     >>> ay.evaluate(
@@ -49,6 +51,8 @@ class Then:
         return _merged(self.attacks)
 
     def __call__(self, problem: Problem) -> None:
+        if any(getattr(attack, "start", None) == "best" for attack in self.attacks):
+            problem.remember()
         for attack in self.attacks:
             run(attack, problem)
 

@@ -6,7 +6,7 @@ properties, and this one digests all the weights of a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -25,7 +25,7 @@ class Play:
 
     batch: int = 256
     budget: Budget = UNLIMITED
-    only: int | None = None  # the number of the one batch to play; None: all
+    only: Sequence[int] | None = None  # numbers of the batches to play, at once; None: all in turn
     observe: Callable[[Referee], None] | None = None  # is shown each batch's referee
 
 

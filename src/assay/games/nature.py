@@ -217,7 +217,7 @@ class Nature:
         """The records, a batch at a time."""
         ready = self._ready()
         starts = range(0, len(data), options.batch)
-        for start in starts if options.only is None else starts[options.only : options.only + 1]:
+        for start in starts if options.only is None else (starts[k] for k in options.only):
             rows = torch.arange(start, min(start + options.batch, len(data)))
             yield ready._play(data, rows, space, goal, seed)
 

@@ -116,14 +116,14 @@ class Static:
         seed: int,
         options: Play = USUAL,
     ) -> Iterator[Records]:
-        """Records of one batch after the other."""
+        """Records of one batch after the other; of those that are played at once, together."""
         assert space is not None and attack is not None  # or `prepare` had refused it
+        starts = range(0, len(data), options.batch)
+        batches = [torch.arange(s, min(s + options.batch, len(data))) for s in starts]
+        if options.only is not None:
+            batches = [torch.cat([batches[k] for k in options.only])]
         with self.model.ready():
-            starts = range(0, len(data), options.batch)
-            for start in (
-                starts if options.only is None else starts[options.only : options.only + 1]
-            ):
-                rows = torch.arange(start, min(start + options.batch, len(data)))
+            for rows in batches:
                 yield self._play(data, rows, space, goal, attack, seed, options)
 
     def _play(

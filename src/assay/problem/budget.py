@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from assay.errors import AssayError
 
 
@@ -31,6 +34,25 @@ class Budget:
                     f"Budget({name}={count!r}): expected a whole number of at least 1, or nothing "
                     "for no limit"
                 )
+
+    def left(self, forwards: Tensor, backwards: Tensor) -> Tensor:
+        """(n,) bool: whose spending is still below the limits."""
+        some = torch.ones_like(forwards, dtype=torch.bool)
+        if self.forwards is not None:
+            some &= forwards < self.forwards
+        if self.backwards is not None:
+            some &= backwards < self.backwards
+        return some
+
+    def pays(self, forwards: Tensor, rows: Tensor, price: int) -> Tensor:
+        """Which of these queries are within the limit, where a row may ask several at once."""
+        if self.forwards is None:
+            return torch.ones_like(rows, dtype=torch.bool)
+        order = rows.argsort(stable=True)
+        turn = torch.empty_like(rows)
+        place = torch.arange(len(rows), device=rows.device)
+        turn[order] = place - torch.searchsorted(rows[order], rows[order])
+        return forwards + turn * price < self.forwards
 
 
 UNLIMITED = Budget()

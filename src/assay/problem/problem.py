@@ -87,22 +87,7 @@ class Problem:
 
     def afford(self, rows: Tensor) -> Tensor:
         """Which of these rows have budget left."""
-        left = torch.ones_like(rows, dtype=torch.bool)
-        if self.budget.forwards is not None:
-            left &= self.referee.forwards[rows] < self.budget.forwards
-        if self.budget.backwards is not None:
-            left &= self.referee.backwards[rows] < self.budget.backwards
-        return left
-
-    def _paid(self, rows: Tensor) -> Tensor:
-        """Which of these queries are within the budget, where a row may ask several at once."""
-        assert self.budget.forwards is not None
-        order = rows.argsort(stable=True)
-        place = torch.arange(len(rows), device=rows.device)
-        turn = torch.empty_like(rows)
-        turn[order] = place - torch.searchsorted(rows[order], rows[order])
-        price = 1 if self.victims is None else len(self.victims.models)
-        return self.referee.forwards[rows] + turn * price < self.budget.forwards
+        return self.budget.left(self.referee.forwards[rows], self.referee.backwards[rows])
 
     @property
     def goal(self) -> Tensor:
@@ -126,6 +111,15 @@ class Problem:
     def give_back(self, rows: Tensor) -> None:
         """Hand in the clean inputs of these rows (indices or a mask) after all."""
         self.referee.best[rows] = self.referee.start[rows]
+
+    def remember(self) -> None:
+        """Keep, from now on, the valid input of every row that is `nearest` to the goal."""
+        self.referee.remember()
+
+    def nearest(self, rows: Tensor) -> Tensor:
+        """Where to go on from: the inputs of highest margin if remembered, else those kept."""
+        known = self.referee.nearest
+        return (self.referee.best if known is None else known)[rows]
 
     def promise(self, scores: Tensor) -> None:
         """Note for the records how promising the strategy finds each row: lower comes first."""
@@ -249,13 +243,13 @@ class Problem:
         grad = grad.nan_to_num(0.0, 0.0, 0.0)
         self.charge(rows, backwards=1)
         self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
-        left = ~self.referee.solved[rows]  # a loss may well be flat where the goal is reached
-        self.referee.gradients += int(left.sum())
-        self.referee.flat += int(((grad.abs().sum(1) == 0) & left).sum())
+        self.referee.see(rows, grad)
         return value.detach(), grad
 
-    def jacobian(self, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (n, C) and their gradients (n, C, D): one forward and C backward passes."""
+    def jacobian(
+        self, rows: Tensor, z: Tensor, classes: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (n, C) and the gradients (n, k, D) of `classes` (n, k), or of all: k backwards."""
         if self.victims is not None:
             raise Unsupported("attacks that need all classes' gradients take one model; use PGD")
         region = self.region(rows)
@@ -263,12 +257,13 @@ class Problem:
             z = z.detach().requires_grad_()
             x = region.decode(z)
             logits = self.model.logits(x, rows)
+            wanted = logits if classes is None else logits.gather(1, classes)
             grads = [
-                torch.autograd.grad(logits[:, c].sum(), z, retain_graph=True)[0]
-                for c in range(logits.shape[1])
+                torch.autograd.grad(wanted[:, c].sum(), z, retain_graph=True)[0]
+                for c in range(wanted.shape[1])
             ]
             value = self.loss(logits, self.targets[rows])
-        self.charge(rows, backwards=logits.shape[1])
+        self.charge(rows, backwards=wanted.shape[1])
         self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
         return logits.detach(), torch.stack(grads, dim=1)
 
@@ -278,10 +273,12 @@ class Problem:
         region = self.region(rows)
         x = region.decode(z)
         logits, value = self._look(x, rows, loss)
+        plain = loss is losses.margin and self.victims is None and self.targets is self.goal
+        margin = value if plain else None
         if region.constrained:
             value = value - region.penalty(z)
         self.charge(rows, backwards=0)
-        self.referee.judge(rows, x, logits, value, region, self.label)
+        self.referee.judge(rows, x, logits, value, region, self.label, margin)
         return value
 
     @torch.no_grad()
@@ -291,7 +288,9 @@ class Problem:
         For searches with objectives of their own. `penalty` counts against the loss of an input
         where the best one is kept. What a row cannot pay for any more is not asked: NaN.
         """
-        if self.budget.forwards is not None and not bool((paid := self._paid(rows)).all()):
+        price = 1 if self.victims is None else len(self.victims.models)
+        paid = self.budget.pays(self.referee.forwards[rows], rows, price)
+        if not bool(paid.all()):
             answers = self.clean.new_full((len(rows), self.clean.shape[1]), torch.nan)
             if bool(paid.any()):
                 part = penalty[paid] if isinstance(penalty, Tensor) else penalty

@@ -47,13 +47,12 @@ class Referee:
     margin: Tensor = field(init=False)
     blocked: Tensor = field(init=False)
     score: Tensor = field(init=False)  # a strategy's promise of the row: lower is tried first
+    nearest: Tensor | None = field(init=False, default=None)  # (n, ...): see `remember`
     winner: list[str] = field(init=False)
     searches: set[str] = field(init=False, default_factory=set)  # who asked for no gradient
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
-    nonfinite: int = field(init=False, default=0)
-    flat: int = field(init=False, default=0)  # gradients of exactly 0 on open rows
-    gradients: int = field(init=False, default=0)
+    noticed: Tensor = field(init=False)  # (n, 3): gradients, flat ones, answers not finite
     put_back: int = field(init=False, default=0)  # rows handed in that were not the attacker's
 
     def __post_init__(self) -> None:
@@ -71,13 +70,32 @@ class Referee:
         self.distance_low = self.score.clone()
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
+        self.noticed = torch.zeros(n, 3, dtype=torch.int64, device=device)
         self.winner = [""] * n
 
-    @property
-    def searched(self) -> int:
-        """Rows that fell to an attack that needs no gradient."""
-        solved = self.solved.tolist()
-        return sum(s and w in self.searches for s, w in zip(solved, self.winner, strict=True))
+    def remember(self) -> None:
+        """From now on keep the valid point of highest margin too, where the first success is kept:
+        what a further stage may start from."""
+        if self.keep == "first" and self.nearest is None:
+            self.nearest = self.best.clone()
+
+    def facts(self, rows: slice = slice(None)) -> dict[str, int]:
+        """What was noticed on the way, in these rows: how many of what."""
+        gradients, flat, nonfinite = self.noticed[rows].sum(0).tolist()
+        won = zip(self.solved[rows].tolist(), self.winner[rows], strict=True)
+        return {
+            "gradients": gradients,  # asked for on rows not solved
+            "flat": flat,  # those of them that were exactly 0
+            "nonfinite": nonfinite,  # answers that were no finite numbers
+            "put_back": self.put_back,
+            "searched": sum(s and w in self.searches for s, w in won),  # fell without a gradient
+        }
+
+    def see(self, rows: Tensor, grad: Tensor) -> None:
+        """Count gradients; a loss may well be flat where the goal is reached."""
+        left = ~self.solved[rows]
+        flat = (grad.abs().amax(1) == 0) & left
+        self.noticed[:, :2].index_add_(0, rows, torch.stack([left, flat], dim=1).long())
 
     def fork(self) -> Referee:
         """A referee who has seen nothing yet, on the same account of what was spent."""
@@ -86,7 +104,7 @@ class Referee:
         other.start, other.best = self.start, self.best.clone()
         other.forwards, other.backwards = self.forwards, self.backwards
         other.idle, other.spent = self.idle, self.spent
-        other.nonfinite = other.flat = other.gradients = 0  # or absorbing would count them twice
+        other.nearest = None if self.nearest is None else self.start.clone()
         return other
 
     def absorb(self, other: Referee, better: Tensor) -> None:
@@ -107,11 +125,12 @@ class Referee:
             mine[better] = theirs[better]
         for i in (better | other.proven).nonzero()[:, 0].tolist():
             self.winner[i] = other.winner[i]
+        if self.nearest is not None and other.nearest is not None:
+            nearer = other.margin > self.margin
+            self.nearest[nearer] = other.nearest[nearer]
         self.margin = self.margin.maximum(other.margin)
         self.blocked |= other.blocked
-        self.nonfinite += other.nonfinite
-        self.flat += other.flat
-        self.gradients += other.gradients
+        self.noticed += other.noticed
 
     def prove(
         self, rows: Tensor, label: str, vacuous: Tensor | None = None,
@@ -148,22 +167,29 @@ class Referee:
         self._refuse_rows(mask.nonzero()[:, 0], now)
 
     def judge(
-        self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str
+        self,
+        rows: Tensor,
+        x: Tensor,
+        logits: Tensor,
+        value: Tensor,
+        region: Region,
+        label: str,
+        margin: Tensor | None = None,
     ) -> None:
-        """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken."""
-        if not bool(logits.sum().isfinite()):  # one number tells whether rows must be looked at
-            finite = logits.isfinite().all(1)
-            self.nonfinite += int((~finite).sum())
-            region = region.take(finite)
-            rows, x, logits, value = rows[finite], x[finite], logits[finite], value[finite]
+        """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken.
+
+        `margin` is the `gap` to the goal, where it is known already.
+        """
         targets = self.targets[rows]
-        margin = gap(logits, targets)
+        margin = gap(logits, targets) if margin is None else margin
         hit = reached(logits, targets, self.slack, margin)
         # Validity can cost more than the model: asked only where the answer can matter.
         matters = hit | (margin > self.margin[rows])
         if self.keep != "first":
             matters |= value > self.value[rows]
-        at = matters.nonzero()[:, 0]  # a mask would be searched anew by each of the next lines
+        finite = logits.isfinite().all(1)
+        self.noticed[:, 2].index_add_(0, rows, (~finite).long())
+        at = (matters & finite).nonzero()[:, 0]  # a mask would be searched anew by each line
         if not len(at):
             return
         if len(at) < len(rows):
@@ -172,12 +198,17 @@ class Referee:
             )
             region = region.take(at)
         valid = region.contains(x)
-        if bool((hit & ~valid).any()):
-            self.blocked[rows[hit & ~valid]] = True
-        if bool(self.proven.any()):
-            self._refuse_rows(rows[hit & valid & self.proven[rows]], f"{label} broke it")
-        margin = margin.double().masked_fill(~valid, -torch.inf)
+        margin = margin.double().masked_fill_(~valid, -torch.inf)
+        if self.nearest is not None:
+            nearer = _best_of_each(rows, margin, margin > self.margin[rows])
+            self.nearest.index_copy_(0, rows[nearer], x[nearer])
         self.margin.scatter_reduce_(0, rows, margin, "amax")
+        hits = hit.nonzero()[:, 0]
+        if len(hits):
+            self.blocked[rows[hit & ~valid]] = True
+            self._refuse_rows(rows[hit & valid & self.proven[rows]], f"{label} broke it")
+        elif self.keep == "first":
+            return
         if self.keep == "first":
             take = hit & valid & ~self.solved[rows]
             rank = margin

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from assay.attacks.apgd import APGD
 from assay.attacks.base import run
 from assay.attacks.caa import CAA
+from assay.attacks.cascade import Cascade
 from assay.attacks.graft import Graft
 from assay.attacks.moeva import MOEVA
 from assay.attacks.sequences.hotflip import HotFlip
 from assay.attacks.sequences.substitute import Beam, Greedy
 from assay.attacks.square import Square
-from assay.attacks.standard import AutoAttack
 from assay.errors import Unsupported
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -114,4 +114,4 @@ def _attack(table: bool, gradients: bool) -> Attack:
     """As `standard(space, gradients)` gives it."""
     if table:
         return CAA(search=Graft()) if gradients else Graft()
-    return AutoAttack() if gradients else Square()
+    return Cascade() if gradients else Square()

@@ -30,14 +30,15 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Here:
-    """In this process, one after the other."""
+    """In this process, one after the other, or as many at once as are fastest."""
 
     def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
-        watch = Watch()
-        for k in chunks:
-            with watch.watching(k):
-                part = job.play(k)
-            yield k, part
+        watch, wide = Watch(), job.at_once
+        for first in range(0, len(chunks), wide):
+            some = list(chunks[first : first + wide])
+            with watch.watching(some[0]):
+                parts = job.play_at_once(some)
+            yield from zip(some, parts, strict=True)
 
 
 def pickled(job: Job) -> bytes:

@@ -9,9 +9,10 @@ only the few rows at which the model was looked at before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from assay.problem.budget import Budget
 from assay.problem.referee import Referee
 from assay.records import Records
 from assay.run.rows import as_played
+from assay.run.width import rows_at_once
 from assay.spaces import words
 from assay.spaces.region import Space
 
@@ -68,6 +70,7 @@ class Job:
     seed: int
     batch: int
     budget: Budget
+    widen: bool = False  # chunks may be played several at once, where that is faster
     game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
     facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
     source: Parquet | None = None  # where the rows are, if not in `data`
@@ -97,41 +100,60 @@ class Job:
         """How many rows there are."""
         return len(self.data if self.source is None else self.source)
 
-    def _part(self, chunk: int) -> tuple[Dataset, Goal, int | None]:
-        """The data and the goal of a chunk, and which batch of the data it is (None: all)."""
+    def _part(self, chunks: Sequence[int]) -> tuple[Dataset, Goal, Sequence[int] | None]:
+        """The data and the goal of chunks, and which batches of the data they are (None: all)."""
         if self.source is None:
-            return self.data, self.goal, chunk if self.count > 1 else None
+            return self.data, self.goal, chunks if self.count > 1 else None
         assert self.asked is not None
+        (chunk,) = chunks  # `at_once` is 1: a part of a file is read by itself
         data, goal = self.asked.expand(as_played(self.source.part(chunk), self.target, self.space))
         if self.space is not None:
             self.space.check(data.x)
         return data, goal, None
 
+    @property
+    def at_once(self) -> int:
+        """How many chunks are best played at once; 1 where the user said how many rows."""
+        if self.game is None or not self.widen or self.source is not None or self.count == 1:
+            return 1
+        return max(1, rows_at_once(getattr(self.game, "model", None), self.data.x) // self.batch)
+
     def play(self, chunk: int) -> Chunk:
         """Play one chunk."""
+        (part,) = self.play_at_once([chunk])
+        return part
+
+    def play_at_once(self, chunks: Sequence[int]) -> list[Chunk]:
+        """Play these chunks as one batch: the same records as one by one, in less time."""
         if self.game is None:
             self.prepare()
-        facts = dict.fromkeys(COUNTED, 0)
+        data, goal, only = self._part(chunks)
+        places = np.arange(len(data))
+        mine = [places[k * self.batch : (k + 1) * self.batch] for k in only or ()] or [places]
+        ends = np.cumsum([0, *map(len, mine)]).tolist()
+        parts = [slice(a, b) for a, b in pairwise(ends)] if len(mine) > 1 else [slice(None)]
+        facts = [dict.fromkeys(COUNTED, 0) for _ in parts]
 
         def observe(referee: Referee) -> None:
-            for name in COUNTED:
-                facts[name] += getattr(referee, name)
+            for its, rows in zip(facts, parts, strict=True):
+                for name, count in referee.facts(rows).items():
+                    its[name] += count
 
-        data, goal, only = self._part(chunk)
         options = Play(self.batch, self.budget, only, observe)
         assert self.game is not None
-        with _enough_memory(self.batch):
+        with _enough_memory(ends[-1]):
             moves = self.game.play(data, self.space, goal, self.attack, self.seed, options)
             records = Records.concat(moves)
-        start = chunk * self.batch
-        mine = slice(None) if only is None else slice(start, start + self.batch)
-        ids, digests = data.ids[mine], data.digests(mine)
+        rows = np.concatenate(mine)
+        ids, digests = data.ids[rows], data.digests(rows)
         column = records.columns["id"]
         if len(ids) != len(column) or bool((ids != column).any()):  # some games reorder the rows
             known = dict(zip(ids.tolist(), digests.tolist(), strict=True))
             digests = np.array([known.get(i, 0) for i in column.tolist()])
         records.columns["input"][:] = digests
-        return Chunk(records, facts)
+        if len(parts) == 1:
+            return [Chunk(records, facts[0])]
+        return [Chunk(records.take(part), its) for part, its in zip(parts, facts, strict=True)]
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_ROUNDS = 60  # halvings down to the last bit; Newton's steps are a handful
+
 
 def room_to(z: Tensor, sign: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """How far each feature can move in its direction until it meets the box; 0 where sign is 0."""
@@ -42,21 +44,28 @@ def shrink_l2(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
     return (size * scale).minimum(room)
 
 
-def shrink_l1(size: Tensor, room: Tensor, boxed: Tensor, eps: float) -> Tensor:
-    """clip(size - t, 0, room) of sum eps: the sum is piecewise linear in t, so solved exactly."""
-    over = boxed.sum(1) > eps
-    if not bool(over.any()):
+def shrink_l1(size: Tensor, boxed: Tensor, eps: float) -> Tensor:
+    """clip(size - t, 0, boxed) of sum eps, by Newton's method inside a bracket.
+
+    The sum is piecewise linear and falling in t, so a step from the right piece is exact; where a
+    step would leave the bracket it is cut in half instead. A row that is done is left alone, or
+    its last digits would depend on the rows it is projected with.
+    """
+    over = (boxed.sum(1) > eps).nonzero()[:, 0]
+    if not len(over):
         return boxed
-    a, c = size[over].double(), boxed[over].double()
-    # Going down in t, a feature starts to count at t = a and stops growing at t = a - c.
-    ends = torch.cat([a, (a - c)], dim=1)
-    slope = torch.cat([torch.ones_like(a), -torch.ones_like(a)], dim=1)
-    ends, order = ends.sort(dim=1, descending=True)
-    slope = slope.gather(1, order).cumsum(1)
-    rise = slope[:, :-1] * (ends[:, :-1] - ends[:, 1:])
-    total = torch.cat([torch.zeros_like(rise[:, :1]), rise.cumsum(1)], dim=1)  # sum at t = ends
-    place = (total < eps).sum(1, keepdim=True).clamp(1, ends.shape[1] - 1) - 1
-    t = ends.gather(1, place) - (eps - total.gather(1, place)) / slope.gather(1, place).clamp_min(1)
-    shrunk = boxed.clone()
-    shrunk[over] = (a - t.clamp_min(0)).clamp_min(0).minimum(c).to(size.dtype)
-    return shrunk
+    a, c = size.index_select(0, over), boxed.index_select(0, over)
+    low = torch.zeros_like(a[:, :1])
+    high, t = a.amax(1, keepdim=True), low
+    for _ in range(_ROUNDS):
+        left = a - t
+        free = ((left > 0) & (left < c)).sum(1, keepdim=True)
+        excess = left.clamp_min_(0).minimum(c).sum(1, keepdim=True) - eps
+        off = excess.abs() > 2e-6 * eps
+        if not bool(off.any()):
+            break
+        low, high = torch.where(excess > 0, t, low), torch.where(excess > 0, high, t)
+        step = t + excess / free
+        outside = ~((step > low) & (step < high))
+        t = torch.where(off, torch.where(outside, (low + high) / 2, step), t)
+    return boxed.index_copy(0, over, (a - t).clamp_min_(0).minimum(c))

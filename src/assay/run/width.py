@@ -1,0 +1,53 @@
+"""How many rows to play at once: a batch runs empty as its rows are solved, so wide is faster.
+
+Rows do not meet in a static game and their random numbers are their own, so chunks (the unit of
+storage) may be played together: 10,000 rows of a tiny network take 12 us each in one batch and 113
+in batches of 256. The bound is memory: what autograd keeps of a row, measured on the model itself,
+and what an attack holds of its input.
+
+What a reader would get wrong: no clock is asked. Last digits of a network's answers can depend on
+the width of a batch, so the same job must be cut in the same way each time it is run.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from assay.model.classifier import Classifier
+
+MEMORY = 2**28  # bytes: beyond, wider batches only leave the processor's caches
+MOST = 16_384
+_HELD = 16  # tensors of the input's size that an attack holds of a row
+
+
+def rows_at_once(model: Classifier | None, x: Tensor) -> int:
+    """As many rows as fit; 1 for a model that is no torch module: its calls are large as it is."""
+    if model is None or model.module is None or model.together or model.bound or not len(x):
+        return 1
+    few = x[:2]
+    kept = kept_by_autograd(model, few) / len(few)
+    held = _HELD * few[0].numel() * few.element_size()
+    return int(min(MOST, MEMORY // max(1.0, kept + held)))
+
+
+def kept_by_autograd(model: Classifier, x: Tensor) -> int:
+    """Bytes that a gradient of these rows needs until its backward pass; weights not counted."""
+    if not (model.differentiable and x.is_floating_point()):
+        return 0
+    weights = {p.untyped_storage().data_ptr() for p in model.module.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(t: Tensor) -> Tensor:
+        storage = t.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return t
+
+    with (
+        model.ready(),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t),
+    ):
+        model.logits(x.detach().clone().requires_grad_()).sum()
+    return sum(kept.values())

@@ -1,0 +1,95 @@
+"""Chunks played at once: the same records and facts as one by one, by chunk, and no more memory."""
+
+import numpy as np
+import pytest
+import torch
+
+import assay as ay
+from assay.records import FIELDS, TIMES
+from assay.run import width
+from assay.run.executors import Here
+from assay.run.job import Job
+
+NET = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5)).double()
+
+
+def data(rows):
+    g = torch.Generator().manual_seed(1)
+    x = torch.rand(rows, 12, generator=g, dtype=torch.float64)
+    with torch.no_grad():
+        y = NET(x).argmax(1)
+    return ay.Dataset(x, y)
+
+
+@pytest.fixture(autouse=True)
+def weights():
+    g = torch.Generator().manual_seed(0)
+    for p in NET.parameters():
+        p.data = torch.randn(p.shape, generator=g, dtype=p.dtype)
+
+
+def job(attack, rows=70, widen=True):
+    made = Job(NET, data(rows), ay.Linf(0.05), ay.Untargeted(), attack, 3, 16, ay.Budget(), widen)
+    made.prepare()
+    return made
+
+
+def same(a, b):
+    """All that is counted or decided is equal; a network's last digit may hang on the batch."""
+    for name, (kind, _) in FIELDS.items():
+        one, other = a.records.columns[name], b.records.columns[name]
+        if kind.startswith("float") and name not in TIMES:
+            np.testing.assert_allclose(one, other, rtol=1e-9, err_msg=name)
+        elif name not in TIMES:
+            assert np.array_equal(one, other), name
+    np.testing.assert_allclose(a.records.adversarial, b.records.adversarial, rtol=1e-9)
+    assert a.facts == b.facts
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [ay.APGD(8), ay.AutoAttack(steps=6, targets=3, queries=30), ay.Then(ay.FGSM(), ay.Graft(60))],
+    ids=str,
+)
+def test_chunks_played_at_once_are_the_chunks_played_one_by_one(attack):
+    wide = dict(Here().map(job(attack), range(5)))
+    narrow = dict(Here().map(job(attack, widen=False), range(5)))
+    assert list(wide) == list(narrow) == list(range(5))
+    for k in narrow:
+        same(wide[k], narrow[k])
+    assert sum(len(part.records) for part in wide.values()) == 70
+    won = sum(int(part.records.columns["success"].sum()) for part in wide.values())
+    assert 0 < won < 70  # or there was nothing to tell apart
+
+
+def test_a_wide_batch_asks_the_model_less_often():
+    calls = []
+    hook = NET.register_forward_hook(lambda *_: calls.append(1))
+    list(Here().map(job(ay.APGD(8), widen=False), range(5)))
+    narrow = len(calls)
+    calls.clear()
+    list(Here().map(job(ay.APGD(8)), range(5)))
+    hook.remove()
+    assert len(calls) < narrow / 3
+
+
+def test_who_names_a_batch_gets_it_and_a_run_that_may_stop_early_is_not_widened(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Job, "at_once", property(lambda self: seen.append(self.widen) or 1))
+    ask = {"space": ay.Linf(0.05), "attack": ay.FGSM(), "progress": False}
+    ay.evaluate(NET, data(20), **ask)
+    ay.evaluate(NET, data(20), batch=8, **ask)
+    ay.evaluate(NET, data(20), run=ay.Run(until=0.2), **ask)
+    assert seen == [True, False, False]
+
+
+def test_memory_bounds_the_width(monkeypatch):
+    model = ay.wrap(NET)
+    x = data(4).x
+    kept = width.kept_by_autograd(model, x)
+    assert 0 < kept <= 4 * (12 + 2 * 16 + 5) * 8 + 4 * 16  # what one would count by hand
+    per_row = kept / 4 + 16 * 12 * 8
+    monkeypatch.setattr(width, "MEMORY", int(100 * per_row))
+    assert width.rows_at_once(model, x) in (99, 100)
+    assert width.rows_at_once(ay.wrap(lambda x: x[:, :3]), x) == 1
+    assert not any(p.grad is not None for p in NET.parameters())
