@@ -1,107 +1,192 @@
-"""Hardening boosted trees and forests: accuracy against the proven share, on real tables.
+"""Hardening on real tables: accuracy of each class against the proven share, before and after.
 
-    python studies/harden/run.py                       # URL: Linf .05, L2 .1, L2 .5; three seeds
-    python studies/harden/run.py --cells linf xgb --seeds 0 --rounds 40
+    python studies/harden/run.py --cells url-linf xgb 0        # one cell: table, model, seed
+    python studies/harden/run.py --all                         # what is missing of all cells
+    python studies/harden/run.py --table                       # what is there, as markdown
     python studies/harden/run.py --smoke
 
-For each model and space: accuracy by class on the untouched test rows, proven, broken and open of
-the test rows an attacker would start from (exact), before and after; the CPU time; and the line of
-a model that may only see what nobody can move.
+A cell is one JSON file in `--out`; a cell that is there is not run again. All figures are of test
+rows that took no part in anything. `graft`, `groot`, `madry` and `certified` are the peers. Proven
+rows are then asked of judges that share no code with the proof (`check`): HiGHS for XGBoost on URL,
+the search Graft for every model.
 """
 
+from __future__ import annotations
+
 import argparse
-import math
+import itertools
+import json
+import sys
 import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 import assay as ay
-from assay.training.hardening import Hardened
 
-SPACES = {"linf": (0.05, math.inf), "l2": (0.1, 2.0), "l2wide": (0.5, 2.0)}
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parent))
 
+from peers import Groot, network, with_graft
+from tables import CASES, URL, Case, case, models
 
-def models(seed: int, small: bool):
-    from lightgbm import LGBMClassifier
-    from sklearn.ensemble import RandomForestClassifier
-    from xgboost import XGBClassifier
-
-    size = 20 if small else 100
-    return {
-        "xgb": XGBClassifier(n_estimators=size, max_depth=4, n_jobs=1, random_state=seed),
-        "lgbm": LGBMClassifier(
-            n_estimators=size, num_leaves=15, n_jobs=1, verbose=-1, random_state=seed
-        ),
-        "forest": RandomForestClassifier(size // 2, max_depth=8, n_jobs=1, random_state=seed),
-    }
+MODELS = ("xgb", "lgbm", "forest")
+PEERS = ("graft", "groot", "madry", "certified")
 
 
-def figures(model, test, space, goal, rows):
+def figures(model: Any, of: Case, rows: int) -> dict[str, Any]:
     """Accuracy by class on all test rows; verdicts on a sample of those attacked."""
-    y = test.y.numpy()
-    right = model.predict(test.x.numpy()) == y
-    recall = [float(right[y == c].mean()) for c in np.unique(y)]
-    attacked = test.where(y="phishing").sample(rows, seed=0)
-    report = ay.evaluate(
-        model, attacked, space=space, goal=goal, attack=ay.Exact(5.0), progress=False
-    )
-    shares = {name: report.metric(name) for name in ("proven", "broken", "open")}
-    return float(right.mean()), recall, shares
+    y = of.test.y.numpy()
+    if isinstance(model, torch.nn.Module):
+        with torch.no_grad():
+            right = (model(of.test.x).argmax(1) == of.test.y).numpy()
+        attack: Any = ay.Then(ay.Bounds(), ay.CAPGD())
+    else:
+        right = model.predict(of.test.x.numpy()) == y
+        attack = ay.Exact(1.0)
+    part = of.test.where(y=of.attacked)
+    part = part.sample(min(rows, len(part)), seed=0)
+    report = ay.evaluate(model, part, space=of.space, goal=of.goal, attack=attack, progress=False)
+    verdict = report.table["verdict"].to_numpy()
+    ok = right_of(model, part)
+    proven = (verdict == "proven") & ok
+    broken = (verdict == "broken") | ~ok
+    return {
+        "accuracy": float(right.mean()),
+        "recall": [float(right[y == c].mean()) for c in np.unique(y)],
+        "proven": float(proven.mean()), "broken": float(broken.mean()),
+        "open": float((~proven & ~broken).mean()), "n": len(part),
+    }  # fmt: skip
 
 
-def row(name, found):
-    accuracy, recall, shares = found
-    by = ", ".join(f"{r:.3f}" for r in recall)
-    p = shares["proven"]
+def right_of(model: Any, part: ay.Dataset) -> np.ndarray:
+    if isinstance(model, torch.nn.Module):
+        with torch.no_grad():
+            return (model(part.x).argmax(1) == part.y).numpy()
+    return model.predict(part.x.numpy()) == part.y.numpy()
+
+
+def check(model: Any, of: Case, name: str, rows: int, highs: int) -> dict[str, int]:
+    """Proven rows that somebody else breaks, and verdicts that HiGHS contradicts."""
+    part = of.test.where(y=of.attacked)
+    part = part.sample(min(rows, len(part)), seed=1)
+    proof = ay.evaluate(model, part, space=of.space, goal=of.goal, attack=ay.Exact(1.0),
+                        progress=False)  # fmt: skip
+    proven = (proof.table["verdict"] == "proven").to_numpy()
+    rest = part.take(torch.from_numpy(proven))
+    wrong = 0
+    if len(rest):
+        search = ay.evaluate(model, rest, space=of.space, goal=of.goal, attack=ay.Graft(),
+                             progress=False)  # fmt: skip
+        wrong = int((search.table["verdict"] == "broken").sum())
+    found = {"rows": len(part), "proven": int(proven.sum()), "broken_by_graft": wrong}
+    if name in URL and type(model).__name__ == "XGBClassifier" and highs:
+        from tests.oracles.url import compare_with_highs
+
+        from assay.proofs.search.decide import decide
+        from assay.trees import read
+
+        few = part.take(torch.arange(min(highs, len(part))))
+        eps, p, _ = URL[name]
+        goal = np.tile(np.arange(2) != int(few.y[0]), (len(few), 1))
+        known = decide(read(model), of.space.around(few.x), goal, 2.0)
+        both, contradictions, unsolved = compare_with_highs(model, few, eps, known, len(few), p)
+        found |= {"highs": both, "highs_proven": int(known.proven.sum()),
+                  "highs_unsolved": unsolved, "contradictions": contradictions}  # fmt: skip
+    return found
+
+
+def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
+    of = case(name)
+    if asked.smoke:
+        of = replace(of, train=of.train.sample(400), test=of.test.sample(200))
+    began = time.process_time()
+    result: dict[str, Any] = {"case": name, "model": kind, "seed": seed}
+    if kind == "groot":
+        groot = Groot(of, seed, trees=5 if asked.smoke else 25)
+        spent = time.process_time() - began
+        return result | {"after": groot.figures(of, asked.rows), "cpu": spent}
+    if kind in ("madry", "certified"):
+        net = network(of, seed, kind == "certified", 2 if asked.smoke else 15)
+        spent = time.process_time() - began
+        return result | {"after": figures(net, of, asked.rows), "cpu": spent}
+    model = models(seed, 20 if asked.smoke else 100)["xgb" if kind == "graft" else kind]
+    model.fit(of.train.x.numpy(), of.train.y.numpy())
+    result["before"] = figures(model, of, asked.rows)
+    began = time.process_time()
+    if kind == "graft":
+        after = with_graft(model, of, 2 if asked.smoke else 10, 30 if asked.smoke else 100, seed)
+        result["cpu"] = time.process_time() - began
+    else:
+        hardened = ay.training.harden(
+            model, of.train, of.space, of.goal, max_loss=of.max_loss, rounds=asked.rounds,
+            most=asked.most, judged=asked.judged, seconds=0.05 if kind == "forest" else 0.1,
+            seed=seed, progress=False,
+        )  # fmt: skip
+        result["cpu"] = time.process_time() - began
+        after, chosen = hardened.model, hardened.path[hardened.chosen]
+        result |= {"chosen": hardened.chosen, "free": chosen.free, "step": chosen.step,
+                   "vacuous": chosen.vacuous, "kept": hardened.kept}  # fmt: skip
+        if hardened.unmovable is not None:
+            result["unmovable"] = [hardened.unmovable.accuracy, hardened.unmovable.robust,
+                                   hardened.unmovable.rule_accuracy]  # fmt: skip
+    result["after"] = figures(after, of, asked.rows)
+    if asked.check:
+        result["check"] = check(after, of, name, asked.check, asked.highs)
+    return result
+
+
+def line(r: dict[str, Any]) -> str:
+    def part(f: dict[str, Any] | None) -> str:
+        if f is None:
+            return "| |"
+        by = ", ".join(f"{v:.3f}" for v in f["recall"])
+        shares = " / ".join(f"{f[k]:.3f}" for k in ("proven", "broken", "open"))
+        return f"{f['accuracy']:.3f} ({by}) | {shares}"
+
+    vacuous = f"{r['vacuous']:.2f}" if "vacuous" in r else ""
     return (
-        f"| {name} | {accuracy:.3f} ({by}) | {p.value:.3f} [{p.low:.3f}, {p.high:.3f}] | "
-        f"{shares['broken'].value:.3f} | {shares['open'].value:.3f} |"
+        f"| {r['case']}, {r['model']}, {r['seed']} | {part(r.get('before'))} | {part(r['after'])} "
+        f"| {vacuous} | {r['cpu']:.0f} |"
     )
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--cells", nargs="*", default=None, help="of linf l2 l2wide xgb lgbm forest"
-    )
-    parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=400, help="test rows judged")
+    parser.add_argument("--cells", nargs=3, metavar=("CASE", "MODEL", "SEED"))
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("runs/harden"))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--most", type=int, default=300)
+    parser.add_argument("--judged", type=int, default=250)
+    parser.add_argument("--rows", type=int, default=250, help="test rows judged")
+    parser.add_argument("--check", type=int, default=0, help="test rows checked by others")
+    parser.add_argument("--highs", type=int, default=0, help="of these, by HiGHS")
     asked = parser.parse_args()
-    small = asked.smoke
-    seeds, rounds = ([0], 2) if small else (asked.seeds, asked.rounds)
-    splits = ay.datasets.url()
-    train, test = splits.train, splits.test
-    if small:
-        train, test = train.sample(600), test.sample(300)
-    goal = ay.Group({"phishing": ["legitimate"]})
-    wanted = set(asked.cells or [*SPACES, "xgb", "lgbm", "forest"])
-    for place, (eps, p) in SPACES.items():
-        if place not in wanted or (small and place != "linf"):
-            continue
-        space = train.schema.space(eps=eps, p=p)
-        for seed in seeds:
-            for name, model in models(seed, small).items():
-                if name not in wanted or (small and name == "forest"):
-                    continue
-                model.fit(train.x.numpy(), train.y.numpy())
-                began = time.process_time()
-                curriculum = (0.25, 0.5, 0.75, 1.0) if place == "l2wide" else (1.0,)
-                hardened: Hardened = ay.training.harden(
-                    model, train, space, goal, rounds=rounds, curriculum=curriculum, seed=seed,
-                    progress=False, max_loss=0.05 if place == "l2wide" else 0.015,
-                )  # fmt: skip
-                spent = time.process_time() - began
-                rows = min(asked.rows, 60) if small else asked.rows
-                print(f"\n{name}, {place} {eps}, seed {seed}: {spent:.0f} CPU-s, round "
-                      f"{hardened.chosen} of {len(hardened.path) - 1}")  # fmt: skip
-                print("| | accuracy (legitimate, phishing) | proven | broken | open |")
-                print(row("before", figures(model, test, space, goal, rows)))
-                print(row("after", figures(hardened.model, test, space, goal, rows)), flush=True)
-                if hardened.unmovable is not None:
-                    a, r = hardened.unmovable
-                    print(f"only what nobody can move: accuracy {a:.3f}, proven {r:.3f} (held out)")
+    torch.set_num_threads(1)
+    cells = [(c, m, s) for c, m, s in itertools.product(CASES, MODELS, (0, 1, 2))]
+    cells += [(c, m, 0) for c in URL for m in PEERS if m != "groot" or c == "url-linf"]
+    if asked.smoke:
+        asked.rounds, asked.most, asked.judged, asked.rows, asked.check = 2, 40, 40, 40, 20
+        cells = [("url-linf", m, 0) for m in ("xgb", "graft", "madry", "certified")]
+        cells += [("lcld", "lgbm", 0), ("adult", "forest", 0)]
+    elif asked.cells:
+        cells = [(asked.cells[0], asked.cells[1], int(asked.cells[2]))]
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for name, kind, seed in cells:
+        file = asked.out / f"{name}-{kind}-{seed}.json"
+        if not asked.table and (asked.smoke or not file.exists()):
+            found = cell(name, kind, seed, asked)
+            if not asked.smoke:
+                file.write_text(json.dumps(found))
+            print(line(found), found.get("check", ""), flush=True)
+        elif file.exists():
+            print(line(json.loads(file.read_text())))
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def rules(names):
     return linear, [(place[a], place[b]) for a, b in IMPLICATIONS]
 
 
-def compare_with_highs(model, data, eps, found, rows):
-    """(rows decided by both, contradictions, rows HiGHS did not solve), Linf, XGBoost."""
+def compare_with_highs(model, data, eps, found, rows, p=np.inf):
+    """(rows decided by both, contradictions, rows HiGHS did not solve), Linf or L2, XGBoost."""
     x, y, schema = data.x.numpy(), data.y.numpy(), data.schema
     width = np.array([f.range[1] - f.range[0] for f in schema.features])
     low, high = (b.numpy() for b in schema.bounds(data.x))
@@ -49,10 +49,11 @@ def compare_with_highs(model, data, eps, found, rows):
     low = np.where(whole, np.ceil(low - 1e-9), low)
     high = np.where(whole, np.floor(high + 1e-9), high)
     linear, implications = rules(schema.names)
+    ball = (eps, width) if p == 2 else None
     both = wrong = unsolved = 0
     for i in range(rows):
         sign = 1.0 if y[i] == 1 else -1.0
-        least = milp(model, x[i], low[i], high[i], whole, linear, implications, sign)
+        least = milp(model, x[i], low[i], high[i], whole, linear, implications, sign, ball=ball)
         unsolved += least is None
         if least is None or abs(least) < 1e-4 or found.open[i]:
             continue

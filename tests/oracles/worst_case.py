@@ -65,9 +65,12 @@ def xgboost_thresholds(model, features):
 
 
 def milp(  # noqa: C901  (one program, row by row)
-    model, x0, low, high, whole, rows, implications, sign, seconds=20.0
+    model, x0, low, high, whole, rows, implications, sign, seconds=20.0, ball=None
 ):
     """min of sign * margin over the box; None if it was not solved. XGBoost, two classes.
+
+    `ball`: (eps, width), the L2 ball of (x - x0) / width, by tangents of the squares from outside;
+    where the point lies outside the ball, tangents at it are added and the program solved again.
 
     `rows`: (coefficients, bound) with coefficients @ x <= bound; `implications`: (a, b), if
     feature a > 0 then feature b > 0 (b real: at least 2e-6). Thresholds count as crossed upwards
@@ -132,12 +135,37 @@ def milp(  # noqa: C901  (one program, row by row)
         row([(a, 1.0), (on, -max(high[a], 1.0))], -np.inf, 0)
         least = 1.0 if whole[b] else 2e-6
         row([(b, 1.0), (on, -least + min(low[b], 0.0))], min(low[b], 0.0), np.inf)
-    matrix = csr_matrix((data, (at, cols)), shape=(len(lo_row), len(cost)))
-    answer = highs(
-        np.array(cost), integrality=np.array(integer), bounds=Bounds(lower, upper),
-        constraints=LinearConstraint(matrix, lo_row, hi_row),
-        options={"time_limit": seconds, "mip_rel_gap": 1e-7},
-    )  # fmt: skip
+    reach = {}  # feature -> columns of its scaled distance and of that one's square
+
+    def tangent(f, a):
+        row([(reach[f][1], 1.0), (reach[f][0], -2 * a)], -a * a, np.inf)
+
+    if ball is not None:
+        eps, width = ball
+        for f in np.flatnonzero(np.asarray(low) < np.asarray(high)):
+            e, q = column(0.0, 0, eps, 0), column(0.0, 0, eps * eps, 0)
+            reach[f] = e, q
+            row([(f, 1.0), (e, -width[f])], -np.inf, x0[f])
+            row([(f, 1.0), (e, width[f])], x0[f], np.inf)
+            for a in np.linspace(0, eps, 7)[1:]:
+                tangent(f, a)
+        row([(q, 1.0) for _, q in reach.values()], -np.inf, eps * eps * (1 + 1e-9))
+    for _ in range(1 if ball is None else 8):
+        matrix = csr_matrix((data, (at, cols)), shape=(len(lo_row), len(cost)))
+        answer = highs(
+            np.array(cost), integrality=np.array(integer), bounds=Bounds(lower, upper),
+            constraints=LinearConstraint(matrix, lo_row, hi_row),
+            options={"time_limit": seconds, "mip_rel_gap": 1e-7},
+        )  # fmt: skip
+        if answer.status != 0 or answer.fun + sign * margin0 > 0 or ball is None:
+            break  # without a success in the larger set there is none in the ball
+        far = {f: abs(answer.x[f] - x0[f]) / width[f] for f in reach}
+        if sum(v * v for v in far.values()) <= eps * eps * (1 + 1e-6):
+            break
+        for f, v in far.items():
+            tangent(f, v)
+    else:
+        return None
     if answer.status == 2:
         return np.inf
     return None if answer.status != 0 else float(answer.fun + sign * margin0)

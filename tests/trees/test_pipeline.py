@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from catboost import CatBoostClassifier
+from lightgbm import LGBMClassifier
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -12,6 +14,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from xgboost import XGBClassifier
 
 import assay as ay
 from assay.trees.readers import read, reader
@@ -25,8 +28,14 @@ Y = ((X[:, 0] > 0) ^ (X[:, 1] > 5e3)).astype(int)
                                      [RobustScaler(), MinMaxScaler()]], ids=str)  # fmt: skip
 @pytest.mark.parametrize(
     "trees",
-    [RandomForestClassifier(12, random_state=0), GradientBoostingClassifier(n_estimators=8)],
-    ids=str,
+    [
+        RandomForestClassifier(12, random_state=0),
+        GradientBoostingClassifier(n_estimators=8),
+        XGBClassifier(n_estimators=8, n_jobs=1),
+        LGBMClassifier(n_estimators=8, n_jobs=1, verbose=-1),
+        CatBoostClassifier(iterations=8, verbose=0, allow_writing_files=False, thread_count=1),
+    ],
+    ids=lambda m: type(m).__name__,
 )
 def test_labels_on_and_beside_every_threshold_are_the_pipelines_own(scalers, trees):
     pipe = make_pipeline(*scalers, trees).fit(X, Y)

@@ -1,4 +1,4 @@
-"""`assay harden`: refit the trees of a TOML file against their exact counterexamples."""
+"""`assay harden`: refit the model of a TOML file against its own counterexamples."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ def harden(
     out: Annotated[Path, typer.Option(help="Where the hardened model is saved, as joblib.")] = Path(
         "hardened.joblib"
     ),
-    rounds: Annotated[int, typer.Option(help="At most so many refits.", min=1)] = 15,
     max_loss: Annotated[float, typer.Option(help="Accuracy that may be lost.")] = 0.015,
-    most: Annotated[
-        int | None, typer.Option(help="Training rows attacked a round; default: all.", min=1)
+    min_proven: Annotated[
+        float | None,
+        typer.Option(help="Instead: the most accurate model with this share proven."),
+    ] = None,
+    max_vacuous: Annotated[
+        float, typer.Option(help="Share of proofs that may hang on what nobody can move.")
+    ] = 1.0,
+    rounds: Annotated[int, typer.Option(help="At most so many refits.", min=1)] = 40,
+    most: Annotated[int, typer.Option(help="Training rows attacked a round.", min=1)] = 500,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep every round here; a run that was cut off goes on.")
     ] = None,
 ) -> None:
-    """Refit a model of trees so that an attacker finds less; save it and print the path.
+    """Refit a model so that an attacker finds less; save it, and before and after on one page.
 
-    The file is that of a run whose data are the rows to train on (`split = "train"`).
+    The file is that of a run whose data are the rows to train on (`split = "train"`). The page
+    lies beside the model, with the ending .html.
 
     [dim]Example:[/dim]  assay harden loans.toml --max-loss 0.01 --out loans.joblib
     """
@@ -39,8 +48,10 @@ def harden(
         raise AssayError(f"'{file}' has no [space]: against what is the model to be hardened?")
     hardened = refit(
         getattr(model, "source", model), data, options["space"], options["goal"],
-        rounds=rounds, max_loss=max_loss, most=most, seed=config.seed,
+        max_loss=max_loss, min_proven=min_proven, max_vacuous=max_vacuous, rounds=rounds,
+        most=most, folder=folder, seed=config.seed,
     )  # fmt: skip
     typer.echo(str(hardened))
     joblib.dump(hardened.model, out)
-    typer.echo(f"saved in {out}: round {hardened.chosen}")
+    page = hardened.save_page(out.with_suffix(".html"))
+    typer.echo(f"saved in {out}: round {hardened.chosen}; before and after: {page}")

@@ -6,6 +6,7 @@ for `Adversarial`.
 """
 
 from assay.training.adversarial import Adversarial, CraftBy
+from assay.training.certified import Certified
 from assay.training.doa import DOATraining
 from assay.training.free import Free
 from assay.training.group import Group, search_kappa
@@ -21,6 +22,7 @@ __all__ = [
     "TRADES",
     "Adversarial",
     "Batch",
+    "Certified",
     "CraftBy",
     "DOATraining",
     "Epoch",

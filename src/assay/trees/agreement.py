@@ -90,6 +90,10 @@ def labels(ensemble: Ensemble, model: Any, x: Floats) -> Ints:
 def raw_scores(ensemble: Ensemble, model: Any, x: Floats) -> Floats:
     """The library's own sums, (n, outputs), in the units of `Ensemble.scores`."""
     package, name = type(model).__module__.split(".")[0], type(model).__name__
+    if name == "Pipeline":
+        from assay.trees.readers.pipeline import transformed
+
+        return raw_scores(ensemble, model.steps[-1][1], transformed(model, x))
     if package == "xgboost":
         if name == "Booster":
             found = _xgboost(model, x, output_margin=True)

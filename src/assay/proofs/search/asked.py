@@ -7,8 +7,9 @@ corners of their boxes, before anything is proven.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import numpy as np
 import torch
@@ -21,18 +22,28 @@ from assay.proofs.search.box import Box
 from assay.trees import Ensemble, read
 
 _ROWS = 64  # compared with the model, as they are and in two corners
-_read: WeakKeyDictionary[Any, Ensemble] = WeakKeyDictionary()
+_read: dict[int, tuple[ref[Any], Ensemble]] = {}  # by identity: a CatBoost model has no hash
 
 
 def ensemble_of(model: Classifier) -> Ensemble:
     """The flat form of a model, read and checked once, by the columns it is asked with."""
-    if model.source not in _read:
-        _read[model.source] = read(model.source)
-    ensemble = _read[model.source]
+    ensemble = _once(model.source)
     wanted = names_of(model.source)
     if model.columns is None or wanted is None:
         return ensemble
     return ensemble.asked_by(model.columns.place(list(wanted)), len(model.columns))
+
+
+def _once(source: Any) -> Ensemble:
+    key = id(source)
+    known = _read.get(key)
+    if known is None or known[0]() is not source:
+        known = _read[key] = ref(source, partial(_forget, key, _read)), read(source)
+    return known[1]
+
+
+def _forget(key: int, among: dict[int, Any], _: Any) -> None:
+    among.pop(key, None)
 
 
 def own_classes(model: Classifier, ensemble: Ensemble, allowed: Bools) -> Bools:

@@ -53,12 +53,13 @@ def _borders(model: Any, feature: Array, threshold: Floats) -> Floats:
     for _ in range(64):
         middle = low // 2 + high // 2 + (low % 2 + high % 2) // 2  # their difference overflows
         x[at, feature] = _value(middle)
-        passes = _transformed(model, x)[at, feature] <= threshold
+        passes = transformed(model, x)[at, feature] <= threshold
         low, high = np.where(passes, middle, low), np.where(passes, high, middle)
     return _value(low)
 
 
-def _transformed(model: Any, x: Floats) -> Floats:
+def transformed(model: Any, x: Floats) -> Floats:
+    """Rows as the last step sees them."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # it was fitted with names, and order is all that matters
         for _, step in model.steps[:-1]:

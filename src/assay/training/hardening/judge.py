@@ -1,0 +1,136 @@
+"""Each round's model on the same held-out rows: accuracy by class, proven, broken, open, vacuous.
+
+*Vacuous* is the proof of a row that holds even when everything the attacker can move at all may
+take any value: the decision hangs on what stays. It is decided by the same exact search in a larger
+box, with the relations, so the share is one of proofs too, and a lower bound where time runs out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.data import Dataset
+from assay.errors import AssayError
+from assay.goals.goal import Goal
+from assay.kernels.arrays import Bools, Floats
+from assay.model.classifier import wrap
+from assay.model.frames import fitted
+from assay.proofs.search.asked import ensemble_of, own_classes
+from assay.proofs.search.box import box_of
+from assay.proofs.search.decide import constraints_of
+from assay.proofs.search.kernel import PROVEN, search
+from assay.spaces.region import Space
+from assay.training.hardening.counterexamples import attacked, counterexamples, targets
+from assay.training.hardening.path import Round, Unmovable
+from assay.training.hardening.refit import refit
+
+FAR = 1e100  # a radius at which only what cannot move at all stays
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Held-out rows, and among them those that are proven or broken one by one."""
+
+    held: Dataset
+    part: Dataset
+    space: Space
+    goal: Goal
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, held: Dataset, space: Space, goal: Goal, most: int, seconds: float, seed: int
+    ) -> Judge:
+        mask = attacked(held, goal)
+        if not mask.any():
+            raise AssayError(f"goal {goal!r}: no held-out row has any class to be pushed to")
+        part = held.take(mask)
+        return cls(
+            held, part if most >= len(part) else part.sample(most, seed), space, goal, seconds
+        )
+
+    def __call__(
+        self, model: Any, first: Any, number: int, free: float, step: int, added: int
+    ) -> Round:
+        """One line of the path; `first` is the model of round 0."""
+        right, y = _right(model, self.held), self.held.y.numpy()
+        recall = tuple(float(right[y == c].mean()) for c in np.unique(y))
+        known = counterexamples(model, self.part, self.space, self.goal, self.seconds)
+        correct = _right(model, self.part)
+        proven = known.proven & correct
+        broken = known.broken | ~correct
+        vacuous = self.vacuous(model, proven)
+        return Round(
+            number, free, step, float(right.mean()), recall, float(proven.mean()),
+            float(broken.mean()), float((~proven & ~broken).mean()), vacuous, added,
+            _error(right, _right(first, self.held)),
+        )  # fmt: skip
+
+    def vacuous(self, model: Any, proven: Bools) -> float:
+        """Of these proven rows, the share proven at any size of what moves."""
+        if isinstance(model, torch.nn.Module) or not proven.any():
+            return 0.0
+        part = self.part.take(proven)
+        classifier = fitted(wrap(model), part)
+        ensemble = ensemble_of(classifier)
+        mask = own_classes(classifier, ensemble, targets(part, self.goal, ensemble.n_classes))
+        region = self.space.around(part.x)
+        own, far = box_of(region), box_of(region, np.full(len(part), FAR))
+        moves = own.low < own.high
+        sides: dict[str, Any] = {
+            side: np.ascontiguousarray(np.where(moves, getattr(far, side), own.x0))
+            for side in ("low", "high", "low_in", "high_in")
+        }
+        free = replace(far, **sides)
+        answer = search(ensemble, free, constraints_of(region, free), mask, 0.05)
+        return float((answer.verdict == PROVEN).mean())
+
+    def unmovable(self, model: Any, train: Dataset) -> Unmovable | None:
+        """The same estimator, and a single rule, on features no attacked row can move."""
+        start = train.take(attacked(train, self.goal))
+        low, high = self.space.around(start.x).box()
+        still = (low >= high).all(0).numpy()
+        if not still.any() or still.all() or isinstance(model, torch.nn.Module):
+            return None
+        blind = refit(model, train, kept=still, free=0.0)
+        at = attacked(self.held, self.goal)
+        right = _right(blind, self.held)
+        rule, accuracy = _rule(train, self.held, np.flatnonzero(still))
+        return Unmovable(
+            int(still.sum()), float(right.mean()), float(right[at].mean()), rule, accuracy
+        )
+
+
+def _right(model: Any, data: Dataset) -> Bools:
+    classifier = fitted(wrap(model), data)
+    with classifier.ready(), torch.no_grad():
+        answer: Bools = (classifier.logits(data.x).argmax(1) == data.y).numpy()
+    return answer
+
+
+def _error(right: Bools, first: Bools) -> float:
+    """The standard error of the difference of two accuracies on the same rows."""
+    gain = right.astype(float) - first.astype(float)
+    return float(gain.std() / np.sqrt(len(gain)))
+
+
+def _rule(train: Dataset, held: Dataset, still: Any) -> tuple[str, float]:
+    """The best single question about one of these features, and its held-out accuracy."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    def of(data: Dataset) -> Floats:
+        rows: Floats = np.nan_to_num(data.x.double().numpy()[:, still])
+        return rows
+
+    stump = DecisionTreeClassifier(max_depth=1, random_state=0).fit(of(train), train.y.numpy())
+    place = int(stump.tree_.feature[0])
+    if place < 0:
+        return "always the same answer", float(stump.score(of(held), held.y.numpy()))
+    f = int(still[place])
+    name = train.columns.names[f] if train.columns is not None else str(f)
+    threshold = float(stump.tree_.threshold[0])
+    return f"{name} <= {threshold:g}", float(stump.score(of(held), held.y.numpy()))

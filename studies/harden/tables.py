@@ -1,0 +1,67 @@
+"""The tables of the study: training and test rows, who attacks, and how far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import assay as ay
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question: rows, threat, and the price of an answer."""
+
+    train: ay.Dataset
+    test: ay.Dataset
+    space: Any
+    goal: Any
+    attacked: str  # the class an attacker starts from
+    max_loss: float
+
+
+URL = {
+    "url-linf": (0.05, math.inf, 0.015),
+    "url-l2": (0.1, 2.0, 0.015),
+    "url-l2wide": (0.5, 2.0, 0.05),
+}
+
+
+def case(name: str) -> Case:
+    if name in URL:
+        eps, p, price = URL[name]
+        splits = ay.datasets.url()
+        goal = ay.Group({"phishing": ["legitimate"]})
+        space = splits.train.schema.space(eps=eps, p=p)
+        return Case(splits.train, splits.test, space, goal, "phishing", price)
+    if name == "lcld":  # a sample of 993 loans: half of it is trained on
+        train, test = ay.training.holdout(ay.datasets.lcld().test, 0.5, seed=0)
+        goal = ay.Group({"charged off": ["fully paid"]})  # who will not pay wants the loan
+        space = train.schema.space(eps=0.05, p=math.inf)
+        return Case(train, test, space, goal, "charged off", 0.015)
+    if name == "adult":  # who earns less says otherwise, in at most one field that is not checked
+        splits = ay.datasets.adult()
+        goal = ay.Group({"<=50K": [">50K"]})
+        checked = ["age", "fnlwgt", "education", "education_num", "marital_status", "relationship",
+                   "race", "sex", "native_country"]  # fmt: skip
+        schema = splits.train.schema.freeze(*checked)
+        return Case(splits.train, splits.test, schema.space(eps=1, p=0), goal, "<=50K", 0.015)
+    raise SystemExit(f"no case {name!r}: {', '.join(CASES)}")
+
+
+CASES = (*URL, "lcld", "adult")
+
+
+def models(seed: int, size: int = 100) -> dict[str, Any]:
+    from lightgbm import LGBMClassifier
+    from sklearn.ensemble import RandomForestClassifier
+    from xgboost import XGBClassifier
+
+    return {
+        "xgb": XGBClassifier(n_estimators=size, max_depth=4, n_jobs=1, random_state=seed),
+        "lgbm": LGBMClassifier(
+            n_estimators=size, num_leaves=15, n_jobs=1, verbose=-1, random_state=seed
+        ),
+        "forest": RandomForestClassifier(size // 4, max_depth=6, n_jobs=1, random_state=seed),
+    }
