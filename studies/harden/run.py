@@ -18,7 +18,7 @@ import itertools
 import json
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,9 @@ def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
         net = network(of, seed, kind == "certified", 2 if asked.smoke else 15)
         spent = time.process_time() - began
         return result | {"after": figures(net, of, asked.rows), "cpu": spent}
-    model = models(seed, 20 if asked.smoke else 100)["xgb" if kind == "graft" else kind]
+    model = models(seed, 20 if asked.smoke else 100, balanced=name == "lcld")[
+        "xgb" if kind == "graft" else kind
+    ]
     model.fit(of.train.x.numpy(), of.train.y.numpy())
     result["before"] = figures(model, of, asked.rows)
     began = time.process_time()
@@ -129,7 +131,8 @@ def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
         result["cpu"] = time.process_time() - began
         after, chosen = hardened.model, hardened.path[hardened.chosen]
         result |= {"chosen": hardened.chosen, "free": chosen.free, "step": chosen.step,
-                   "vacuous": chosen.vacuous, "kept": hardened.kept}  # fmt: skip
+                   "vacuous": chosen.vacuous, "kept": hardened.kept,
+                   "path": [asdict(r) for r in hardened.path]}  # fmt: skip
         if hardened.unmovable is not None:
             result["unmovable"] = [hardened.unmovable.accuracy, hardened.unmovable.robust,
                                    hardened.unmovable.rule_accuracy]  # fmt: skip
@@ -161,7 +164,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("runs/harden"))
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--most", type=int, default=300)
     parser.add_argument("--judged", type=int, default=250)
     parser.add_argument("--rows", type=int, default=250, help="test rows judged")

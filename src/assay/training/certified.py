@@ -30,6 +30,7 @@ MONOTONE = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.ELU, nn.Softplus, nn.
 class Certified:
     """`kappa` is the weight of the worst case at full size, `steps` the updates until then.
 
+    >>> import torch
     >>> import assay as ay
     >>> _, data = ay.testing.toy()
     >>> net = ay.training.fresh(
@@ -72,6 +73,9 @@ class Certified:
 def lead(net: nn.Module, low: Tensor, high: Tensor, y: Tensor, clean: Tensor) -> Tensor:
     """(n, C): how much each class may gain on the true one anywhere in the box, beyond `clean`.
 
+    >>> import torch
+    >>> from torch import nn
+    >>> from assay.training.certified import lead
     >>> net = nn.Sequential(nn.Linear(1, 2, bias=False)).double()
     >>> _ = net[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
     >>> x = torch.zeros(1, 1, dtype=torch.float64)

@@ -66,7 +66,7 @@ def test_a_model_of_the_same_kind_with_more_proven(model):
     assert after.proven > before.proven + 0.05
     assert "0" in hardened.explanation.weak
     # The shares are those of an evaluation of the very model on the very rows.
-    _, held = holdout(data, 0.25, 1)
+    _, held = holdout(data, 0.2, 1)
     report = ay.evaluate(hardened.model, held, space=space, attack=ay.Exact(), progress=False)
     assert report.metric("proven").value == pytest.approx(after.proven)
     assert report.metric("clean").value == pytest.approx(after.accuracy)
@@ -85,7 +85,7 @@ def test_only_the_classes_the_goal_names_are_attacked():
     hardened = ay.training.harden(
         model, data, ay.Linf(0.05), ay.Group({1: [0]}), rounds=1, progress=False
     )
-    _, held = holdout(data, 0.25, 0)
+    _, held = holdout(data, 0.2, 0)
     assert hardened.attacked == int((held.y == 1).sum())
 
 
@@ -189,7 +189,7 @@ def test_a_budget_in_currency_and_a_group_of_classes():
         max_loss=0.2, progress=False,
     )  # fmt: skip
     assert hardened.path[hardened.chosen].proven > hardened.path[0].proven + 0.3
-    assert hardened.attacked == round(0.25 * int((y == 2).sum()))
+    assert hardened.attacked == round(0.2 * int((y == 2).sum()))
 
 
 def test_the_same_seed_gives_the_same_path():

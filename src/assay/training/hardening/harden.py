@@ -1,7 +1,7 @@
 """harden(): refit a model until an attacker of this space and goal finds little.
 
     rank features by what they keep telling under attack (`retention`)
-    for a share `free` of the trees in 0, .01, .02, .03, .05, .1, .3:
+    for a share `free` of the trees in 0, .01, .02, .03, .04, .05, .07, .1, .2:
         the other trees, which come first, see only features that keep at least `retain` of it
         fit
     of these within the price, from the most proven on, and from the plain model at last:
@@ -47,6 +47,8 @@ from assay.training.hardening.saved import Saved
 from assay.training.holdout import holdout
 
 Refit = Callable[..., Any]
+FREE = 0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 1.0
+BEST = 3  # starts from which counterexamples are added
 
 
 def harden(
@@ -59,7 +61,7 @@ def harden(
     min_proven: float | None = None,
     max_vacuous: float = 1.0,
     rounds: int = 40,
-    free: Sequence[float] = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0),
+    free: Sequence[float] = FREE,
     retain: float = 0.3,
     most: int = 500,
     share: float = 0.2,
@@ -72,7 +74,8 @@ def harden(
     """Refit a fitted model until no attacker of this `space` and `goal` finds much.
 
     `max_loss`: at most this much accuracy may be lost, with one standard error added to what was
-    lost on held-out rows; of those rounds the one with the largest proven share is chosen. `min_proven` instead: the most accurate round that reaches it.
+    lost on held-out rows; of those rounds the one with the largest proven share is chosen.
+    `min_proven` instead: the most accurate round that reaches it.
     `max_vacuous`: only rounds of whose proofs at most this share hangs on what nobody can move.
     At most `rounds` refits, each attacked on `most` training rows for at most `seconds` a row. A
     `share` of the rows is held out, `judged` of them are proven or broken after each round, in at
@@ -174,9 +177,6 @@ class _Loop:
             dear = dear + 1 if not now.within(self.path[0], max_loss) else 0
             if dear == 2:
                 return  # further rounds cost more
-
-
-BEST = 3  # starts from which counterexamples are added
 
 
 def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
