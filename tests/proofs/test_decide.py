@@ -79,3 +79,15 @@ def test_url_under_all_relations_as_by_highs():
     space = data.schema.space(eps=0.05, p=np.inf)
     found = decide(read(model), space.around(data.x), np.eye(2, dtype=bool)[1 - data.y.numpy()])
     assert compare_with_highs(model, data, 0.05, found, 24) == (24, 0, 0)
+
+
+def test_url_in_an_l2_ball_as_by_highs_with_tangents():
+    splits = ay.datasets.url()
+    model = XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1)
+    model.fit(splits.train.x.numpy(), splits.train.y.numpy())
+    data = splits.test.where(y="phishing").sample(16, seed=0)
+    space = data.schema.space(eps=0.1, p=2.0)
+    found = decide(read(model), space.around(data.x), np.tile([True, False], (16, 1)))
+    both, wrong, _ = compare_with_highs(model, data, 0.1, found, 16, 2)
+    assert both >= 14 and wrong == 0
+    assert 2 <= found.broken.sum() <= 14
