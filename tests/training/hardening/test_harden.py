@@ -207,9 +207,9 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from test_harden import MODELS, rows
 import assay as ay
-data = rows(400)
+data = rows(200)
 model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
-ay.training.harden(model, data, ay.Linf(0.05), rounds=8, folder=sys.argv[1], progress=False)
+ay.training.harden(model, data, ay.Linf(0.05), rounds=5, folder=sys.argv[1], progress=False)
 """
 
 
@@ -224,9 +224,9 @@ def test_a_hardening_that_was_killed_goes_on_and_ends_the_same(tmp_path):
     process.wait()
     kept = len(list(folder.glob("round-*.joblib")))
     assert kept >= 3
-    data = rows(400)
+    data = rows(200)
     model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
-    how = {"rounds": 8, "progress": False}
+    how = {"rounds": 5, "progress": False}
     resumed = ay.training.harden(model, data, ay.Linf(0.05), folder=folder, **how)
     straight = ay.training.harden(model, data, ay.Linf(0.05), **how)
     assert resumed.path == straight.path and resumed.chosen == straight.chosen
@@ -268,7 +268,7 @@ def test_a_network_is_hardened_in_the_same_loop():
     )
     ay.training.fit(net, data, ay.training.Standard(), epochs=30, rate=0.02)
     hardened = ay.training.harden(
-        net, data, ay.Linf(0.05), rounds=1, most=30, judged=30, max_loss=1.0, progress=False
+        net, data, ay.Linf(0.05), rounds=1, most=15, judged=15, max_loss=1.0, progress=False
     )
     assert isinstance(hardened.model, torch.nn.Module) and hardened.model is not net
     assert hardened.path[hardened.chosen].proven >= hardened.path[0].proven
