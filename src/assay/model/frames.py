@@ -60,7 +60,8 @@ def form(model: Any, columns: Columns | None) -> Rows:
     straight = at == list(range(len(columns)))
     composed = type(model).__module__.split(".")[1:2] in [[m] for m in _COMPOSED]
     if own.numeric and root == "xgboost":
-        return (lambda x: x) if straight else (lambda x: np.ascontiguousarray(x[:, at]))
+        order = np.array(at)
+        return (lambda x: x) if straight else (lambda x: x.take(order, axis=1))
     if own.numeric and not composed:
         own = Columns.named(wanted)  # numbers are numbers: one block of float64
     else:

@@ -63,6 +63,7 @@ def onnx(path: Path, outputs: str | None, columns: Columns | None) -> Classifier
         slack=1e-5,
         takes="own",
         columns=columns,
+        name=path.name,
     )
 
 

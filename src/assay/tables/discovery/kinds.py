@@ -62,7 +62,7 @@ def _no_feature(column: Column, series: Any) -> str:
     different = int(known.nunique())
     if column.kind == "label" and different > max(_FEW, len(known) // 10):
         return f"{different} different texts in {len(known)} rows: a name or an id"
-    named = set(tokens(column.name.lower())) & {"id", "uuid", "key", "index", "number"}
+    named = set(tokens(column.name.lower())) & {"id", "uuid", "key", "index", "number", "row"}
     if column.kind == "integer" and named and different == len(known) > 20:
         return "a different whole number in each row, and its name says id"
     return ""
