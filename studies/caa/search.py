@@ -86,7 +86,7 @@ def runs(p: Pair, attack: Any, seeds: int) -> Iterator[ay.Report]:
         yield ay.evaluate(p.model, p.data, space=p.space, attack=attack, seed=seed, progress=False)
 
 
-def study(p: Pair, seeds: int) -> None:
+def study(p: Pair, seeds: int, attacks: list[str]) -> None:
     print(f"\n{p.name}: {len(p.data)} rows, {seeds} seeds", flush=True)
     head = (
         ("robust", 8), ("proven", 8), ("by seed", 18), ("evaluations", 13), ("CPU ms/row", 12),
@@ -94,7 +94,7 @@ def study(p: Pair, seeds: int) -> None:
     )  # fmt: skip
     trees = reader(ay.wrap(p.model).source) is not None
     print(" " * 12 + "".join(f"{title:>{width}s}" for title, width in head))
-    for name, attack in ATTACKS.items():
+    for name, attack in ((name, ATTACKS[name]) for name in attacks):
         if attack.needs.gradient and not ay.wrap(p.model).differentiable:
             continue
         if name == "exact" and not trees:
@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--models", help="moeva_published_models.npz")
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), choices=ATTACKS)
     parser.add_argument("--pairs", nargs="+", default=list(PAIRS), choices=PAIRS)
     parser.add_argument("--peer", type=Path, help="pymoo row by row: what is known and will be")
     parser.add_argument("--ours", type=int, default=8, help="seeds of MOEVA against the peer")
@@ -136,7 +137,7 @@ def main() -> None:
     for name in args.pairs:
         p = pair(name, args.rows, args.models)
         if args.peer is None:
-            study(p, args.seeds)
+            study(p, args.seeds, args.attacks)
         else:
             fidelity(p, args.seeds, args.peer, args.ours)
 

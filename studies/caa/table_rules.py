@@ -30,7 +30,7 @@ def url(f: Record) -> list[np.ndarray]:
     )
     total = sum(f[f"nb_{s}"] for s in signs.split()) + 3 * f["nb_space"]
     length = f["length_url"]
-    digits = f["ratio_digits_url"] > TOLERANCE
+    digits = f["ratio_digits_url"] > 0
     return [
         f["length_hostname"] <= length,
         total <= length,
@@ -40,7 +40,7 @@ def url(f: Record) -> list[np.ndarray]:
         (f["nb_space"] <= 0) | digits,
         (f["ip"] <= 0) | digits,
         (f["port"] <= 0) | digits,
-        (f["abnormal_subdomain"] <= 0) | (f["ratio_digits_host"] > TOLERANCE),
+        (f["abnormal_subdomain"] <= 0) | (f["ratio_digits_host"] > 0),
         f["nb_external_redirection"] <= f["nb_redirection"],
         3 * f["nb_www"] <= length + 1,
         4 * f["nb_com"] <= length + 1,

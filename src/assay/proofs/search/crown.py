@@ -25,6 +25,7 @@ from assay.proofs.search.domain import Domain
 from assay.proofs.search.steps import Bound, Step
 
 WIDE = 600  # numbers of a layer: wider ones keep their intervals
+_STILL = 1e-5  # what varies by less is as good as its interval: the walk ends there
 _GRID = 65  # points on which a smooth curve is compared with its chord
 # A smooth curve, and the most its second derivative can be: what the grid may have missed.
 SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
@@ -96,6 +97,7 @@ class Network:
     bounds: dict[str, Bound] = field(default_factory=dict)
     bent: dict[str, Lines] = field(default_factory=dict)
     _walked: set[str] = field(default_factory=set)
+    _still: set[str] = field(default_factory=set)
 
     def prepare(self) -> None:
         """Bounds of everything that a bent step takes in, and its lines."""
@@ -117,12 +119,14 @@ class Network:
                 self.bent[step.name] = lines(step, taken[0])
             found = step.interval(*taken)
             self.bounds[step.name] = cast(Bound, tuple(t.double() for t in found))
+            if bool((found[1] - found[0] <= _STILL).all()):
+                self._still.add(step.name)
 
     def _tighter(self, name: str, side: Bound, cut: bool) -> Bound:
         """The bounds of a step by the walk back, where its intervals leave anything open."""
         low, high = side
         size = low[0].numel()
-        sure = (low >= 0) | (high <= 0) if cut else high <= low
+        sure = (low >= 0) | (high <= 0) if cut else high - low <= _STILL
         if size > WIDE or name in self._walked or bool(sure.all()):
             return side
         self._walked.add(name)
@@ -159,6 +163,11 @@ class Network:
                 continue
             if step.kind == "input":
                 return w.reshape(n, m, -1), const
+            if step.name in self._still:
+                low, high = self.bounds[step.name]
+                const = const + _total(w.clamp_min(0) * high[:, None])
+                const = const + _total(w.clamp_max(0) * low[:, None])
+                continue
             if step.kind == "affine":
                 parts, shift = self._back(step, w)
                 const = const + shift

@@ -77,6 +77,8 @@ def decide(
         parts = Parts(region, *_players(ensemble, region, allowed))
         rest = seconds - float(answer.seconds[left].mean())
         verdict[left], answer.point[left] = parts.decide(box, left, rest)
+        shown = left[verdict[left] == PROVEN]
+        answer.margin[shown] = np.maximum(answer.margin[shown], 0.0)  # of each part, not kept
     verdict[(verdict == PROVEN) & _gaps_may_change(region)] = OPEN
     kept: tuple[bytes | None, ...] = ()
     if certificates:
