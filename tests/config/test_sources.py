@@ -432,3 +432,14 @@ def test_a_damaged_xgboost_file_does_not_reach_xgboost(tmp_path):
         with pytest.raises(ay.AssayError, match=said):
             Model(path="m.json").load(tmp_path)
         trees[0][column][0] = kept
+
+
+def test_a_model_that_has_a_name_keeps_it(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import assay as ay\n"
+        "def named(): return ay.wrap(lambda x: x, name='credit, March')\n"
+        "def plain(): return lambda x: x\n"
+    )
+    assert Model(python="mine.py:named").load(tmp_path).title == "credit, March"
+    assert Model(python="mine.py:named", name="other").load(tmp_path).title == "other"
+    assert Model(python="mine.py:plain").load(tmp_path).title == "plain"

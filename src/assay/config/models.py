@@ -93,9 +93,10 @@ class Model:
             kind = _ENDINGS[Path(value).suffix]
         load = _opened(kind, partial(_skops, self.trusted)) if kind == "skops" else _LOADERS[kind]
         model = load(folder, value)
+        own = model.name if isinstance(model, Classifier) else ""
         try:
             return wrap(
-                model, self.outputs, inputs=self.inputs, name=self.name or _called(value),
+                model, self.outputs, inputs=self.inputs, name=self.name or own or _called(value),
                 score=self.score, gradients=self.gradients,
             )  # fmt: skip
         except (AssayError, KeyboardInterrupt):

@@ -1,0 +1,57 @@
+"""The example with magika: its own pre-processing, its own answers, files that only grow.
+
+The package is an extra and not in the lock: where it is not installed, nothing is tested here.
+"""
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import assay as ay
+from assay.model.agreement import agree
+
+pytest.importorskip("magika")
+FILE = Path(__file__).parents[2] / "examples" / "file_types.py"
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("file_types", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_wrapped_graph_answers_as_the_package_does(example, tmp_path):
+    contents = example.programs(3, appended=64)
+    data, model = example.rows(contents), example.model()
+    assert agree(model, data) == 3
+    by_path = []
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        by_path.append(example.said(example.identify.identify_path(tmp_path / name).prediction))
+    said = [data.classes[i] for i in model.logits(data.x).argmax(1)]
+    assert said == by_path == ["elf"] * 3
+    noise = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (4, 2048)).astype(float))
+    answers = [data.classes[i] for i in model.logits(noise).argmax(1)]
+    assert answers == example.own_answers(noise.numpy())
+
+
+def test_what_is_written_is_the_program_and_bytes_behind_it(example, tmp_path):
+    program = Path("/usr/bin/true").resolve().read_bytes()
+    data = example.rows({"true": program + b"#" * 32})
+    report = ay.evaluate(
+        example.model(), data, space=ay.Symbols(most=32, last=32, without=example.BLANKS),
+        goal=example.goal(), attack=ay.APGD(2), progress=False,
+    )  # fmt: skip
+    row = report.adversarial[0].copy()
+    row[-1] = 7.0
+    path = example.written(program + b"#" * 32, row, tmp_path, "true")
+    assert path.read_bytes()[: len(program)] == program
+    assert example.features(path.read_bytes()) == row.astype(int).tolist()
+    path.chmod(0o755)
+    assert subprocess.run([path], check=False).returncode == 0
