@@ -256,6 +256,12 @@ def test_phone_dark_and_print(opened: Any) -> None:
     assert dark.evaluate(colour) != light.evaluate(colour) == "rgb(255, 255, 255)"
     light.emulate_media(media="print")
     assert not light.locator("nav").is_visible() and light.locator("#figures").is_visible()
+    for kind in (*KINDS, "evidence-quota", "evidence-nature"):  # nothing is cut off on A4
+        paper = opened(kind, viewport={"width": 718, "height": 1016})
+        paper.emulate_media(media="print")
+        wide = "[document.documentElement, ...document.querySelectorAll('.scroll, .chart')]"
+        cut = paper.evaluate(f"{wide}.filter((e) => e.scrollWidth > e.clientWidth + 1).length")
+        assert cut == 0, kind
     paper = opened("long")
     paper.emulate_media(media="print")
     assert paper.locator("#rows tbody tr:visible").count() == 40

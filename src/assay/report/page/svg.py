@@ -16,13 +16,17 @@ from assay.report.page.marks import WIDTH, bar, dot, drawing, label, line, short
 from assay.report.stats import Estimate
 
 _ROW = 26
-_LETTER = 7.2  # width of a letter, about
+_LETTER, _CAPITAL = 7.2, 9.6  # width of a letter, about
 
 
 def _room(names: Iterable[str]) -> float:
     """For the names on the left: what the longest needs, within bounds."""
-    longest = max((len(short(n)) for n in names), default=0)
-    return min(274.0, max(60.0, _LETTER * longest + 20))
+
+    def wide(name: str) -> float:
+        capitals = sum(c.isupper() for c in name)
+        return _CAPITAL * capitals + _LETTER * (len(name) - capitals)
+
+    return min(274.0, max(60.0, 20 + max((wide(short(n)) for n in names), default=0)))
 
 
 def intervals(rows: Mapping[str, Estimate], alt: str) -> Markup:

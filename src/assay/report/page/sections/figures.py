@@ -48,6 +48,8 @@ def stages(report: Report) -> Section | None:
         (s["stage"], s["rows"], s["proven"], s["broken"], 1e3 * s["seconds"] / max(1, s["rows"]))
         for s in report.stages.to_dict("records")
     ]
+    if not lines:
+        return None
     head = ("stage", "rows it was given", "proven", "broken", "ms a row")
     text = "In their order; a row that one stage has settled costs the next ones nothing."
     return Section("stages", "Who settled what", section.table(head, lines), text)
