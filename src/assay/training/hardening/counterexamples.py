@@ -53,7 +53,7 @@ def targets(data: Dataset, goal: Goal, count: int) -> Bools:
 def attacked(data: Dataset, goal: Goal) -> Bools:
     """Rows that the goal gives a class to be pushed to."""
     count = len(data.classes or ()) or int(data.y.max()) + 1
-    some: Bools = targets(data, goal, max(2, count)).any(axis=1)
+    some: Bools = np.asarray(targets(data, goal, max(2, count)).any(axis=1))
     return some
 
 
