@@ -240,6 +240,8 @@ def find(name: str | Loss) -> Loss:
     """The loss of that name; a callable is taken as it is."""
     if callable(name):
         return name
+    if not isinstance(name, str):
+        raise AssayError(f"loss={name!r}: expected a name, e.g. 'ce', or a function")
     if name not in LOSSES:
         raise AssayError(f"no loss '{name}'{nearest(name, LOSSES)}")
     return LOSSES[name]

@@ -51,7 +51,9 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
     parse: Callable[[Any], Ensemble] = importlib.import_module(f"assay.trees.readers.{name}").read
     try:
         ensemble = parse(model)
-    except (LookupError, TypeError, ValueError) as error:  # its dump is not what it used to be
+    except AssayError:
+        raise
+    except Exception as error:  # libraries raise kinds of their own
         raise AssayError(
             f"the trees of this {type(model).__name__} cannot be read "
             f"({type(error).__name__}: {error}): it is damaged, or of a version not known here"
