@@ -218,6 +218,11 @@ def test_batches(batch):
     refuses(f"batch={batch!r}", lambda: evaluate(batch=batch))
 
 
+def test_an_attack_in_the_place_of_the_model():
+    data = ay.testing.toy()[1]
+    refuses("is an attack", lambda: ay.evaluate(ay.FGSM(), data, space=ay.Linf(0.1)))
+
+
 def test_counts_that_nobody_can_mean():
     refuses("steps=a number of 16610 bits.*at most 1e\\+12",
             lambda: evaluate(attack=ay.PGD(10**5000)))  # fmt: skip

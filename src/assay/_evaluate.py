@@ -73,6 +73,8 @@ def evaluate(
     """
     if isinstance(target, type):
         raise AssayError(f"{target.__name__} is a class; give an object made by it")
+    if hasattr(target, "needs") and callable(target):
+        raise AssayError(f"{target!r} is an attack; the first thing to give is the model")
     game = as_game(target)
     widen = batch is None and game.batch is None and (run is None or run.until is None)
     batch = game.batch or BATCH if batch is None else batch
