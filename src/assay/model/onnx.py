@@ -37,7 +37,11 @@ _TYPES = {
 
 def onnx(path: Path, outputs: str | None, columns: Columns | None) -> Classifier:
     """The graph in a file."""
-    if not path.exists():
+    try:
+        there = path.exists()
+    except (OSError, ValueError):  # no name of a file at all
+        there = False
+    if not there:
         raise AssayError(f"no model file at '{path}'")
     if path.suffix != ".onnx":
         raise AssayError(f"'{path}': only .onnx files can be wrapped by path; load others yourself")

@@ -51,6 +51,8 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
     parse: Callable[[Any], Ensemble] = importlib.import_module(f"assay.trees.readers.{name}").read
     try:
         ensemble = parse(model)
+        if checked:
+            check(ensemble, model)
     except AssayError:
         raise
     except Exception as error:  # libraries raise kinds of their own
@@ -58,8 +60,6 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
             f"the trees of this {type(model).__name__} cannot be read "
             f"({type(error).__name__}: {error}): it is damaged, or of a version not known here"
         ) from error
-    if checked:
-        check(ensemble, model)
     return replace(ensemble, library=partial(labels, ensemble, model))
 
 
