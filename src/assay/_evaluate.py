@@ -76,7 +76,8 @@ def evaluate(
     if hasattr(target, "needs") and callable(target):
         raise AssayError(f"{target!r} is an attack; the first thing to give is the model")
     game = as_game(target)
-    usual, batch = batch is None, game.batch or BATCH if batch is None else batch
+    usual = batch is None
+    batch = game.batch or BATCH if batch is None else batch
     _check(data, seed, batch, budget, also, run)
     run = run or Run()
     widen = usual and game.batch is None and run.until is None
