@@ -1,4 +1,4 @@
-"""The networks of `lp_strength.py`: a small CNN on MNIST, and three that no attack was tuned on.
+"""The networks of `lp_strength.py`. `Cascade` was tuned on "adversarial" and "digits".
 
 All are trained on the bundled samples, on the first call (some CPU minutes), and read on the next:
 

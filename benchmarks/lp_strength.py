@@ -1,8 +1,10 @@
 """Lp attacks next to foolbox, adv-lib and pyautoattack: robust accuracy and time, in one run.
 
-Five networks (`lp_networks.py`): a small CNN on MNIST as usual and against PGD, and three that no
-attack here was tuned on, a ResNet and a MobileNet on CIFAR-10's sample and an MLP on digits, all
-three trained against PGD. All contenders get the same images, seeds, steps and queries, one batch,
+Five networks (`lp_networks.py`): a small CNN on MNIST as usual and against PGD, a ResNet and a
+MobileNet on CIFAR-10's sample and an MLP on digits, all three trained against PGD. `Cascade` was
+tuned on "adversarial" and "digits"; the other three are what it has to be judged by.
+
+All contenders get the same images, seeds, steps and queries, one batch,
 one thread, and the same frozen network: nobody computes gradients of weights. pyautoattack drops
 broken images between its stages, as we do; foolbox and adv-lib take every image to the last step.
 Seconds are CPU seconds of this process.
