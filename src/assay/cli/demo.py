@@ -1,4 +1,4 @@
-"""`assay demo`: three evaluations, from nothing, in about a minute."""
+"""`assay demo`: one short scene per pillar, from nothing, in about a minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.cli.screen import console, show_report
 def demo(
     out: Annotated[Path, typer.Option(help="Where to save the reports.")] = Path("runs/demo"),
 ) -> None:
-    """Three short evaluations on real data: digits, traffic signs, web addresses."""
+    """Four short scenes on real data: web addresses, traffic signs, noise, a test-time defence."""
     from assay.demo.tour import play as play_demo
 
     play_demo(out, show_report, console())

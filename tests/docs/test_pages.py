@@ -10,7 +10,7 @@ from assay.config.config import parse
 from assay.config.sweep import Plan, read
 from assay.errors import AssayError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

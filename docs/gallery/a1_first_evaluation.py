@@ -1,0 +1,30 @@
+"""A first evaluation: digits
+
+How many digits does a small network still read when an attacker may change every pixel by 0.1? One
+call, one report, with intervals and with the price the attacker paid.
+"""
+
+# %%
+# The data come with the package. The network is a small CNN trained in seconds.
+import matplotlib.pyplot as plt
+
+import assay as ay
+from assay.demo import models
+
+net = models.mnist()
+data = ay.datasets.mnist().test.sample(60)
+report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.APGD(20), progress=False)
+print(report)
+
+# %%
+# Every row has a verdict: *broken* (an input was found), *proven* (there is none), or *open*.
+print(report.table["verdict"].value_counts())
+
+# %%
+# What was handed in, beside what it was made from.
+broken = report.table.index[report.table["success"]][:6]
+figure, axes = plt.subplots(2, len(broken), figsize=(7, 2.6), label="Digits before and after")
+for column, row in enumerate(broken):
+    for line, picture in enumerate((data.x[row], report.adversarial[row])):
+        axes[line, column].imshow(picture.reshape(28, 28), cmap="gray")
+        axes[line, column].axis("off")

@@ -1,0 +1,32 @@
+"""A defence that only hides its gradients
+
+A network whose answers are rounded has no gradient to follow, so a gradient attack fails and the
+model looks robust. The report says so, and a search without gradients shows what is left.
+"""
+
+# %%
+import torch
+
+import assay as ay
+from assay.demo import models
+
+net = models.mnist()
+
+
+class Rounded(torch.nn.Module):
+    """Answers in steps: the gradient is zero almost everywhere."""
+
+    def forward(self, x):
+        return torch.round(net(x) * 4) / 4
+
+
+data = ay.datasets.mnist().test.sample(40)
+space = ay.Linf(0.15)
+gradient = ay.evaluate(Rounded(), data, space=space, attack=ay.PGD(20), progress=False)
+print(gradient)
+
+# %%
+# The warning names the cause. Square asks for answers alone.
+search = ay.evaluate(Rounded(), data, space=space, attack=ay.Square(400), progress=False)
+print("gradients:", gradient.metric("robust"))
+print("search:   ", search.metric("robust"))

@@ -1,0 +1,28 @@
+"""A sticker on a traffic sign
+
+The attacker may paint a square in the middle of the sign as they like, and nothing else.
+"""
+
+# %%
+import matplotlib.pyplot as plt
+import torch
+
+import assay as ay
+from assay.demo import models
+
+net = models.gtsrb()
+signs = ay.datasets.gtsrb().test.sample(30)
+mask = torch.zeros(signs.x.shape[-2:], dtype=torch.bool)
+middle = mask.shape[0] // 2
+mask[middle - 4 : middle + 4, middle - 4 : middle + 4] = True
+report = ay.evaluate(net, signs, space=ay.Patch(mask), attack=ay.APGD(30), progress=False)
+print(report)
+
+# %%
+broken = report.table.index[report.table["success"]][:6]
+figure, axes = plt.subplots(2, len(broken), figsize=(7, 2.8), label="Signs before and with sticker")
+for column, row in enumerate(broken):
+    for line, picture in enumerate((signs.x[row], report.adversarial[row])):
+        axes[line, column].imshow(picture.permute(1, 2, 0).clip(0, 1))
+        axes[line, column].axis("off")
+    axes[1, column].set_title(str(report.table["final_name"][row])[:12], fontsize=6)

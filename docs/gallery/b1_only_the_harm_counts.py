@@ -1,0 +1,46 @@
+"""Only the confusions that do harm
+
+A stop sign read as "yield" stops the car all the same; read as "priority road" it does not. A group
+goal counts the second and not the first.
+"""
+
+# %%
+import matplotlib.pyplot as plt
+
+import assay as ay
+from assay.demo import models
+
+net = models.gtsrb()
+signs = ay.datasets.gtsrb().test.where(y=["stop", "no entry", "yield"]).head(45)
+harm = ay.Group(
+    {
+        "stop": ["priority road", "right of way"],
+        "no entry": ["straight"],
+        "yield": ["priority road"],
+    }
+)
+space = ay.Linf(4 / 255)
+report = ay.evaluate(
+    net,
+    signs,
+    space=space,
+    goal=harm,
+    attack=ay.Escalation(20),
+    also=(ay.Untargeted(),),
+    progress=False,
+)
+print(report)
+
+# %%
+# By sign: where is the danger?
+print(report.metric("robust", by="y"))
+
+# %%
+any_wrong = ay.evaluate(net, signs, space=space, attack=ay.APGD(20), progress=False)
+figures = {"any wrong class": any_wrong.metric("robust"), "a harmful one": report.metric("robust")}
+plt.figure(figsize=(5, 2.4), label="Robustness to any mistake and to the harmful ones")
+for name, value in figures.items():
+    plt.barh(
+        name, value.value, xerr=[[value.value - value.low], [value.high - value.value]], capsize=3
+    )
+plt.xlabel("robust accuracy, 95 % interval")

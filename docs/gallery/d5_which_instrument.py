@@ -1,0 +1,22 @@
+"""Which instrument should be better?
+
+Each feature's noise costs some certainty. Importance says how much at least, feature by feature.
+"""
+
+# %%
+import matplotlib.pyplot as plt
+from xgboost import XGBClassifier
+
+import assay as ay
+
+pima = ay.datasets.pima()
+model = XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1)
+model.fit(pima.train.x.numpy(), pima.train.y.numpy())
+nature = ay.Nature(model, ay.Normal(sd=0.1 * pima.train.x.std(0)))
+found = nature.importance(pima.test.sample(10))
+print(found)
+
+# %%
+plt.figure(label="What each feature's noise costs at least")
+plt.barh([str(name) for name in found.index], found["low"])
+plt.xlabel("probability lost to the noise of this feature, lower bound")

@@ -1,0 +1,132 @@
+"""The gallery: scripts of `docs/gallery/` run where they changed, written as pages and notebooks.
+
+A page is kept under `build/gallery/` with a key: the script's text, the player's and the version of
+assay. Only pages whose key changed are played again (`--fresh`: all); two at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import play
+
+import assay as ay
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = HERE.parent / "gallery"
+MOST = 20.0  # CPU seconds of a page
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def scripts() -> list[Path]:
+    """In the order of the gallery: by name."""
+    return sorted(SCRIPTS.glob("*.py"))
+
+
+def played(kept: Path, fresh: bool = False, only: str = "") -> dict[str, dict[str, Any]]:
+    """Every page as data, by the script's name; those that changed are played first."""
+    wanted = [script for script in scripts() if only in script.stem]
+    old = [script for script in wanted if fresh or not _is_current(script, kept / script.stem)]
+    with ThreadPoolExecutor(2) as pool:
+        failed = [text for text in pool.map(lambda s: _play(s, kept / s.stem), old) if text]
+    if failed:
+        sys.exit("\n\n".join(failed))
+    print(f"gallery: {len(wanted)} pages, {len(old)} of them played now")
+    pages = {s.stem: json.loads((kept / s.stem / "page.json").read_text()) for s in wanted}
+    slow = [
+        f"{name} ({page['seconds']} s)" for name, page in pages.items() if page["seconds"] > MOST
+    ]
+    if slow:
+        print(f"over {MOST:.0f} CPU seconds: {', '.join(slow)}")
+    return pages
+
+
+def _key(script: Path) -> str:
+    text = script.read_text() + Path(play.__file__).read_text() + ay.__version__
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_current(script: Path, folder: Path) -> bool:
+    key = folder / "key"
+    return key.exists() and key.read_text() == _key(script) and (folder / "page.json").exists()
+
+
+def _play(script: Path, folder: Path) -> str:
+    """Plays a script in a process of its own; what went wrong, if anything did."""
+    threads = dict.fromkeys(THREADS, "1")
+    command = [sys.executable, str(HERE / "play.py"), str(script), str(folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **threads}, check=False
+    )
+    if done.returncode:
+        return f"{script.name} fails:\n{done.stderr[-3000:]}"
+    (folder / "key").write_text(_key(script))
+    return ""
+
+
+def write(pages: dict[str, dict[str, Any]], kept: Path, folder: Path) -> None:
+    """Markdown, notebook, script and figures of every page, and the index with thumbnails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cards = []
+    for name, page in pages.items():
+        for picture in (kept / name).glob("*.png"):
+            (folder / picture.name).write_bytes(picture.read_bytes())
+        (folder / f"{name}.py").write_bytes((SCRIPTS / f"{name}.py").read_bytes())
+        (folder / f"{name}.ipynb").write_text(json.dumps(notebook(page), indent=1))
+        (folder / f"{name}.md").write_text(markdown(name, page), encoding="utf-8")
+        cards.append(_card(name, page))
+    index = [
+        "# Gallery",
+        "",
+        f"{len(pages)} short pages that were run when this site was built.",
+        "",
+    ]
+    index += ['<div class="gallery" markdown>', "", *cards, "</div>", ""]
+    (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
+
+
+def _card(name: str, page: dict[str, Any]) -> str:
+    pictures = [picture for cell in page["cells"] for picture in cell["pictures"]]
+    image = f"![{pictures[-1]['alt']}]({pictures[-1]['file']})" if pictures else ""
+    first = page["purpose"].split("\n\n")[0].replace("\n", " ")
+    inside = "\n\n".join((image, f"[{page['title']}]({name}.md)", first))
+    return f'<div class="card" markdown>\n\n{inside}\n\n</div>\n'
+
+
+def markdown(name: str, page: dict[str, Any]) -> str:
+    """The page as a reader sees it."""
+    out = [f"# {page['title']}", "", page["purpose"], ""]
+    for cell in page["cells"]:
+        out += [cell["prose"], ""]
+        if cell["code"]:
+            out += ["```python", cell["code"], "```", ""]
+        if cell["printed"].strip():
+            out += ["```text", cell["printed"].rstrip(), "```", ""]
+        out += [f"![{picture['alt']}]({picture['file']})\n" for picture in cell["pictures"]]
+    out += [
+        f"Run time: {page['seconds']} CPU seconds. Download: [script]({name}.py), "
+        f"[notebook]({name}.ipynb).",
+        "",
+    ]
+    return "\n".join(out)
+
+
+def notebook(page: dict[str, Any]) -> dict[str, Any]:
+    """The same as a Jupyter notebook (format 4), not yet run."""
+
+    def of(kind: str, text: str) -> dict[str, Any]:
+        cell = {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True)}
+        return cell | ({"outputs": [], "execution_count": None} if kind == "code" else {})
+
+    cells = [of("markdown", f"# {page['title']}\n\n{page['purpose']}")]
+    for cell in page["cells"]:
+        cells += [of("markdown", cell["prose"])] if cell["prose"] else []
+        cells += [of("code", cell["code"])] if cell["code"] else []
+    return {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
