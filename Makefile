@@ -14,7 +14,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_N
 # Without a C++ compiler the kernels are compiled by the one that this package carries.
 ZIG := ziglang==0.15.2
 
-.PHONY: setup native demo test test-all lint format bench-smoke wheel clean
+.PHONY: setup native demo test test-all lint format bench-smoke docs docs-serve wheel clean
 
 setup: $(VENV)/.ready
 
@@ -47,6 +47,13 @@ bench-smoke: native
 	@set -e; for script in benchmarks/*.py; do \
 		echo "== $$script --smoke"; $(ONE_THREAD) $(BIN)/python $$script --smoke; done
 
+# The site in build/site: gallery (only what changed is played), reference, pages, links looked over.
+docs: native $(VENV)/.docs
+	$(ONE_THREAD) $(BIN)/python docs/site/build.py $(ARGS)
+
+docs-serve: docs
+	$(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8000
+
 wheel: $(VENV)/.ready
 	$(BIN)/hatchling build -t wheel
 
@@ -74,4 +81,8 @@ $(VENV)/.ready: pyproject.toml hatch_build.py $(VENV)/.locked
 
 $(VENV)/.heavy: requirements/heavy.txt $(VENV)/.ready
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements/heavy.txt
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.ready
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r requirements/docs.txt
 	@touch $@

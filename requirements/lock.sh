@@ -35,5 +35,14 @@ grep -q "^torch==$TORCH" requirements/lock.txt
     echo "# Written by requirements/lock.sh: on top of lock.txt, for make test-all."
     grep -vE '^(nvidia-|cuda-|triton|assay|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
 } > requirements/heavy.txt
+"$tools/venv/bin/uv" pip compile pyproject.toml \
+    --universal --python-version 3.11 --no-config --no-sources \
+    --constraint requirements/lock.txt --group dev --group docs \
+    --no-annotate --no-header --quiet --output-file "$tools/all.txt"
+{
+    echo "# Written by requirements/lock.sh: on top of lock.txt, for make docs."
+    grep -vE '^(nvidia-|cuda-|triton|assay|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
+} > requirements/docs.txt
+echo "requirements/docs.txt: $(grep -c '==' requirements/docs.txt) packages"
 echo "requirements/heavy.txt: $(grep -c '==' requirements/heavy.txt) packages"
 echo "requirements/lock.txt: $(grep -c '==' requirements/lock.txt) packages"

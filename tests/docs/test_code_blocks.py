@@ -32,13 +32,8 @@ url = ay.datasets.url()
 # What a page takes for granted, before its first block or, by number, before a later one.
 GIVEN = {
     "README": {
-        0: "images, labels, net = torch.rand(8, 3, 32, 32), torch.arange(8) % 3, toy(43, 3072)",
-        2: "net = toy(2, 63, torch.float64)",
-        3: """
-from sklearn.ensemble import RandomForestClassifier
-x_train = rng.random((60, 4)); y_train = (x_train[:, 0] > 0.5).astype(int)
-x_test, y_test = x_train[:6], y_train[:6]""",
-        5: "net, data = toy(10, 784), ay.datasets.mnist().test.head(32)",
+        1: "net = toy(43, 3072)",
+        2: "digit_net, digits = toy(10, 784), ay.datasets.mnist().test.head(32)",
     },
     "configuration": {
         0: """
