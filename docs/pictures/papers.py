@@ -30,18 +30,21 @@ def main() -> None:
 def tables() -> plt.Figure:
     """A ball around a row, the line of rows that can exist, and the border of the model."""
     figure, axis = plt.subplots(figsize=(5.2, 3.2))
-    axis.add_patch(plt.Circle((0.35, 0.35), 0.28, color=ROBUST, alpha=0.2))
+    axis.add_patch(plt.Circle((0.5, 0.5), 0.28, color=ROBUST, alpha=0.2))
     span = np.linspace(0, 1, 50)
     axis.plot(span, span, color=INK, lw=2)
-    axis.plot(span, 1.22 - span * 0.9, color=WEAK, lw=2, ls="--")
-    axis.plot(0.35, 0.35, "o", color=INK)
-    axis.plot(0.47, 0.60, "x", color=WEAK, ms=9, mew=2)
-    axis.plot(0.548, 0.548, "s", color=ROBUST, ms=7)
-    axis.annotate("the row", (0.35, 0.35), (0.38, 0.26))
-    axis.annotate("rows that can exist:\ntotal = sum of parts", (0.85, 0.85), (0.66, 0.93))
-    axis.annotate("any change in the ball\n(cannot exist)", (0.47, 0.60), (0.1, 0.78))
-    axis.annotate("within the relations:\nno row crosses the border", (0.548, 0.548), (0.62, 0.42))
-    axis.annotate("the model's border", (0.2, 1.04), (0.02, 1.08), color=WEAK)
+    axis.plot(span * 0.8, span * 0.8 + 0.22, color=WEAK, lw=2, ls="--")
+    axis.plot(0.5, 0.5, "o", color=INK, ms=8)
+    axis.plot(0.36, 0.69, "x", color=WEAK, ms=9, mew=2)
+    axis.plot(0.69, 0.69, "s", color=ROBUST, ms=7)
+    axis.text(0.53, 0.45, "the row")
+    axis.text(1.02, 0.97, "rows that can exist:\ntotal = sum of parts")
+    axis.text(
+        -0.42, 0.7, "a change in the ball that\ncrosses the border,\nbut cannot exist", color=WEAK
+    )
+    axis.text(0.82, 0.62, "the farthest row that can\nexist: same decision", color=ROBUST)
+    axis.text(0.4, 1.06, "the model's border", color=WEAK)
+    axis.set_aspect("equal")
     return _bare(figure, axis)
 
 
@@ -57,7 +60,7 @@ def nature() -> plt.Figure:
     axis.annotate("what was measured", (0.45, 0.55), (0.05, 0.9))
     axis.annotate("what may be true", (0.3, 0.4), (0.05, 0.12))
     axis.annotate(
-        "other decision:\nthe share of the cloud here\nis the risk", (0.8, 0.7), (0.62, 0.72)
+        "other decision:\nthe share of the\ncloud here is\nthe risk", (0.8, 0.7), (0.72, 0.68)
     )
     return _bare(figure, axis)
 
@@ -113,8 +116,6 @@ def groups() -> plt.Figure:
 
 
 def _bare(figure: plt.Figure, axis: plt.Axes) -> plt.Figure:
-    axis.set_xlim(0, 1.02)
-    axis.set_ylim(0, 1.15)
     axis.axis("off")
     return figure
 
