@@ -91,7 +91,7 @@ def transductive() -> plt.Figure:
     )
     axis.text(
         0.3,
-        0.13,
+        -0.1,
         "rehearsal: the attacker runs the same\ndefence at home, and attacks what comes out",
         ha="center",
         color=WEAK,
