@@ -11,7 +11,7 @@ from assay.demo import models
 
 net = models.mnist()
 data = ay.datasets.mnist().test.sample(80)
-sizes = [0.0, 0.02, 0.05, 0.1, 0.15]
+sizes = [0.01, 0.02, 0.05, 0.1, 0.15]
 robust = [
     ay.evaluate(net, data, space=ay.Linf(eps), attack=ay.APGD(20), progress=False).metric("robust")
     for eps in sizes

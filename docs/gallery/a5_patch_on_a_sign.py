@@ -5,6 +5,7 @@ The attacker may paint a square in the middle of the sign as they like, and noth
 
 # %%
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 
 import assay as ay
@@ -23,6 +24,6 @@ broken = report.table.index[report.table["success"]][:6]
 figure, axes = plt.subplots(2, len(broken), figsize=(7, 2.8), label="Signs before and with sticker")
 for column, row in enumerate(broken):
     for line, picture in enumerate((signs.x[row], report.adversarial[row])):
-        axes[line, column].imshow(picture.permute(1, 2, 0).clip(0, 1))
+        axes[line, column].imshow(np.moveaxis(np.asarray(picture), 0, 2).clip(0, 1))
         axes[line, column].axis("off")
     axes[1, column].set_title(str(report.table["final_name"][row])[:12], fontsize=6)

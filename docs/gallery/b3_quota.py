@@ -23,5 +23,5 @@ won = report.table.index[report.table["success"]][:5]
 figure, axes = plt.subplots(1, max(len(won), 2), figsize=(7, 2), label="Faces that pass for staff")
 for axis, row in zip(axes, won, strict=False):
     axis.imshow(report.adversarial[row].squeeze(), cmap="gray")
-    axis.set_title(f"passes for {report.table['final_name'][row]}", fontsize=7)
+    axis.set_title(f"passes for {report.table['final'][row]}", fontsize=7)
     axis.axis("off")

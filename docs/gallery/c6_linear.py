@@ -13,8 +13,10 @@ import assay as ay
 url = ay.datasets.url()
 model = make_pipeline(StandardScaler(), LogisticRegression())
 model.fit(url.train.x.numpy(), url.train.y.numpy())
-data = url.test.sample(100)
+data = url.test.sample(50)
 for share in (0.01, 0.03, 0.1):
-    report = ay.evaluate(model, data, space=data.schema.space(eps=share, p=2), progress=False)
+    report = ay.evaluate(
+        model, data, space=data.schema.space(eps=share, p=float("inf")), progress=False
+    )
     proven, left = (report.metric(name).value for name in ("proven", "open"))
     print(f"{share:.2f}: proven {proven:.2f}, open {left:.2f}")

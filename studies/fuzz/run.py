@@ -37,7 +37,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import files
-import models
+import saved_models
 from arguments import argument, play_argument
 from texts import Rng, config, play_config, play_relation, play_schema, relation, schema
 
@@ -50,7 +50,7 @@ KINDS: dict[str, tuple[Callable[[Rng], Any], Callable[..., None]]] = {
     "relations": (relation, play_relation),
     "schemas": (schema, play_schema),
     "files": (files.file, files.play_file),
-    "models": (models.model, models.play_model),
+    "models": (saved_models.model, saved_models.play_model),
     "api": (argument, play_argument),
 }
 NUMBER = {kind: 2000 if kind in ("files", "models") else 4000 for kind in KINDS}
@@ -95,7 +95,7 @@ def made(kind: str, seed: int, number: int) -> Any:
 @contextlib.contextmanager
 def extra(kind: str) -> Iterator[tuple[Path, ...]]:
     """What playing needs besides the input: valid files."""
-    valid = {"files": files.valid, "models": models.valid}.get(kind)
+    valid = {"files": files.valid, "models": saved_models.valid}.get(kind)
     if valid is None:
         yield ()
         return

@@ -19,7 +19,7 @@ SCHEMA = ay.Schema([ay.Feature(f"f{i}", "real", 0, 1) for i in range(4)])
 CASES = {
     "APGD on its way": (ay.APGD(5, step=0.06, start="clean"), ay.Linf(0.6), True),
     "APGD at the wall": (ay.APGD(20, start="clean"), ay.Linf(0.1), False),
-    "MOEVA on its way": (ay.MOEVA(4, offspring=4, population=10), SCHEMA.space(eps=1, p=2), True),
+    "MOEVA on its way": (ay.MOEVA(16, offspring=8, population=16), SCHEMA.space(eps=1, p=2), True),
     "MOEVA at the wall": (ay.MOEVA(60, offspring=8, population=16), SCHEMA.space(eps=0.1), False),
 }
 

@@ -182,7 +182,9 @@ class Alone(nn.Module):
         return net(x)
 
 
-@pytest.mark.parametrize("module", [lambda: BatchTent(batch_net()), Tracks, Alone], ids=str)
+@pytest.mark.parametrize(
+    "module", [lambda: BatchTent(batch_net()), Tracks, Alone], ids=("tent", "tracks", "alone")
+)
 def test_a_module_that_adapts_is_told_of_the_game_it_belongs_to(module):
     with pytest.raises(ay.AssayError, match=r"Transductive\(ay\.defenses\.Adapting\(model\)"):
         ay.evaluate(module(), plane(32), space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)

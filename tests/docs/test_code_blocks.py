@@ -62,7 +62,16 @@ forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(x, y); x, y 
 import math
 from sklearn.ensemble import RandomForestClassifier
 booster = RandomForestClassifier(5, max_depth=4).fit(url.train.x.numpy(), url.train.y.numpy())
-data = url.test.head(8); schema = data.schema"""
+data = url.test.head(8); schema = data.schema; space = schema.space(eps=0.05, p=math.inf)"""
+    },
+    "runs": {
+        0: """
+from pathlib import Path
+from sklearn.ensemble import RandomForestClassifier
+schema = ay.Schema([ay.Feature(f"f{i}", "real", 0, 1) for i in range(3)])
+frame = schema.frame(rng.random((40, 3))); model = RandomForestClassifier(3, max_depth=2)
+model.fit(frame, frame["f0"] > 0.5); Path("loans").mkdir()
+frame.assign(paid=(frame["f0"] > 0.5).astype(int)).to_parquet("loans/1.parquet")"""
     },
     "search": {
         0: """
@@ -74,7 +83,7 @@ forest = RandomForestClassifier(5, max_depth=4).fit(url.train.x.numpy(), url.tra
 import pandas as pd
 df = pd.DataFrame({"amount": [9000.0, 8000], "income": [30_000.0, 40_000], "ratio": [0.3, 0.2],
                    "term": [36, 60], "open": [3, 4], "total": [9, 9], "purpose": ["car", "house"]})
-y, net = [0, 1], toy(2, 9, torch.float64)"""
+y, net = [0, 1], toy(2, 7, torch.float64)"""
     },
     "text": {
         0: """
@@ -84,7 +93,10 @@ from sklearn.pipeline import make_pipeline
 pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
 pipeline.fit(["a good film", "a dull film"], ["nice", "poor"])"""
     },
-    "transductive": {0: "net, images = toy(10, 784), ay.datasets.mnist().test.head(16)"},
+    "transductive": {
+        0: "net, images = toy(10, 784), ay.datasets.mnist().test.head(8)",
+        2: "net, images = toy(43, 3072), ay.datasets.gtsrb().test.head(8); train = images",
+    },
 }
 
 

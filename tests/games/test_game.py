@@ -59,7 +59,18 @@ def test_evaluate_asks_for_no_particular_game_goal_space_or_attack():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
         for kind in [node.args[1]]
     }
-    plain = {"type", "str", "int", "Dataset", "list | tuple", "int | np.integer", "kind"}
+    plain = {
+        "type",
+        "str",
+        "int",
+        "Dataset",
+        "list | tuple",
+        "int | np.integer",
+        "kind",
+        "Parquet",
+        "Dataset | Parquet",
+        "Tally",
+    }
     assert asked - plain == {"Expandable", "Until"}  # protocols
 
 

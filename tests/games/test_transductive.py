@@ -301,7 +301,7 @@ def test_any_attack_is_a_rung_and_the_static_one_is_the_standard_attack():
         ay.Transductive(Fixed()), plane(), space=SPACE, attacks=[ay.Square(50), Shove()]
     )
     assert {"Square", "Shove"} < set(steps.reports)
-    assert steps.reports["static"].spec["attack"]["type"] in ("Standard", "AutoAttack")
+    assert steps.reports["static"].spec["attack"]["type"] in ("Standard", "Cascade")
     assert len(steps.reports["Square"].table["run"].unique()) == 1  # Fixed is not random
 
 

@@ -148,7 +148,7 @@ def test_the_report_prints_both_sides_and_who_settled_what():
     assert "settled by: Interval 15 proven of 24" in text and "PGD 9 broken of 9" in text
     assert report.stages["rows"].tolist() == [24, 9]
     page = report.html()
-    assert "are proven to stay correct" in page and 'class="verdict proven"' in page
+    assert "<b>15</b> rows proven" in page and 'class="proven"' in page
     assert "Who settled what" in page
     alone = play(ay.PGD(5))
     assert "at most (attacked)" in str(alone) and "proven" not in str(alone)

@@ -253,6 +253,7 @@ def _check_classes(goal: Any, data: Dataset) -> None:
     if isinstance(goal, Quota):
         goal.rule(count, data.classes)
     else:
+        goal.aims(count, data.classes)  # all it names, also classes without rows here
         goal.targets(data.y, torch.zeros(len(data), count), rows, data.classes)
 
 

@@ -39,9 +39,10 @@ class Halves:
 
     def __post_init__(self) -> None:
         check_arguments(self)
-        if not hasattr(self.attack, "start"):
+        if not hasattr(self.attack, "start") or not self.attack.needs.gradient:
             raise AssayError(
-                f"TADV(attack={self.attack!r}): expected one with a start, e.g. ay.PGD(40)"
+                f"TADV(attack={self.attack!r}): expected a gradient attack with a start, "
+                "e.g. ay.PGD(40)"
             )
 
     def losses(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:

@@ -99,7 +99,7 @@ class ChoiceRegion:
         if self.places is None:
             return symbols
         x = self.x0.clone()
-        x[:, self.places] = symbols
+        x[:, self.places] = symbols.to(x.dtype)
         return x
 
     def _movable(self, x: Tensor) -> Tensor:

@@ -49,6 +49,12 @@ class Centroid:
     def __call__(self, first: list[str], second: list[str]) -> np.ndarray:
         return _cosine(self._means(first), self._means(second))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Centroid) and self.vectors is other.vectors
+
+    def __hash__(self) -> int:
+        return hash((Centroid, id(self.vectors)))
+
     def _means(self, texts: list[str]) -> np.ndarray:
         table = self.vectors or lexicon.vectors()
         sums = np.zeros((len(texts), table.table.shape[1]))

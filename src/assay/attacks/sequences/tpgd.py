@@ -38,8 +38,10 @@ from assay.spaces.choices import ChoiceRegion
 from assay.spaces.similarity import Centroid
 from assay.spaces.words import PAD, sentences, spell
 
+CENTROID = Centroid()
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True)
 class TPGD:
     """`segments` starts of `steps` gradients; `language` is a masked model, or the folder of one.
 
@@ -59,7 +61,7 @@ class TPGD:
     size: float = 10.0
     weight: float = 0.5
     layer: int | None = None
-    similarity: Callable[[list[str], list[str]], Any] = field(default_factory=Centroid)
+    similarity: Callable[[list[str], list[str]], Any] = CENTROID
     stop: float = 0.95
 
     def __repr__(self) -> str:
@@ -80,7 +82,7 @@ class TPGD:
         return Needs(gradient=True)
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def loaded(self) -> tuple[Any, Any]:
         if not isinstance(self.language, str):
             return self.language.eval(), self.tokenizer
         try:
@@ -94,7 +96,7 @@ class TPGD:
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
         region = choices_of(problem, rows, self)
-        model, tokenizer = self._loaded
+        model, tokenizer = self.loaded
         head, entry = _head(self, model), _entry(self, problem.model.module)
         depth = int(problem.model.module.config.num_hidden_layers)
         layer = round(depth * 2 / 3) if self.layer is None else self.layer
@@ -249,7 +251,7 @@ def _head(attack: TPGD, model: Any) -> Callable[[Tensor], Tensor]:
 
 def _entry(attack: TPGD, module: Any) -> torch.nn.Module:
     """The first attention of the victim: what enters it is perturbed."""
-    model, _ = attack._loaded  # noqa: SLF001
+    model, _ = attack.loaded
     mine, theirs = model.config, getattr(module, "config", None)
     found = next((m for m in module.modules() if hasattr(m, "query") and hasattr(m, "key")), None) \
         if isinstance(module, torch.nn.Module) else None  # fmt: skip
