@@ -26,4 +26,4 @@ for column, row in enumerate(broken):
     for line, picture in enumerate((signs.x[row], report.adversarial[row])):
         axes[line, column].imshow(np.moveaxis(np.asarray(picture), 0, 2).clip(0, 1))
         axes[line, column].axis("off")
-    axes[1, column].set_title(str(report.table["final_name"][row])[:12], fontsize=6)
+    axes[1, column].set_title(signs.classes[report.table["final"][row]][:12], fontsize=6)

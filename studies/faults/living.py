@@ -8,6 +8,7 @@ import resource
 import signal
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ def started(folder: Path, workers: int, chunks: int, force: bool = False) -> int
             code = 0
         except ay.AssayError as error:
             code = 2 if "another process is writing" in str(error) else 1
+            if code == 1:
+                traceback.print_exc()
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(code)
     return child

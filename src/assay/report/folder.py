@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from assay import durable
 from assay.errors import AssayError
@@ -41,18 +42,33 @@ FILES = (  # besides the spec
 )  # fmt: skip
 _DRAWN = ("report.html", "evidence.json", "evidence.html")  # always written
 KEPT = ("config.toml", "fingerprint.json", "facts.json")  # of the run, if it was kept here
+PATIENCE = 60.0  # seconds that a report waits for another process to be done with its folder
 FIX = "run it again with --resume, which saves it anew, or save the report again"
 
 
 def save(report: Report, folder: Path) -> None:
-    """Write a report, and those of its further goals below it."""
+    """Write a report, and those of its further goals below it; in the folder of a run, when nobody
+    else writes there."""
+    if not (folder / "lock").exists():
+        _save(report, folder)
+        return
+    try:
+        with FileLock(folder / "lock", timeout=PATIENCE):
+            _save(report, folder)
+    except Timeout:
+        raise AssayError(
+            f"another process is writing to '{folder}'; wait for it, or save to another folder"
+        ) from None
+
+
+def _save(report: Report, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, other in report.also.items():
-            save(other, folder / "also" / name)
+            _save(other, folder / "also" / name)
         spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
         table = report.table.astype({"id": str})
         table.attrs.clear()
