@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 
+from assay import __version__
 from assay.attacks.base import Attack, attack_names, for_other_goals
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
@@ -141,10 +141,11 @@ def _further(
 ) -> Report:
     """The report with those of further goals; what is done survives whatever ends them."""
     done: dict[str, Report] = {}
+    until = None if isinstance(run.until, Until) else run.until  # a gate is on the first goal
     for name, goal in goals.items():
         out = run.out and Path(run.out) / "also" / name
         try:
-            done[name] = play(goal=goal, run=replace(run, out=out, note={}))
+            done[name] = play(goal=goal, run=replace(run, out=out, note={}, until=until))
             stopped = any(f.id == "interrupted" for f in done[name].flags)
         except KeyboardInterrupt:
             stopped = True
@@ -174,6 +175,8 @@ def _collect(
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
     done = Gathered(job.rows, job.batch) if job.source is None else Tally(SHOWN)
     facts |= dict.fromkeys(COUNTED, 0)
+    if isinstance(run.until, Until):
+        run.until.begin()
     with Progress(job.rows, progress) as bar:
         try:
             for k, part in run.chunks(job, spec):
@@ -229,7 +232,7 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         **({} if job.source is None else {"shown": SHOWN}),
         "chunks": job.count,
         "versions": {
-            "assay": version("assay"),
+            "assay": __version__,
             "torch": torch.__version__,
             "python": platform.python_version(),
         },

@@ -54,7 +54,7 @@ def gate(
     if isinstance(what, Report):
         fixed = what.spec.get("gate", {})
         asked = _criteria(criteria, fixed.get("criteria"))
-        return decide(what, asked, alpha or fixed.get("alpha", 0.05))
+        return decide(what, asked, fixed.get("alpha", 0.05) if alpha is None else alpha)
     if not isinstance(what, Config):
         raise AssayError(
             f"gate({type(what).__name__}): expected a report, the folder of one, or a run file"
@@ -63,7 +63,7 @@ def gate(
     model, data = what.load()
     options = {k: v for k, v in what.options(data).items() if k != "also"}
     options["batch"] = options["batch"] or BATCH
-    by = alpha or (what.gate.alpha if what.gate else 0.05)
+    by = (what.gate.alpha if what.gate else 0.05) if alpha is None else alpha
     run = replace(run or Run(), note=what.note)
     return played(model, data, asked, alpha=by, run=run, progress=progress, **options)
 

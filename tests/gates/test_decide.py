@@ -132,3 +132,14 @@ def test_a_criterion_prints_as_it_is_written(text):
 def test_an_unknown_column_is_named():
     with pytest.raises(ay.AssayError, match="no column 'yy'"):
         gate(report(np.ones(10)), 'robust[yy="a"] >= 0.5')
+
+
+def test_a_watch_that_is_used_again_begins_anew():
+    net, data = ay.testing.toy()
+    watch = ay.Watch("robust >= 0.5")
+    for eps in (1e-6, 10.0):
+        space = ay.Linf(eps, low=-100, high=100)
+        run = ay.Run(until=watch)
+        ay.evaluate(net, data, space=space, attack=ay.PGD(5), run=run, batch=8, progress=False)
+        assert (watch.outcome.outcome == "pass") == (eps < 1)
+        assert watch.outcome.decisions[0].estimate.n <= len(data)

@@ -103,7 +103,7 @@ def _decided(
         return decide(what, criterion, alpha=alpha)
     config = read(what)
     if criterion:
-        config = replace(config, gate=Gate(tuple(criterion), alpha or 0.05))
+        config = replace(config, gate=Gate(tuple(criterion), 0.05 if alpha is None else alpha))
     if rows is not None:
         config = replace(config, data=replace(config.data, rows=rows))
     folder = out or Path(config.out or Path("runs") / what.stem)

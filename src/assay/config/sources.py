@@ -88,6 +88,11 @@ class Data:
         elif self.path is None:
             assert self.name is not None
             splits = find("datasets", self.name)(**self.options)
+            if isinstance(splits, Dataset) or not hasattr(splits, self.split):
+                raise AssayError(
+                    f"name = '{self.name}' gives a {type(splits).__name__} without the part "
+                    f"'{self.split}'; expected ay.datasets.Splits(train, test)"
+                )
             data = getattr(splits, self.split)
             if data is None:
                 raise AssayError(f"split = '{self.split}': {self.name} has no such part")

@@ -2,7 +2,7 @@
 
     robust >= 0.80
     robust[y="default"] >= 0.7
-    success <= 0.3
+    broken <= 0.3
     robust no lower than runs/main by more than 0.02
 
 A figure is one that every row has a share in (`FIGURES`): what is decided is the mean over rows

@@ -162,8 +162,12 @@ class Watch:
         if not 0 < alpha < 1:
             raise AssayError(f"alpha={alpha}: expected a probability between 0 and 1")
         self.alpha = alpha
-        self._watched = [_Watched(c, _baseline(c)) for c in self.criteria]
+        self.begin()
         self._goals = math.log(2 / alpha), math.log(2 * len(self.criteria) / alpha)
+
+    def begin(self) -> None:
+        """A run begins: evidence of an earlier one does not count."""
+        self._watched = [_Watched(c, _baseline(c)) for c in self.criteria]
 
     def __str__(self) -> str:
         return "'" + "', '".join(map(str, self.criteria)) + "'"

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 class Until(Protocol):
     """Who says when enough rows are seen: a gate's `Watch`."""
 
+    def begin(self) -> None:
+        """A run begins: forget what an earlier one gave."""
+        ...
+
     def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
         """See the records of a further chunk; whether the run may stop."""
         ...

@@ -13,12 +13,13 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, Template
 from markupsafe import Markup
+
+from assay import __version__
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def render(
         bar=bar or "",
         picture=picture or "",
         sections=[s for s in sections if s is not None],
-        version=version("assay"),
+        version=__version__,
         style=Markup(style),
         script=Markup(script),
         style_hash=_hash(style),
