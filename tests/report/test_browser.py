@@ -263,7 +263,6 @@ def test_phone_dark_and_print(opened: Any) -> None:
     assert paper.pdf(format="A4").count(b"/Type /Page\n") <= 8
 
 
-@pytest.mark.xfail(reason="two wide tables of one kind are still cut off on A4 paper")
 def test_on_paper_nothing_is_cut_off(opened: Any) -> None:
     for kind in (*KINDS, "evidence-quota", "evidence-nature"):  # nothing is cut off on A4
         paper = opened(kind, viewport={"width": 718, "height": 1016})
