@@ -71,6 +71,7 @@ def main() -> None:
         "--smoke", action="store_true", help="this checkout against itself, tables only"
     )
     asked = options.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # hours: show each part
     with tempfile.TemporaryDirectory() as folder:
         before = HERE if asked.smoke else lay_out(asked.commit, Path(folder) / "before")
         parts = ["tables"] if asked.smoke else [part for part in asked.only if part in PARTS]
