@@ -51,17 +51,19 @@ def build(root: Path = ROOT) -> Path:
     posix = [] if sys.platform == "win32" else ["-fPIC", "-pthread"]
     objects = root / "build" / "native"
     objects.mkdir(parents=True, exist_ok=True)
-    files = sorted((kernels / "native").glob("*.cpp"))
-    headers = b"".join(p.read_bytes() for p in sorted((kernels / "native").glob("*.h")))
+    sources = kernels / "native"
+    files = sorted(sources.rglob("*.cpp"))
+    headers = b"".join(p.read_bytes() for p in sorted(sources.rglob("*.h")))
 
     def compile_one(source: Path) -> str:
-        line = [*command, *FLAGS, *posix]
+        line = [*command, *FLAGS, *posix, f"-I{sources}"]
         if source.name == "stamp.cpp":
             line.append(f'-DASSAY_STAMP="{mark}"')
         key = hashlib.sha256("\0".join(line).encode() + headers + source.read_bytes()).hexdigest()
-        made = objects / f"{source.stem}-{key[:16]}.o"
+        name = "-".join(source.relative_to(sources).with_suffix("").parts)
+        made = objects / f"{name}-{key[:16]}.o"
         if not made.exists():
-            for old in objects.glob(f"{source.stem}-*.o"):
+            for old in objects.glob(f"{name}-{'?' * 16}.o"):
                 old.unlink(missing_ok=True)
             _atomically([*line, "-c", str(source)], made)
         return str(made)

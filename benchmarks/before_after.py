@@ -147,7 +147,7 @@ def read_search(text: str) -> Iterator[Figure]:
     """The columns robust, wall s, CPU s; the ratio is taken again, the printed one is rounded."""
     cpu = {
         m[1].strip(): float(m[2])
-        for m in re.finditer(r"^(\D{20,}?) +[\d.]+ +[\d.]+ +([\d.]+)", text, re.M)
+        for m in re.finditer(r"^([^\d\n]{20,}?) +[\d.]+ +[\d.]+ +([\d.]+)", text, re.M)
     }
     peer = next((seconds for name, seconds in cpu.items() if name.startswith("pymoo")), None)
     for name, seconds in cpu.items():

@@ -1,22 +1,25 @@
 """The house: rooms stay small, one idea each; and every public name shows how it is used."""
 
 import inspect
+from collections import Counter
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import assay as ay
 
 PACKAGE = Path(ay.__file__).parent
 MODULES = sorted(f for f in PACKAGE.rglob("*.py") if "__pycache__" not in f.parts)
+WRITTEN = {".py", ".pyi", ".cpp", ".h", ".css", ".js", ".html", ".toml"}
+FILES = sorted(f for f in PACKAGE.rglob("*") if f.suffix in WRITTEN and f.is_file())
 
 
 def test_no_file_is_longer_than_350_lines():
-    long = {str(f.relative_to(PACKAGE)): len(f.read_text().splitlines()) for f in MODULES}
+    long = {str(f.relative_to(PACKAGE)): len(f.read_text().splitlines()) for f in FILES}
     assert {name: lines for name, lines in long.items() if lines > 350} == {}
 
 
 def test_no_folder_holds_more_than_25_files():
-    rooms = {f.parent for f in MODULES}
-    crowded = {str(r.relative_to(PACKAGE)): len(list(r.glob("*.py"))) for r in rooms}
+    crowded = Counter(str(f.parent.relative_to(PACKAGE)) for f in FILES)
     assert {room: files for room, files in crowded.items() if files > 25} == {}
 
 
@@ -55,3 +58,8 @@ def test_every_public_name_shows_how_it_is_used():
         if not shown or any("+SKIP" in line for line in shown):
             silent.append(name)
     assert silent == []
+
+
+def test_no_parameter_of_evaluate_is_anything():
+    hints = get_type_hints(ay.evaluate)
+    assert [name for name, hint in hints.items() if hint is Any] == []

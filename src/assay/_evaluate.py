@@ -18,9 +18,11 @@ from assay.attacks.base import Attack, attack_names, for_other_goals
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games.arguments import check_kinds
+from assay.games.game import Game
 from assay.games.static import as_game
 from assay.goals.classes import Untargeted
 from assay.goals.goal import Expandable
+from assay.model.classifier import AnyModel
 from assay.nouns import said, table
 from assay.parquet import Parquet
 from assay.problem.budget import Budget
@@ -41,7 +43,7 @@ STANDARD = "standard"
 
 
 def evaluate(
-    target: Any,
+    target: AnyModel | Game,
     data: Dataset | Parquet,
     *,
     space: Space | None = None,

@@ -30,7 +30,7 @@ from assay.goals.classes import Untargeted
 from assay.model.classifier import wrap
 from assay.report import checks
 from assay.report.checks import Flag
-from assay.report.page import ladder as rungs
+from assay.report.page.ladder import cost, folder_of, page
 from assay.report.report import Report
 
 MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
@@ -48,20 +48,20 @@ class Ladder:
         lines = ["{:<22}{:>9}  {:<16}{:>6}{:>11}{:>10}  by move".format("rung", *head)]
         for name, report in self.reports.items():
             e = report.metric("robust")
-            attacking, adapting = rungs.cost(report)
+            attacking, adapting = cost(report)
             span = f"{e.low:.3f} - {e.high:.3f}"
-            cost = f"{attacking:>9.1f} s{adapting:>8.1f} s"
+            price = f"{attacking:>9.1f} s{adapting:>8.1f} s"
             moves = report.metric("robust", by="run").values()
             each = " ".join(f"{m.value:.3f}" for m in moves) if len(moves) > 1 else ""
-            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{cost}  {each}".rstrip())
+            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{price}  {each}".rstrip())
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def save(self, folder: str | Path) -> Path:
         """Write report.html with all rungs, and each rung's report in a folder of its own."""
         folder = Path(folder)
         for name, report in self.reports.items():
-            report.save(folder / rungs.folder(name))
-        (folder / "report.html").write_text(rungs.page(self.reports, self.flags), encoding="utf-8")
+            report.save(folder / folder_of(name))
+        (folder / "report.html").write_text(page(self.reports, self.flags), encoding="utf-8")
         return folder
 
 

@@ -7,10 +7,11 @@ checks each of them. A package registers its parts through the entry points `ass
 """
 
 from assay.attacks.base import Attack
+from assay.datasets.splits import Splits
 from assay.games.game import Game, Play
 from assay.games.transductive import Defender
 from assay.goals.goal import Expandable, Goal
-from assay.model.classifier import Classifier
+from assay.model.classifier import AnyModel, Classifier
 from assay.noise.joint import Noise
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -22,6 +23,7 @@ from assay.spaces.region import Region, Space
 from assay.streams import Stream
 
 __all__ = [
+    "AnyModel",
     "Attack",
     "Candidates",
     "ChoiceRegion",
@@ -39,5 +41,6 @@ __all__ = [
     "Records",
     "Region",
     "Space",
+    "Splits",
     "Stream",
 ]

@@ -140,7 +140,7 @@ class Gathered:
             self._whole = _blank(part, self.total)
         fits = self._whole is not None and len(part) == span.stop - span.start > 0
         if not fits or self._others or not _alike(self._whole, part):
-            self._others = {**self._apart(), k: part}
+            self._others = {**self._by_chunk(), k: part}
             self._whole = None
             return
         assert self._whole is not None
@@ -155,7 +155,7 @@ class Gathered:
             assert self._whole.certificates is not None
             self._whole.certificates[span] = part.certificates
 
-    def _apart(self) -> dict[int, Records]:
+    def _by_chunk(self) -> dict[int, Records]:
         if self._whole is None:
             return self._others
         return {k: self._whole.take(np.r_[span]) for k, span in self._spans.items()}

@@ -1,7 +1,5 @@
 """A package of somebody else: registered by entry points or named in full, and used like ours."""
 
-import os
-import subprocess
 import sys
 
 import pytest
@@ -14,8 +12,7 @@ MODULE = '''
 from dataclasses import dataclass
 import torch
 import assay as ay
-from assay.datasets.splits import Splits
-from assay.extend import Goal, Needs, Problem
+from assay.extend import Goal, Needs, Problem, Splits
 
 
 @dataclass(frozen=True)
@@ -92,23 +89,6 @@ def test_a_package_is_used_from_a_file(package, attack):
     report = ay.evaluate(model, data, progress=False, **config.options(data))
     assert report.spec["attacks"] == ["corners:Corner"]
     assert 0 < report.table["success"].sum() < len(report.table)
-
-
-def test_the_command_line_lists_and_runs_it(package):
-    env = os.environ | {"PYTHONPATH": f"{package}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    (package / "run.toml").write_text(
-        TOML.replace("ATTACK", "Corner").replace("MODULE", "corners.py")
-    )
-    for command in (["list", "attacks"], ["run", "run.toml"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "assay", *command],
-            cwd=package,
-            env=env | {"COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Corner" in done.stdout
 
 
 @pytest.mark.parametrize(

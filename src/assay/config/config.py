@@ -32,8 +32,7 @@ from typing import Any
 import torch
 
 from assay import toml
-from assay.config import build as nouns
-from assay.config import positions as lines
+from assay.config import build, positions
 from assay.config.build import Wrong, at
 from assay.config.models import Model
 from assay.config.registry import FOLDER, find, implied
@@ -57,7 +56,7 @@ class Place:
     """The file a configuration was read from, and where its keys stand."""
 
     file: Path | None = None
-    lines: dict[lines.Path, int] = field(default_factory=dict)
+    lines: dict[positions.Path, int] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -69,7 +68,9 @@ class Place:
         try:
             yield
         except Wrong as error:
-            spot = f"{self.file or 'configuration'}, line {lines.line_of(self.lines, error.path)}"
+            spot = (
+                f"{self.file or 'configuration'}, line {positions.line_of(self.lines, error.path)}"
+            )
             section = f" [{error.path[0]}]" if error.path else ""
             raise AssayError(f"{spot}{section}: {error}") from error
 
@@ -108,7 +109,7 @@ class Config:
     def note(self) -> dict[str, Any]:
         """What the spec of a run says besides what is played: fixed before it begins."""
         said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
-        return said | ({"gate": Watch(**nouns.plain(self.gate)).asked} if self.gate else {})
+        return said | ({"gate": Watch(**build.plain(self.gate)).asked} if self.gate else {})
 
     def load(self) -> tuple[Classifier | Game, Dataset]:
         """The model (or the game it plays) and the data, opened."""
@@ -133,7 +134,7 @@ class Config:
             if "model" in needs and model.module is None:
                 raise AssayError(f"{self.defense.name} adapts a torch module, not {model.kind}")
             defender = self.defense and self.defense.made(model=model.module)
-        game = self.game or nouns.Later("Transductive", find("games", "Transductive"), {})
+        game = self.game or build.Later("Transductive", find("games", "Transductive"), {})
         with at(("game",)):
             if "defender" in implied(game.noun) and defender is None:
                 raise AssayError(f"{game.name} is played with a defender: add a table [defense]")
@@ -145,7 +146,7 @@ class Config:
         names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
         given = {name: getattr(self, name) for name in names}
         for name in ("space", "goal", "attack"):
-            if isinstance(given[name], nouns.Later):
+            if isinstance(given[name], build.Later):
                 with self.place.named(), at((name,)):
                     given[name] = given[name].made(schema=data.schema, space=given["space"])
         if given["attack"] is None:
@@ -185,7 +186,7 @@ def parse(text: str, file: Path | None = None) -> Config:
 def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
     """The tables of a text as they stand there, and where."""
     given = toml.read(text, str(file or "configuration"))
-    return given, Place(file, lines.lines(text))
+    return given, Place(file, positions.lines(text))
 
 
 def configured(given: dict[str, Any], place: Place) -> Config:
@@ -206,23 +207,23 @@ def configured(given: dict[str, Any], place: Place) -> Config:
     read: dict[str, Any] = {"place": place}
     read["data"] = data_of(given["data"], place.folder)
     with at(("model",)):
-        read["model"] = nouns.convert(given["model"], Model, ("model",))
+        read["model"] = build.convert(given["model"], Model, ("model",))
         read["model"].check(place.folder, ("model",))
     if "noise" in given:
-        read["noise"] = nouns.build("noises", given["noise"], ("noise",))
+        read["noise"] = build.build("noises", given["noise"], ("noise",))
         read["nature"] = nature_of(given.get("nature", {}))
     else:
-        read["space"] = nouns.build("spaces", given["space"], ("space",))
+        read["space"] = build.build("spaces", given["space"], ("space",))
     for key in ("goal", "attack", "defense", "game"):
         if key in given:
             table = {"type": "Transductive"} | given[key] if key == "game" else given[key]
-            read[key] = nouns.build(f"{key}s", table, (key,))
+            read[key] = build.build(f"{key}s", table, (key,))
     if "also" in given:
         read["also"] = also_of(given["also"])
     for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
         if key in given:
             with at((key,)):
-                read[key] = nouns.convert(given[key], kind, (key,))
+                read[key] = build.convert(given[key], kind, (key,))
     read |= _asked(given)
     if read.get("batch", 1) < 1:
         raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
@@ -241,7 +242,7 @@ def _one_threat(given: dict[str, Any]) -> None:
         raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
 
 
-def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[lines.Path, Any]]:
+def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[positions.Path, Any]]:
     return (((key, k), thing) for k, thing in enumerate(things))
 
 
@@ -262,7 +263,7 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "gate" in tables:
         with at(("gate",)):
-            found["gate"] = nouns.convert(tables["gate"], Gate, ("gate",))
+            found["gate"] = build.convert(tables["gate"], Gate, ("gate",))
             Watch([Criterion.parse(text) for text in found["gate"].criteria], found["gate"].alpha)
     given = tables.get("evidence", {})
     if not isinstance(given, dict):
@@ -271,35 +272,35 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
         if key not in SCOPE:
             raise Wrong(("evidence", key), f"evidence has no field '{key}'{nearest(key, SCOPE)}")
         with at(("evidence", key)):
-            nouns.convert(value, str, ("evidence", key))
+            build.convert(value, str, ("evidence", key))
     return found | {"evidence": dict(given)}
 
 
 def to_toml(config: Config) -> str:
     """The configuration as a file that reads as the same."""
     tables = {
-        "data": nouns.plain(config.data),
-        "model": nouns.plain(config.model),
+        "data": build.plain(config.data),
+        "model": build.plain(config.model),
     }
     if config.noise is not None:
-        tables["noise"] = nouns.table(config.noise)
+        tables["noise"] = build.table(config.noise)
         tables["nature"] = dict(config.nature)
     else:
-        tables["space"] = nouns.table(config.space)
+        tables["space"] = build.table(config.space)
     tables["data"] |= tables["data"].pop("options", {})
     for key in ("goal", "attack", "defense", "game"):
         if getattr(config, key) is not None:
-            tables[key] = nouns.table(getattr(config, key))
+            tables[key] = build.table(getattr(config, key))
     if config.gate is not None:
-        tables["gate"] = nouns.plain(config.gate)
+        tables["gate"] = build.plain(config.gate)
     if config.evidence:
         tables["evidence"] = dict(config.evidence)
     if config.budget is not None:
-        tables["budget"] = nouns.plain(config.budget)
+        tables["budget"] = build.plain(config.budget)
     top = [toml.line(k, getattr(config, k)) for k in ("seed", "batch", "out")
            if getattr(config, k) is not None]  # fmt: skip
     if config.also:
-        top.append(toml.line("also", [nouns.table(goal) for goal in config.also]))
+        top.append(toml.line("also", [build.table(goal) for goal in config.also]))
     for name, table in tables.items():
         top += ["", f"[{name}]", *(toml.line(k, v) for k, v in table.items())]
     return "\n".join(top) + "\n"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from assay.config import build as nouns
-from assay.config import positions as lines
+from assay.config import build, positions
 from assay.config.build import Wrong, at
 from assay.config.registry import find, parameters
 from assay.config.sources import Data
@@ -19,14 +18,14 @@ def also_of(given: Any) -> tuple[Any, ...]:
         raise Wrong(
             ("also",), f'expected a list of goals, e.g. [{{type = "Untargeted"}}]; got {given!r}'
         )
-    return tuple(nouns.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
+    return tuple(build.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
 
 
 def nature_of(given: Any) -> dict[str, Any]:
     """[nature]: how exactly, how long, by which method."""
     from assay.games.nature import Nature
 
-    path: lines.Path = ("nature",)
+    path: positions.Path = ("nature",)
     if not isinstance(given, dict):
         raise Wrong(path, f"expected a table [nature], got {given!r}")
     known = {
@@ -37,13 +36,13 @@ def nature_of(given: Any) -> dict[str, Any]:
         if key not in known:
             raise Wrong((*path, key), f"Nature has no parameter '{key}'{nearest(key, known)}")
         with at((*path, key)):
-            found[key] = nouns.convert(value, known[key].hint, (*path, key))
+            found[key] = build.convert(value, known[key].hint, (*path, key))
     return found
 
 
 def data_of(given: Any, folder: Path) -> Data:
     """[data]: keys that are not `Data`'s own belong to the named data set's function."""
-    path: lines.Path = ("data",)
+    path: positions.Path = ("data",)
     if not isinstance(given, dict):
         raise Wrong(path, f"expected a table [data], got {given!r}")
     name = given.get("name")
@@ -59,11 +58,11 @@ def data_of(given: Any, folder: Path) -> Data:
             raise Wrong((*path, key), f"data has no key '{key}'{nearest(key, known)}")
     for key, value in options.items():
         with at((*path, key)):
-            options[key] = nouns.convert(value, own[key].hint, (*path, key))
+            options[key] = build.convert(value, own[key].hint, (*path, key))
     if isinstance(options.get("path"), str):
         options["path"] = str(folder / options["path"])
     with at(path):
-        data: Data = nouns.fill(
+        data: Data = build.fill(
             Data, "data", rest | ({"options": options} if options else {}), path
         )
         data.check(folder, path)

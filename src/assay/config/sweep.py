@@ -146,9 +146,9 @@ def _slug(value: Any) -> str:
 
 def number(value: Any) -> float | None:
     """A value as a number to draw against, fractions included; None where it is none."""
-    from assay.config import build as nouns
+    from assay.config import build
 
     try:
-        return float(nouns.number(value))
+        return float(build.number(value))
     except AssayError:
         return None

@@ -1,6 +1,6 @@
 """The compiled extension: C++ kernels behind a plain C interface, loaded with ctypes.
 
-`Kernel("splitmix", ...)` declares a function of `native/*.cpp` once, argument by argument in its C
+`Kernel("splitmix", ...)` declares a function of `native/` once, argument by argument in its C
 order; a call checks kind, shape and layout of every array before a pointer leaves Python. ctypes
 releases the interpreter's lock, and one library serves every Python version.
 

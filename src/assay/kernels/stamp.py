@@ -20,10 +20,12 @@ def library(platform: str) -> Path:
 
 def stamp() -> str | None:
     """The hash of the C++ sources; None in a wheel, which carries none."""
-    files = sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")])
+    files = sorted([*SOURCES.rglob("*.cpp"), *SOURCES.rglob("*.h")])
     if not files:
         return None
-    parts = [p.name.encode() + b"\0" + p.read_bytes().replace(b"\r\n", b"\n") for p in files]
+    names = [p.relative_to(SOURCES).as_posix().encode() for p in files]
+    texts = [p.read_bytes().replace(b"\r\n", b"\n") for p in files]
+    parts = [name + b"\0" + text for name, text in zip(names, texts, strict=True)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

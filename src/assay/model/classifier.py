@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -27,6 +27,14 @@ from torch import Tensor
 
 from assay.columns import Columns
 from assay.errors import AssayError
+
+
+class Predicts(Protocol):
+    """A fitted estimator, in scikit-learn's manner."""
+
+    def predict(self, rows: Any, /) -> Any:
+        """A label for each row."""
+
 
 _TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
@@ -230,8 +238,12 @@ def _two_columns(out: Tensor, outputs: str) -> Tensor:
     return torch.stack([-out / 2, out / 2], dim=1)
 
 
+# A model of any kind; a path is an ONNX file.
+AnyModel = Classifier | torch.nn.Module | Predicts | Callable[..., Any] | str | Path
+
+
 def wrap(
-    model: Any,
+    model: AnyModel,
     outputs: str | None = None,
     *,
     inputs: str | None = None,

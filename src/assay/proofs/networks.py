@@ -102,7 +102,7 @@ class Bounds:
         spec, t, s = leads(problem.goal[rows])
         sure = self._closes(problem, rows, t, s)
 
-        def settle(at: Tensor, done: Tensor) -> Tensor:
+        def close(at: Tensor, done: Tensor) -> Tensor:
             """Close what is done of the rows `at`; the others."""
             found = at[done]
             if len(found):
@@ -116,10 +116,10 @@ class Bounds:
         left = (held.low.isfinite() & held.high.isfinite()).all(1).nonzero()[:, 0]
         if not len(left):
             return
-        left = settle(left, sure(bounded(steps, shape, held.take(left)).highest(spec[left]), left))
+        left = close(left, sure(bounded(steps, shape, held.take(left)).highest(spec[left]), left))
         if self.alpha and len(left):
             climbed = bounded(steps, shape, held.take(left)).climb(spec[left], self.alpha)
-            left = settle(left, sure(climbed, left))
+            left = close(left, sure(climbed, left))
         unit = torch.where(held.scale.isfinite(), held.scale, 1.0)
         few = ((held.high - held.low)[left] > 1e-4 * unit).sum(1) <= self.few
         if self.splits and bool(few.any()):
@@ -127,14 +127,14 @@ class Bounds:
             done = split(
                 steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
             )
-            left = torch.cat([settle(at, done), left[~few]])
+            left = torch.cat([close(at, done), left[~few]])
         if self.seconds and isinstance(region, TableRegion) and region.constrained:
             for k in left.tolist():
                 one = torch.tensor([k])
                 walked = bounded(steps, shape, held.take(one))
                 lead = under_rules(walked, spec[one], region, k, layer, self.seconds)
                 if lead is not None:
-                    settle(one, sure(lead, one))
+                    close(one, sure(lead, one))
 
 
 def bounded(steps: list[Step], shape: tuple[int, ...], held: Domain) -> Network:

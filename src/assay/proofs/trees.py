@@ -2,7 +2,7 @@
 
 Branch and bound over the cells that the trees' thresholds cut the region into, bounded by passing
 messages between the trees (the dual of the linear program), all compiled: `search/` and
-`kernels/native/exact*.h`. On each row it ends with a valid point that reaches the goal, with the
+`kernels/native/proofs/*.h`. On each row it ends with a valid point that reaches the goal, with the
 proof that there is none, or, when its time is over, with neither: the row stays open.
 
 What a reader would get wrong: a relation that is not a sum of functions of one feature each is left

@@ -315,15 +315,15 @@ class Schema:
     @staticmethod
     def read(path: Any) -> Schema:
         """A schema from a .toml file, or from a .csv of features in the CAA authors' format."""
-        from assay.tables import files as schemafile
+        from assay.tables import files
 
-        return schemafile.read(path)
+        return files.read(path)
 
     def toml(self) -> str:
         """The schema as editable text, which `Schema.read` reads back."""
-        from assay.tables import files as schemafile
+        from assay.tables import files
 
-        return schemafile.to_toml(self)
+        return files.to_toml(self)
 
 
 def _column(f: Feature) -> Column:

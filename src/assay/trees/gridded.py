@@ -1,5 +1,5 @@
 """An ensemble on its grid of cells, as the compiled kernels take it: one C struct instead of
-seventeen arrays by position (`struct Ensemble` of kernels/native/trees.h, in the same order)."""
+seventeen arrays by position (`struct Gridded` of kernels/native/trees.h, in the same order)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from assay.architectures.tables.tableinput import TableInput
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
-from assay.tables import files as schemafile
+from assay.tables import files
 from assay.tables.schema import Schema
 from assay.training.holdout import holdout
 from assay.training.loop import Batch, Epoch, Recipe, recall
@@ -201,7 +201,7 @@ class TableNet(nn.Module):
             raise AssayError(
                 f"'{path}' holds a {state['architecture']}{nearest(state['architecture'], kinds)}"
             )
-        schema = schemafile.from_dict(tomllib.loads(state["schema"]), str(path))
+        schema = files.from_dict(tomllib.loads(state["schema"]), str(path))
         given = {"classes": len(state["classes"]), "seed": state["seed"]}
         takes = inspect.signature(kind).parameters
         net: Self = kind(

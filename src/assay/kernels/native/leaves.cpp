@@ -2,7 +2,7 @@
 // masses. Exact for all classes at once, O(nodes) per record.
 #include "trees.h"
 
-using assay::probability::Ensemble;
+using assay::probability::Gridded;
 
 namespace {
 
@@ -20,7 +20,7 @@ struct Step {
 }  // namespace
 
 // sums: (rows, cells + features) masses below each cell, a zero first per feature.
-ASSAY_KERNEL(leaf_masses)(const Ensemble* e, int64_t rows, int64_t sums, int64_t classes,
+ASSAY_KERNEL(leaf_masses)(const Gridded* e, int64_t rows, int64_t sums, int64_t classes,
                           int64_t threads, const int64_t* label, const double* below,
                           const uint8_t* nan, double* out) {
     return assay::guarded([&] {

@@ -20,7 +20,7 @@ struct Range {
     double kept = 1.0;
 };
 
-Range clip(const Ensemble& e, const double* masses, const uint8_t* nan, double tail) {
+Range clip(const Gridded& e, const double* masses, const uint8_t* nan, double tail) {
     Range r;
     r.first.resize(e.features);
     r.last.resize(e.features);
@@ -39,7 +39,7 @@ Range clip(const Ensemble& e, const double* masses, const uint8_t* nan, double t
 }
 
 // Do two leaves mean the same for every rival of the label?
-bool alike(const Ensemble& e, int64_t label, int32_t a, int32_t b) {
+bool alike(const Gridded& e, int64_t label, int32_t a, int32_t b) {
     const double *x = e.value + a * e.outputs, *y = e.value + b * e.outputs;
     if (e.outputs == 1) return x[0] == y[0];
     for (int64_t k = 0; k < e.outputs; ++k)
@@ -49,7 +49,7 @@ bool alike(const Ensemble& e, int64_t label, int32_t a, int32_t b) {
 
 // Every tree as far as the cells reach; `leaf` is the original leaf of each node kept. Nodes below a
 // leaf that stands for two equal ones stay in the arrays; nothing points at them.
-void prune(const Ensemble& e, const uint8_t* nan, int64_t label, const Range& r, Local& m,
+void prune(const Gridded& e, const uint8_t* nan, int64_t label, const Range& r, Local& m,
            Int32s& leaf) {
     struct Todo {
         int32_t node, parent;
@@ -120,7 +120,7 @@ void prune(const Ensemble& e, const uint8_t* nan, int64_t label, const Range& r,
 }
 
 // Local features and cells: what no reachable node separates is one cell.
-void merge(const Ensemble& e, const double* masses, const Range& r, const Bytes& used, Local& m) {
+void merge(const Gridded& e, const double* masses, const Range& r, const Bytes& used, Local& m) {
     Int64s name(e.features, -1), cut(e.start[e.features], -1);
     for (int64_t f = 0; f < e.features; ++f) {
         int64_t n = 0;
@@ -156,7 +156,7 @@ void merge(const Ensemble& e, const double* masses, const Range& r, const Bytes&
 
 }  // namespace
 
-Local localise(const Ensemble& e, const double* masses, const uint8_t* nan, int64_t label,
+Local localise(const Gridded& e, const double* masses, const uint8_t* nan, int64_t label,
                double tail) {
     Local m;
     const Range r = clip(e, masses, nan, tail);
@@ -245,7 +245,7 @@ Local localise(const Ensemble& e, const double* masses, const uint8_t* nan, int6
 }  // namespace assay::probability
 
 // One record's part of the ensemble, as a bundle of arrays.
-ASSAY_KERNEL(localise)(const assay::probability::Ensemble* e, int64_t cells, int64_t features,
+ASSAY_KERNEL(localise)(const assay::probability::Gridded* e, int64_t cells, int64_t features,
                        const double* masses, const uint8_t* nan, int64_t label, double tail,
                        int64_t* handle) {
     (void)cells, (void)features;

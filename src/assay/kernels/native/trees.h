@@ -1,4 +1,4 @@
-// Trees as kernels see them: the whole ensemble on its grid of cells (`Ensemble`), and one record's
+// Trees as kernels see them: the whole ensemble on its grid of cells (`Gridded`), and one record's
 // part of it as score differences to the rivals of a label (`Local`).
 #pragma once
 
@@ -23,7 +23,7 @@ using Int64s = std::vector<int64_t>;
 using Bytes = std::vector<uint8_t>;
 
 // The same fields in the same order as `LAYOUT` in trees/gridded.py.
-struct Ensemble {
+struct Gridded {
     int64_t nodes, trees, outputs, features, ends;  // ends = features + 1
     const int32_t* feature;                         // -1 at a leaf
     const double* threshold;                        // x <= threshold goes left
@@ -68,7 +68,7 @@ struct Local {
 };
 
 // What a record with these cell masses can reach; each tail of a feature loses at most `tail`.
-Local localise(const Ensemble& e, const double* masses, const uint8_t* nan, int64_t label,
+Local localise(const Gridded& e, const double* masses, const uint8_t* nan, int64_t label,
                double tail);
 
 // Positions 0 .. n-1, largest value first, equal ones in their order.

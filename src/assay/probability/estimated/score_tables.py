@@ -4,7 +4,7 @@ A record's noise reaches a few leaves of each tree, so a tree is a table over it
 of each feature; trees that ask about the same features and move the same scores share one. A
 reading then costs a few lookups instead of a walk, for a block of readings at a time. Along the
 open feature a table holds differences: the scores along that feature are their sums, and the mass
-of each class is exact. (kernels/native/score_tables.cpp)
+of each class is exact. (kernels/native/estimated/score_tables.cpp)
 
 What a reader would get wrong: a tree whose table would be too large is walked, and a single score
 means class 1 above zero; of several the largest wins, the first of equal ones."""

@@ -1,4 +1,4 @@
-"""The compiled search (`kernels/native/exact.cpp`): its declaration, and one batch through it."""
+"""The compiled search (`native/proofs/exact.cpp`): its declaration, and one batch through it."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Parts:
         stuck = feature < 0
         verdict[of[stuck]] = OPEN
         on = ~stuck
-        return _halves(of[on], low[on], high[on], feature[on], box.kind)
+        return _bisect(of[on], low[on], high[on], feature[on], box.kind)
 
     def _refuted(self, x0: Floats, low: Floats, high: Floats) -> Bools:
         space = self.region.space
@@ -145,7 +145,7 @@ def _of(term: Term, rows: Ints) -> Term:
     return replace(term, a=term.a[rows], sets=None if term.sets is None else term.sets[rows])
 
 
-def _halves(
+def _bisect(
     of: Ints, low: Floats, high: Floats, feature: Ints, kind: Kinds
 ) -> tuple[Ints, Floats, Floats]:
     each = np.arange(len(of))

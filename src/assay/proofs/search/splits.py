@@ -44,7 +44,7 @@ def split(
         if not len(of):
             break
         worst = weight.gather(1, lead.argmax(1)[:, None, None].expand(-1, 1, weight.shape[2]))[:, 0]
-        low, high, of, stuck = _halves(held, of, low, high, worst)
+        low, high, of, stuck = _bisect(held, of, low, high, worst)
         given_up[stuck] = True
         used += torch.bincount(of, minlength=n) // 2
         given_up |= used > most
@@ -53,7 +53,7 @@ def split(
     return ~given_up
 
 
-def _halves(
+def _bisect(
     held: Domain, of: Tensor, low: Tensor, high: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Both halves of every part, whose they are, and rows that cannot be cut."""

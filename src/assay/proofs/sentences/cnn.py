@@ -71,7 +71,7 @@ def highest(layers: list[Filters], weight: Tensor, bias: Tensor, hull: Hull, spe
         slopes.append(layer.places(slope))
     each = torch.cat(slopes, dim=3)  # (b, m, L, G)
     at = hull.places[:, None, :, None].expand(-1, each.shape[1], -1, each.shape[3])
-    gain = torch.einsum("bmpg,bpkg->bmpk", each.gather(2, at), hull.apart)
+    gain = torch.einsum("bmpg,bpkg->bmpk", each.gather(2, at), hull.differences)
     gain, slot = gain.masked_fill(~hull.movable[:, None], 0.0).clamp_min(0).max(3)  # (b, m, P)
     lead = lead + largest(gain, hull.most)
     worst = lead.argmax(1)[:, None, None].expand(-1, 1, gain.shape[2])

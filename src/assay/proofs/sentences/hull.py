@@ -48,7 +48,7 @@ class Hull:
         return self.start + self.placed(moved)
 
     @cached_property
-    def apart(self) -> Tensor:
+    def differences(self) -> Tensor:
         """(b, P, K, G): what each option would add to the part that stands there."""
         return self.parts - self._chosen[:, :, None]
 
@@ -61,7 +61,7 @@ class Hull:
     def spread(self) -> tuple[Tensor, Tensor]:
         """(b, L, G) twice: the least and most that changing a place adds to its part."""
         some = self.movable[..., None]
-        still = self.apart.masked_fill(~some, 0.0)  # staying is always among the choices
+        still = self.differences.masked_fill(~some, 0.0)  # staying is always among the choices
         return self.placed(still.amin(2).clamp_max(0)), self.placed(still.amax(2).clamp_min(0))
 
     @property

@@ -26,7 +26,7 @@ _MEANING = {
 }
 
 
-def folder(name: str) -> str:
+def folder_of(name: str) -> str:
     """Where a rung's own report is kept."""
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower()
 
@@ -52,7 +52,7 @@ def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
     )
     rows = [
         (
-            Markup("<a href='{}/report.html'>{}</a>").format(folder(name), name),
+            Markup("<a href='{}/report.html'>{}</a>").format(folder_of(name), name),
             _MEANING.get(name, "an attack that rehearses the defence"),
             Markup("{:.3f} [{:.3f}, {:.3f}]").format(e.value, e.low, e.high),
             e.n,

@@ -3,8 +3,8 @@
 Meant to be read and edited: `print(Schema.suggest(df).toml())`. Each relation comes with its
 support (rows that would break it if the columns were unrelated) and the rows that do break it, the
 surest first; what follows from others or from the bounds is left out. The search itself is in
-`evidence` (pairs of columns), `formulas` (equalities), `families` (columns named alike) and
-`categories` (what a category implies, amounts that exclude each other).
+`pairs` (of columns), `equalities`, `families` (columns named alike) and `categories` (what a
+category implies, amounts that exclude each other).
 
 What a reader would get wrong: data cannot tell a law from a habit. Every proposal holds in the
 rows; whether an attacker must obey it is for the reader to say.
@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
-from assay.tables.discovery import categories, families
-from assay.tables.discovery import equalities as formulas
-from assay.tables.discovery import pairs as evidence
+from assay.tables.discovery import categories, equalities, families, pairs
 from assay.tables.discovery.kinds import kinds
 from assay.tables.discovery.pairs import Candidate, Sample, tokens
 from assay.tables.feature import Feature, plain
@@ -47,7 +45,7 @@ _MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """What was found; `schema` takes all of it, `table` shows the evidence."""
+    """What was found; `schema` takes all of it, `table` shows the pairs."""
 
     features: tuple[Feature, ...]
     candidates: tuple[Candidate, ...]
@@ -137,7 +135,7 @@ def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggest
     few = np.unique(np.linspace(0, len(known) - 1, min(_MOST_ROWS, len(known))).astype(int))
     sample = Sample(described.names, known[few], int(broken * len(few)), support)
     found = list(_search(sample, skip))
-    if len(described.names) <= formulas.WIDEST:
+    if len(described.names) <= equalities.WIDEST:
         found += [*categories.implications(sample, described.features)]
         found += [*categories.exclusive(sample, skip)]
     program = Schema(described.features, [c.relation for c in found]).program
@@ -169,15 +167,19 @@ def _complete(x: Floats, skip: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bo
 
 def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
     """All proposals; what follows from an earlier one is left out."""
-    wide = len(t.names) > formulas.WIDEST
+    wide = len(t.names) > equalities.WIDEST
     if not wide:
-        copies = evidence.copies(t)
+        copies = pairs.copies(t)
         yield from copies
         again = {c.names[1] for c in copies}
         skip = skip | np.array([name in again for name in t.names])
-    made = [*formulas.months(t, skip), *formulas.annuities(t, skip), *formulas.ratios(t, skip)]
+    made = [
+        *equalities.months(t, skip),
+        *equalities.annuities(t, skip),
+        *equalities.ratios(t, skip),
+    ]
     yield from made
-    yield from evidence.few_values(t, skip)
+    yield from pairs.few_values(t, skip)
     named = families.cut(t.names)
     sums = families.totals(t, named, skip)
     yield from sums
@@ -187,14 +189,14 @@ def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
         return  # so many pairs that unrelated columns are in order too: only names are trusted
     still = {name for name, constant in zip(t.names, t.constant, strict=True) if constant}
     known = {frozenset(c.names) - still for c in sums}
-    alone = formulas.linear(t, t.x * ~skip, [[i] for i in range(len(t.names))])
+    alone = equalities.linear(t, t.x * ~skip, [[i] for i in range(len(t.names))])
     yield from (c for c in alone if frozenset(c.names) not in known)
     # What a formula defines follows from its parts, and so do its orders.
     skip = skip | np.array([name in {c.names[0] for c in made} for name in t.names])
-    orders, ordered = evidence.orders(t, skip)
-    pairs = {c.names for c in by_name}
-    yield from (c for c in orders if c.names not in pairs)
-    yield from (c for c in evidence.conditions(t, skip, ordered) if c.names not in pairs)
+    orders, ordered = pairs.orders(t, skip)
+    known = {c.names for c in by_name}
+    yield from (c for c in orders if c.names not in known)
+    yield from (c for c in pairs.conditions(t, skip, ordered) if c.names not in known)
     yield from families.bounded_sums(t, skip)
 
 

@@ -10,7 +10,7 @@
 // given the rest. No step lowers the bound.
 #pragma once
 
-#include "exact_cells.h"
+#include "proofs/cells.h"
 
 namespace assay {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

@@ -13,7 +13,7 @@
 // as differences along each feature, so that a tree costs its own few cells, not the box's.
 #include <cmath>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

@@ -2,7 +2,7 @@
 // either answer, times the squared difference between the means of its two sides (`step`).
 #include "trees.h"
 
-ASSAY_KERNEL(pivot)(const assay::probability::Ensemble* e, int64_t rows, int64_t cells, int64_t threads,
+ASSAY_KERNEL(pivot)(const assay::probability::Gridded* e, int64_t rows, int64_t cells, int64_t threads,
                     const double* step, const double* below, const uint8_t* nan, double* out) {
     return assay::guarded([&] {
         assay::each_row(rows, threads, [&](int64_t i) {

@@ -9,9 +9,9 @@
 
 #include <chrono>
 
-#include "exact_branch.h"
-#include "exact_fit.h"
-#include "exact_rounding.h"
+#include "proofs/branch.h"
+#include "proofs/fit.h"
+#include "proofs/rounding.h"
 #include "kernel.h"
 
 namespace assay {

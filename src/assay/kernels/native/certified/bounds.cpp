@@ -2,7 +2,7 @@
 // then, if asked, draw from the boxes that stay open.
 #include <cmath>
 
-#include "branch_and_bound.h"
+#include "certified/branch_and_bound.h"
 #include "bundle.h"
 #include "splitmix.h"
 
@@ -32,7 +32,7 @@ struct Doubts {
     int64_t ties = 0, drawn = 0;
 };
 
-void name(const Ensemble& e, const Local& m, const Int32s& cell, Doubts& d) {
+void name(const Gridded& e, const Local& m, const Int32s& cell, Doubts& d) {
     const size_t at = d.cells.size();
     for (int64_t f = 0; f < e.features; ++f) d.cells.push_back(e.start[f] + m.first[f]);
     for (size_t f = 0; f < cell.size(); ++f)
@@ -56,7 +56,7 @@ State decide(const Local& m, const Int32s& cell) {
 }
 
 // Cells of the open boxes, boxes by mass; returns how many surely keep the label.
-int64_t draw(const Ensemble& e, const Local& m, const std::vector<OpenBox>& open, int64_t draws,
+int64_t draw(const Gridded& e, const Local& m, const std::vector<OpenBox>& open, int64_t draws,
              uint64_t word, Doubts& d) {
     SplitMix random{word};
     Doubles upto;
@@ -94,7 +94,7 @@ int64_t draw(const Ensemble& e, const Local& m, const std::vector<OpenBox>& open
 
 }  // namespace
 
-ASSAY_KERNEL(certified_bounds)(const Ensemble* e, const Asked* asked, const Answer* answer,
+ASSAY_KERNEL(certified_bounds)(const Gridded* e, const Asked* asked, const Answer* answer,
                                int64_t cells, int64_t features, int64_t threads,
                                const double* masses, const uint8_t* nan, const int64_t* label,
                                const uint64_t* word, const int64_t* stop, int64_t* handle) {

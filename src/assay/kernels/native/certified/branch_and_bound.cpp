@@ -9,7 +9,7 @@
 // What a reader would get wrong: the budget is *work* (nodes and table entries touched), not seconds,
 // so that the same call gives the same bounds on any machine and with any number of threads. And it is
 // not always spent: see `run`.
-#include "branch_and_bound.h"
+#include "certified/branch_and_bound.h"
 
 #include <cmath>
 #include <queue>

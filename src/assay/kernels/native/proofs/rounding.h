@@ -2,7 +2,7 @@
 // partial sum, in the library's order. Tighter than `Ensemble.slack`, which knows no box.
 #pragma once
 
-#include "exact_cells.h"
+#include "proofs/cells.h"
 
 namespace assay {
 

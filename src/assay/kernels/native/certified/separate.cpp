@@ -7,7 +7,7 @@
 // doing so for one group after the other can only raise it. The same from above.
 #include <limits>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 

@@ -1,7 +1,7 @@
 // Best-first branch and bound over boxes of cells; see branch_and_bound.cpp.
 #pragma once
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 

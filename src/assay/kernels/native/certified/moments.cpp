@@ -10,7 +10,7 @@
 // cut that explains most of the variance (`main effect` of one feature).
 #include <cmath>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

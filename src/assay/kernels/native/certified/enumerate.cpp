@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

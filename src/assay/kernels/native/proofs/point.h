@@ -3,7 +3,7 @@
 // to the cells that cost least in the dual for what they gain.
 #pragma once
 
-#include "exact_dual.h"
+#include "proofs/dual.h"
 
 namespace assay {
 

@@ -5,7 +5,7 @@
 // all features of a tree: a deep tree costs its leaves.
 #include <algorithm>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 

@@ -5,7 +5,7 @@
 // grid on which the part is still refuted: few numbers that are not 0, and small ones.
 #pragma once
 
-#include "exact_dual.h"
+#include "proofs/dual.h"
 
 namespace assay {
 

@@ -2,7 +2,7 @@
 // furthest from holding at the dual's best cells.
 #pragma once
 
-#include "exact_dual.h"
+#include "proofs/dual.h"
 
 namespace assay {
 

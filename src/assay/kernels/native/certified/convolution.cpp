@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

@@ -2,8 +2,8 @@
 // constraints: bounds are tightened, a point is tried, and the widest feature is halved.
 #pragma once
 
-#include "exact_certificate.h"
-#include "exact_point.h"
+#include "proofs/certificate.h"
+#include "proofs/point.h"
 
 namespace assay {
 

@@ -14,7 +14,7 @@
 #include <limits>
 #include <tuple>
 
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

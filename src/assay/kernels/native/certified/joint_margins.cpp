@@ -4,7 +4,7 @@
 // features but the first, a stretch along the first, whose cells are next to each other in memory.
 // Summing up feature by feature then gives every cell's margin: a few additions per cell however many
 // trees there are, all of them on neighbours.
-#include "boxes.h"
+#include "certified/boxes.h"
 
 namespace assay::probability {
 namespace {

@@ -9,8 +9,8 @@
 #include <array>
 #include <vector>
 
-#include "ensemble.h"
-#include "exact_domain.h"
+#include "proofs/ensemble.h"
+#include "proofs/domain.h"
 
 namespace assay {
 
