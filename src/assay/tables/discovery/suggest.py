@@ -194,9 +194,9 @@ def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
     # What a formula defines follows from its parts, and so do its orders.
     skip = skip | np.array([name in {c.names[0] for c in made} for name in t.names])
     orders, ordered = pairs.orders(t, skip)
-    known = {c.names for c in by_name}
-    yield from (c for c in orders if c.names not in known)
-    yield from (c for c in pairs.conditions(t, skip, ordered) if c.names not in known)
+    shown = {c.names for c in by_name}
+    yield from (c for c in orders if c.names not in shown)
+    yield from (c for c in pairs.conditions(t, skip, ordered) if c.names not in shown)
     yield from families.bounded_sums(t, skip)
 
 
