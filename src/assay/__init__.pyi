@@ -10,6 +10,7 @@ from assay import relations as relations
 from assay import report as report
 from assay import testing as testing
 from assay import training as training
+from assay._choices import choices as choices
 from assay._evaluate import evaluate as evaluate
 from assay._gate import gate as gate
 from assay._ladder import ladder as ladder

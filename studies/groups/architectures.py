@@ -20,14 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from assay.architectures.mobilenet import MobileNet
-from assay.architectures.resnet import ResNet
-from assay.architectures.shufflenet import ShuffleNet
-from assay.architectures.smallcnn import SmallCNN
-from assay.architectures.squeezenet import SqueezeNet
-from assay.architectures.vgg import VGG
 
 import assay as ay
+from assay.architectures.images.mobilenet import MobileNet
+from assay.architectures.images.resnet import ResNet
+from assay.architectures.images.shufflenet import ShuffleNet
+from assay.architectures.images.smallcnn import SmallCNN
+from assay.architectures.images.squeezenet import SqueezeNet
+from assay.architectures.images.vgg import VGG
 from assay.report.stats import bootstrap
 from assay.training import Free, Standard, accuracy, fit, fresh
 

@@ -8,6 +8,7 @@
 C1     Rob next to benign accuracy, untargeted and targeted robustness: many models, correlations
 C2     success and cost of the published losses and guesses, over the networks of C4
 C3     attempts of the strategies until K, relative to random; Wilcoxon signed-rank tests
+C3-faces  the same for ORL faces with eyeglasses
 C4     the group defence against free adversarial training, on traffic signs
 faces  the same on ORL faces with eyeglasses: DOA training, quotas of 2 and 3 of 5 staff
 
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from defence import LINF, c4, faces, free
+from defence import GLASSES, LINF, c4, faces, free
 from scipy.stats import pearsonr, wilcoxon
 
 import assay as ay
@@ -31,7 +32,7 @@ from assay.attacks.campaign import bands, prior, replay, scored
 from assay.attacks.orders import minimal_differences
 from assay.goals.bands import Pairs, chances
 from assay.report.stats import Estimate, bootstrap
-from assay.training import Free, fit, fresh
+from assay.training import DOATraining, Free, Standard, fit, fresh
 
 
 def small(train, seed, epochs):
@@ -93,21 +94,43 @@ def c2(signs, given):
 
 def c3(signs, given):
     """Speed limits of 70 and more to be read as up to 60, stop, no vehicles, no entry."""
-    net = free(signs, 0, given)
     names = signs.test.classes
     sources, targets = names[4:9], (*names[:4], *(names[i] for i in (14, 15, 17)))
+    parts = [d.where(y=list(sources)) for d in (signs.test, signs.val)]
+    parts = [d.sample(min(given.images, len(d))) for d in parts]
+    print("\n== C3: speed limits, Linf 8/255")
+    attempts(free(signs, 0, given), *parts, sources, targets, LINF, targets[4:6], given)
+
+
+def c3_faces(_, given):
+    """The same for burglars with eyeglasses; the prior from the pictures they were learnt from."""
+    data = ay.datasets.orl()
+    net = fresh(lambda: SmallCNN(40, 1, width=12), 0)
+    fit(net, data.train, Standard(), epochs=given.face_epochs, batch=40, seed=0)
+    doa = DOATraining(attack=ay.DOA(10, step=0.1, stride=8, candidates=6))
+    fit(net, data.train, doa, epochs=1, batch=32, seed=0)
+    people = np.random.default_rng([0, 9]).permutation(40)
+    names = [data.test.classes[p] for p in people[:16]]
+    burglars, staff = names[:8], names[8:]
+    parts = [d.where(y=burglars) for d in (data.test, data.train)]
+    print(f"\n== C3 on faces: ORL, eyeglasses, standard training for {given.face_epochs} epochs, "
+          "then one of DOA")  # fmt: skip
+    attempts(net, *parts, burglars, staff, GLASSES, staff[:2], given)
+
+
+def attempts(net, test, val, sources, targets, space, managers, given):
+    """Every strategy against one table of pairs; the prior is from `val`."""
     vault = ay.Quota(1, sources, targets)
     attack = ay.Campaign(ay.APGD(given.steps), ay.orders.ByMD(1))
     table = {}
-    for part, data in (("test", signs.test), ("val", signs.val)):
-        data = data.where(y=list(sources))
-        data = data.sample(min(given.images, len(data)))
-        report = ay.evaluate(net, data, space=LINF, goal=vault, attack=attack)
+    for part, data in (("test", test), ("val", val)):
+        report = ay.evaluate(net, data, space=space, goal=vault, attack=attack)
         table[part] = Pairs.of(report.records.columns)
-    pairs, P = table["test"], prior(table["val"], 43)
-    place = {str(i): k for k, i in enumerate(signs.test.ids)}
+    names, count = test.classes, len(test.classes)
+    pairs, P = table["test"], prior(table["val"], count)
+    place = {str(i): k for k, i in enumerate(test.ids)}
     with torch.no_grad():
-        clean = net(signs.test.x[[place[i] for i in pairs.ids]])
+        clean = net(test.x[[place[i] for i in pairs.ids]])
     still = minimal_differences(clean)[:, list(pairs.targets)].double().numpy()
     pure = 1 - P[pairs.source][:, list(pairs.targets)]
     scores = {
@@ -117,19 +140,19 @@ def c3(signs, given):
         "prior x MD": pure * still,
         "prior x MD, one step": scored(pairs, P=P),
     }
-    print(f"\n== C3: {len(pairs.ids)} images of {len(sources)} classes as {len(targets)} targets, "
-          f"Linf 8/255; {pairs.hits.mean():.3f} of the pairs within reach; prior from "
-          f"{len(table['val'].ids)} validation images")  # fmt: skip
+    print(f"{len(pairs.ids)} images of {len(sources)} classes as {len(targets)} targets; "
+          f"{pairs.hits.mean():.3f} of the pairs within reach; prior from "
+          f"{len(table['val'].ids)} other images")  # fmt: skip
     print("attempts relative to random; * p < 0.01, Wilcoxon signed rank, paired by band")
-    for title, reuse, managers in (
+    for title, reuse, chiefs in (
         ("plain", True, ()),
-        ("two managers, one needed", True, targets[4:6]),
+        ("two managers, one needed", True, managers),
         ("no reuse", False, ()),
     ):
         print(f"{title}\n    K  Rob(exact)  bands  random   " + "  ".join(scores))
         for k in range(2, (len(targets) if reuse else len(sources)) + 1):
-            quota = ay.Quota(k, sources, targets, reuse, managers)
-            strategies(pairs, quota.rule(43, names), scores, given)
+            quota = ay.Quota(k, sources, targets, reuse, chiefs)
+            strategies(pairs, quota.rule(count, names), scores, given)
 
 
 def strategies(pairs, rule, scores, given):
@@ -164,7 +187,7 @@ def relative(tried, chance) -> Estimate:
     return Estimate(float(tried.mean() / chance.mean()), e.low, e.high, e.n)
 
 
-PARTS = {"C1": c1, "C2": c2, "C3": c3, "C4": c4, "faces": faces}
+PARTS = {"C1": c1, "C2": c2, "C3": c3, "C3-faces": c3_faces, "C4": c4, "faces": faces}
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from tests.toys.transductive import Dice, Fixed, Median, plane
 from torch import nn
 
 import assay as ay
-from assay.defenses import DENT, TENT, Adapting, MedBN, Norm, Purify
+from assay.defenses import DENT, RMC, TENT, Adapting, MedBN, Norm, Purify
 
 DATA = plane(80, gap=0.04)
 NET = batch_net(DATA)
@@ -118,6 +118,16 @@ def benign(defender, attack, space=0.5, name="benign", **rules):
     moved = (report.adversarial != DATA.x.numpy()).any(1)
     assert not moved[~np.asarray(rules["controlled"])].any()
     return report.metric(name).value, report
+
+
+def test_a_defender_that_trains_in_its_move_may_do_so_whoever_asks():
+    """RMC learns in `adapt`; an attack that only looks at answers must not forbid it to."""
+    data = plane(24, gap=0.03)
+    defender = RMC(batch_net(data), data, k=8, epochs=1, calibrate=False)
+    game = ay.Transductive(defender, batch=8, probe=False)
+    attack = ay.Then(ay.Transfer(ay.PGD(2)), ay.Unrolled(ay.PGD(2, start="best")))
+    report = ay.evaluate(game, data.take(range(8)), space=ay.Linf(0.1), attack=attack)
+    assert report.table["valid"].all() and len(report.table) == 8
 
 
 def test_poisoned_rows_harm_the_rows_of_others():

@@ -49,7 +49,12 @@ import pandas as pd
 frame = pd.DataFrame({"amount": [1.0, 2.0], "label": ["charged off", "fully paid"]})
 open("loans.toml", "w").write(ay.Schema([ay.Feature("amount", "real", 0, 9)]).toml())"""
     },
-    "groups": {0: "net = toy(43, 3072)", 1: "net = toy(40, 64 * 64)"},
+    "groups": {
+        0: "net = toy(43, 3072)",
+        1: "net = toy(40, 64 * 64)",
+        2: "burglars, floor = ['s1', 's2'], {'s3': 'ground', 's4': 'first'}",
+        3: "net = toy(43, 3072)",
+    },
     "index": {0: "net = toy(10, 784)"},
     "nature": {
         0: """

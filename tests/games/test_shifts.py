@@ -132,3 +132,15 @@ def test_screening_finds_the_worst_first(forest) -> None:
     yes = exact.low[found.index] >= 0.99
     assert (yes[found["stays"] == "yes"]).all() and not yes[found["stays"] == "no"].any()
     assert (found["stays"] == "open").sum() == 0
+
+
+def test_a_radius_to_a_share_of_itself_is_below_the_exact_one_and_near_it(forest) -> None:
+    noise, rows = ay.Normal(sd=0.3), X[::12]
+    exact = ay.Nature(forest, noise, tolerance=1e-9).radius(rows)
+    quick = ay.Nature(forest, noise, tolerance=1e-9).radius(rows, precision=0.02)
+    assert (quick["sds"] <= exact["sds"] + 1e-9).all()
+    known = exact["sds"] > 0.05
+    assert (quick["label"] == exact["label"])[known].all()
+    assert (quick["sds"] >= 0.979 * exact["sds"])[known & (exact["sds"] < 5)].all()
+    with pytest.raises(AssayError, match="precision=2"):
+        ay.Nature(forest, noise).radius(rows, precision=2)

@@ -7,6 +7,7 @@ promising pair on, and never one that cannot help any more:
     reuse       a target that is hit already; a non-manager when all open places are for managers
     no reuse    a pair that would not lengthen the matching is put off until no other is left,
                 and dropped when it cannot reach an augmenting path
+    filled=     a pair of which every set (`goals/family.py`) has failed already elsewhere
 
 `replay` plays this against the pairwise table of a finished run, so that orders can be compared
 without running any attack again.
@@ -111,6 +112,8 @@ def replay(
     order = np.argsort(scores[band], axis=None, kind="stable")
     width = hits.shape[1]
     untried = [(int(p) // width, int(p) % width) for p in order]
+    if rule.get("filled"):
+        return _replay_sets(untried, hits, _sets(pairs, rule, band))
     managers = {pairs.targets.index(c) for c in rule["managers"]}
     k, least = rule["k"], rule["least"]
     found: list[set[int]] = [set() for _ in band]
@@ -126,6 +129,35 @@ def replay(
             found[pair[0]].add(pair[1])
             state = _Standing(found, width, reuse, managers)
     return Outcome(attempts, True)
+
+
+def _sets(pairs: Pairs, rule: Rule, band: NDArray[np.int64]) -> list[set[tuple[int, int]]]:
+    """The sets of pairs of which one is enough, as places in the band's table of hits."""
+    member = {int(s): i for i, s in enumerate(pairs.source[band])}
+    return [
+        {(member[s], pairs.targets.index(t)) for s, t in way}
+        for way in rule["filled"]
+        if all(s in member for s, _ in way)
+    ]
+
+
+def _replay_sets(
+    untried: list[tuple[int, int]], hits: NDArray[np.bool_], left: list[set[tuple[int, int]]]
+) -> Outcome:
+    """Attempts in order, none of them on a pair that only sets want which are barred."""
+    found: set[tuple[int, int]] = set()
+    attempts = 0
+    for pair in untried:
+        if not any(pair in way for way in left):
+            continue
+        attempts += 1
+        if not hits[pair]:
+            left = [way for way in left if pair not in way]
+            continue
+        found.add(pair)
+        if any(way <= found for way in left):
+            return Outcome(attempts, True)
+    return Outcome(attempts, False)
 
 
 def _next(

@@ -6,6 +6,7 @@ from assay.defenses.dann import DANN
 from assay.defenses.dent import DENT
 from assay.defenses.norm import MedBN, Norm
 from assay.defenses.purify import Purify
+from assay.defenses.randomised import Randomised
 from assay.defenses.rmc import RMC
 from assay.defenses.tadv import TADV
 from assay.defenses.tent import TENT
@@ -22,5 +23,6 @@ __all__ = [
     "MedBN",
     "Norm",
     "Purify",
+    "Randomised",
     "URejectron",
 ]

@@ -79,8 +79,9 @@ class Round:
         return torch.as_tensor(np.asarray(given), dtype=torch.bool)[self.index]
 
     def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
-        """The defender's move."""
-        model, after = self.defender.adapt(state, x, seed)
+        """The defender's move; it may learn, also where whoever asks wants answers alone."""
+        with torch.enable_grad():
+            model, after = self.defender.adapt(state, x, seed)
         return wrap(model).among(x), after
 
     def unrolled(self, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:

@@ -8,6 +8,8 @@ input, so one pass over the sources with a table {state: probability} gives the 
     reuse       state = the union so far
     no reuse    state = the bases of the matroid so far:  B' = {B + t : t in R(x) - B}, if not empty
 
+    any wish    state = the sets of pairs (`family.py`) that no input so far has barred
+
 and a state that fills the quota is counted and dropped. Managers need no third case: an independent
 set of `least` managers extends to one of size k (matroid exchange), so a quota is filled exactly
 when rank(all) >= k and rank(managers) >= least.
@@ -23,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,8 +35,10 @@ from assay.errors import AssayError
 from assay.goals.quota import AS
 
 Rule = Mapping[str, Any]  # Quota.rule(): k, reuse, least, and sources, targets, managers by index
-State = Any  # bits of targets (reuse), or a frozenset of such: the bases (no reuse)
-Choices = Sequence[Mapping[int, NDArray[np.float64]]]  # per source: {reached targets: chances}
+State = Any  # bits of targets (reuse), or a frozenset of such: the bases (no reuse); bits of sets
+Grow = Callable[[State, int, int], State]  # state, place of the source in the rule, reached targets
+Chances = Mapping[int, NDArray[np.float64]]  # of one source: {reached targets: chances}
+Choices = Sequence[tuple[int, Chances]]  # for each place in the rule's sources
 MOST_STATES = 20_000
 
 
@@ -98,14 +103,14 @@ def disjoint(pairs: Pairs, rule: Rule) -> int:
     return min(c for c in counts if c)
 
 
-def growth(
-    pairs: Pairs, rule: Rule
-) -> tuple[Callable[[State, int], State], Callable[[State], bool], State]:
+def growth(pairs: Pairs, rule: Rule) -> tuple[Grow, Callable[[State], bool], State]:
     """How a state grows by an input, when it fills the quota, and where it starts."""
+    if rule.get("filled"):
+        return _family(pairs, rule)
     k, least, managers = rule["k"], rule["least"], pairs.bits(rule["managers"])
     if rule["reuse"]:
 
-        def union(state: State, mask: int) -> State:
+        def union(state: State, place: int, mask: int) -> State:
             return state | mask
 
         def enough(state: State) -> bool:
@@ -117,7 +122,32 @@ def growth(
     def full(state: State) -> bool:
         return any(b.bit_count() >= k and (b & managers).bit_count() >= least for b in state)
 
-    return (lambda state, mask: extend(state, mask, k)), full, frozenset({0})
+    return (lambda state, place, mask: extend(state, mask, k)), full, frozenset({0})
+
+
+def _family(pairs: Pairs, rule: Rule) -> tuple[Grow, Callable[[State], bool], State]:
+    """A state is the sets of pairs still open, as bits; -1 once one of them is complete."""
+    place = {s: i for i, s in enumerate(rule["sources"])}
+    wants: list[dict[int, int]] = []  # per set: {place of a source: targets it must reach}
+    for way in rule["filled"]:
+        wants.append({})
+        for s, t in way:
+            wants[-1][place[s]] = wants[-1].get(place[s], 0) | pairs.bits([t])
+    here = {place[s] for s in set(pairs.source.tolist()) & set(rule["sources"])}
+    start = sum(1 << m for m, want in enumerate(wants) if want.keys() <= here)
+    ends = [
+        sum(1 << m for m, w in enumerate(wants) if max(w) == i) for i in range(len(rule["sources"]))
+    ]
+
+    @cache
+    def open_after(i: int, mask: int) -> int:
+        return sum(1 << m for m, want in enumerate(wants) if want.get(i, 0) & ~mask == 0)
+
+    def grow(state: State, i: int, mask: int) -> State:
+        left = state & open_after(i, mask)
+        return -1 if left & ends[i] else left
+
+    return grow, (lambda state: state == -1), start
 
 
 def extend(bases: frozenset[int], mask: int, k: int) -> frozenset[int]:
@@ -142,7 +172,7 @@ def _choices(pairs: Pairs, rule: Rule, draws: int, seed: int) -> Choices:
     """Per source, the distinct sets its inputs reach, with their chances (true, then drawn)."""
     rng = np.random.default_rng(seed)
     choices = []
-    for s in rule["sources"]:
+    for at, s in enumerate(rule["sources"]):
         inputs = np.flatnonzero(pairs.source == s)
         if not len(inputs):
             continue  # nobody of this class is at hand
@@ -156,26 +186,26 @@ def _choices(pairs: Pairs, rule: Rule, draws: int, seed: int) -> Choices:
                 for _ in range(draws)
             ]
         )
-        choices.append({m: counts[:, j] / len(inputs) for j, m in enumerate(kinds)})
+        choices.append((at, {m: counts[:, j] / len(inputs) for j, m in enumerate(kinds)}))
     return choices
 
 
 def _exact(
     choices: Choices,
-    grow: Callable[[State, int], State],
+    grow: Grow,
     filled: Callable[[State], bool],
     start: State,
     most: int,
 ) -> NDArray[np.float64] | None:
     """One pass over the sources; None where the states become too many."""
-    width = len(next(iter(choices[0].values())))
+    width = len(next(iter(choices[0][1].values())))
     table: dict[State, NDArray[np.float64]] = {start: np.ones(width)}
     success = np.zeros(width)
-    for source in choices:
+    for place, source in choices:
         after: dict[State, NDArray[np.float64]] = {}
         for state, chance in table.items():
             for mask, share in source.items():
-                grown = grow(state, mask)
+                grown = grow(state, place, mask)
                 if filled(grown):
                     success = success + chance * share
                 elif grown in after:
@@ -190,7 +220,7 @@ def _exact(
 
 def _sampled(
     choices: Choices,
-    grow: Callable[[State, int], State],
+    grow: Grow,
     filled: Callable[[State], bool],
     start: State,
     seed: int,
@@ -202,20 +232,20 @@ def _sampled(
     def answer(band: tuple[int, ...]) -> bool:
         if band not in known:
             state = start
-            for mask in band:
-                state = grow(state, mask)
+            for (place, _), mask in zip(choices, band, strict=True):
+                state = grow(state, place, mask)
                 if filled(state):
                     break
             known[band] = filled(state)
         return known[band]
 
-    width = len(next(iter(choices[0].values())))
+    width = len(next(iter(choices[0][1].values())))
     shares = []
     for column in range(width):
         size = 2000 if column == 0 else 200
         drawn = [
             rng.choice(list(source), size, p=np.array([v[column] for v in source.values()]))
-            for source in choices
+            for _, source in choices
         ]
         bands = zip(*(d.tolist() for d in drawn), strict=True)
         shares.append(sum(answer(band) for band in bands) / size)

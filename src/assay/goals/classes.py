@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.goals.goal import Goal, Names, _class
+from assay.goals.goal import Goal, Names, class_index
 from assay.streams import Stream
 
 
@@ -38,7 +38,7 @@ class Untargeted(Goal):
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         mask = torch.ones_like(clean, dtype=torch.bool).scatter_(1, y[:, None], False)
         if self.reject is not None:
-            mask[:, _class(self.reject, clean.shape[1], names)] = False
+            mask[:, class_index(self.reject, clean.shape[1], names)] = False
         return mask
 
 
@@ -67,7 +67,7 @@ class Targeted(Goal):
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         count = clean.shape[1]
         if isinstance(self.target, int | str):
-            t = torch.full_like(y, _class(self.target, count, names))
+            t = torch.full_like(y, class_index(self.target, count, names))
         else:
             if not hasattr(self.target, "__len__"):
                 raise AssayError(f"Targeted({self.target!r}): expected a class, or one per row")
@@ -76,7 +76,7 @@ class Targeted(Goal):
                     f"Targeted() got {len(self.target)} targets, but the data has a row "
                     f"{int(index.max())}; give one target per row, or a single one"
                 )
-            t = torch.tensor([_class(c, count, names) for c in self._at(index)]).to(y.device)
+            t = torch.tensor([class_index(c, count, names) for c in self._at(index)]).to(y.device)
         mask = torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t[:, None], True)
         return mask.scatter_(1, y[:, None], False)
 

@@ -87,7 +87,8 @@ def gap(logits: Tensor, targets: Tensor) -> Tensor:
     return best - logits.masked_fill(targets, low).amax(1)
 
 
-def _class(c: int | str, count: int, names: Names) -> int:
+def class_index(c: int | str, count: int, names: Names) -> int:
+    """A class by its number or name, as a number; refused where there is no such class."""
     if isinstance(c, str):
         if names is None:
             raise AssayError(f"goal names class '{c}', but the data has no class names")

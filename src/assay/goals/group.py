@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.goals.goal import Goal, Names, _class
+from assay.goals.goal import Goal, Names, class_index
 
 _NAMED = 6  # sources, and targets of each, that a sentence names
 
@@ -77,7 +77,7 @@ def _source(source: int | str, count: int, names: Names, number: Mapping[str, in
         return number[source]
     if isinstance(source, str) and source.isdigit():
         source = int(source)
-    return _class(source, count, names)
+    return class_index(source, count, names)
 
 
 def _indices(
@@ -91,7 +91,7 @@ def _indices(
             return found
     elif kinds <= {str} and all(t in number for t in wanted):
         return np.fromiter((number[t] for t in wanted), np.int64, len(wanted))
-    return np.array([_class(t, count, names) for t in wanted], dtype=np.int64)
+    return np.array([class_index(t, count, names) for t in wanted], dtype=np.int64)
 
 
 def _listed(things: Iterable[Any], between: str, count: int | None = None) -> str:

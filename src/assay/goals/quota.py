@@ -1,4 +1,5 @@
-"""Quota: K distinct impersonations by a band of sources (group-based robustness, section 3)."""
+"""Quota: K distinct impersonations by a band of sources (group-based robustness, section 3), or any
+other wish about who of them passes for whom (`filled=`, `family.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import torch
 from assay.data import Dataset
 from assay.errors import AssayError
 from assay.goals.classes import Targeted
-from assay.goals.goal import Expandable, Names, _class
+from assay.goals.family import Filled, ways
+from assay.goals.goal import Expandable, Names, class_index
 
 AS = " as "  # the id of a pair: "s7/8 as s3"
 
@@ -24,7 +26,15 @@ class Quota(Expandable):
     Without `reuse` every attacker may be used once (all are seen at the same time). At least
     `least` of the `k` must be among the `managers`, where there are any.
 
+    `filled` says any other wish instead: a function of the reached pairs (source, target), named as
+    here, that is true where they are enough; or the sets of pairs of which any one is.
+
     >>> vault = Quota(k=3, sources=("s1", "s2", "s3"), targets=("s7", "s8", "s9"), reuse=False)
+    >>> both = Quota(
+    ...     sources=("s1", "s2"),
+    ...     targets=("s7", "s8", "s9"),
+    ...     filled=lambda pairs: {"s7", "s8"} <= {target for source, target in pairs},
+    ... )
     """
 
     together: ClassVar[bool] = True
@@ -34,10 +44,16 @@ class Quota(Expandable):
     reuse: bool = True
     managers: Sequence[int | str] = ()
     least: int = 1
+    filled: Filled | Sequence[Sequence[Any]] | None = None
 
     @property
     def in_words(self) -> str:
         """What the attackers want, as a sentence."""
+        if self.filled is not None:
+            return (
+                f"A band of {len(self.sources)}, one input each, wins when who passes for whom of "
+                f"{len(self.targets)} targets fills {said_rule(self.filled)}."
+            )
         again = "may be used again" if self.reuse else "is used once"
         return (
             f"A band of {len(self.sources)}, one input each, wins when it passes for {self.k} of "
@@ -53,6 +69,22 @@ class Quota(Expandable):
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise AssayError(f"Quota({field}={count!r}): expected a whole number from 1 on")
         self._check(self.sources, self.targets, self.managers)
+        if self.filled is not None:
+            self._check_rule()
+
+    def _check_rule(self) -> None:
+        if self.k != 1 or not self.reuse or self.managers or self.least != 1:
+            raise AssayError(
+                f"Quota: filled= says the whole wish; leave k=, reuse=, managers= and least= out; "
+                f"got {self!r}"
+            )
+        if not callable(self.filled):
+            if not isinstance(self.filled, list | tuple):
+                raise AssayError(
+                    f"Quota(filled={self.filled!r}): expected a function of the reached pairs, or "
+                    "a list of sets of pairs"
+                )
+            ways(self.filled, self.sources, self.targets)
 
     def _check(
         self, sources: Sequence[Any], targets: Sequence[Any], managers: Sequence[Any]
@@ -80,15 +112,24 @@ class Quota(Expandable):
     def rule(self, count: int, names: Names = None) -> dict[str, Any]:
         """The quota in class indices, as plain values, checked."""
         number = {
-            field: [_class(c, count, names) for c in getattr(self, field)]
+            field: [class_index(c, count, names) for c in getattr(self, field)]
             for field in ("sources", "targets", "managers")
         }
         self._check(**number)  # once more: a class may be given by its name and by its number
-        return {
+        rule = {
             "k": self.k,
             "reuse": self.reuse,
             "least": self.least if self.managers else 0,
         } | number
+        if self.filled is None:
+            return rule
+        sets = [
+            [[number["sources"][s], number["targets"][t]] for s, t in way]
+            for way in ways(self.filled, self.sources, self.targets)
+        ]
+        return rule | {
+            "k": min(map(len, sets)), "filled": sets, "wish": said_rule(self.filled)
+        }  # fmt: skip
 
     def aims(self, count: int, names: Names = None) -> dict[str, Any]:
         rule = self.rule(count, names)
@@ -113,3 +154,10 @@ class Quota(Expandable):
             ids[k] += f"{AS}{name[int(aims[k])]}"
         expanded = data.rows(rows, np.array(ids))
         return expanded, Targeted(tuple(aims.tolist()))
+
+
+def said_rule(filled: Any) -> str:
+    """A rule as a report names it."""
+    if callable(filled):
+        return f"{getattr(filled, '__name__', type(filled).__name__)}()"
+    return f"one of {len(filled)} sets of pairs"

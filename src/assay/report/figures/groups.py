@@ -17,6 +17,7 @@ import numpy as np
 
 from assay.attacks.campaign import bands, replay, scored
 from assay.goals.bands import Pairs, Rule, chances, disjoint
+from assay.report.figures.transductive import share_of
 from assay.report.spec import in_text
 from assay.report.stats import Estimate, bootstrap, wilson
 
@@ -43,7 +44,7 @@ def figures(report: Report) -> Figures:
     if "aims" in report.spec:
         wanted = table[table["y"].isin(report.spec["aims"])]
         title = "clean accuracy on the targeted classes"
-        found["clean_on_targets"] = (title, _share(wanted["clean"] == wanted["y"]))
+        found["clean_on_targets"] = (title, share_of(wanted, wanted["clean"] == wanted["y"]))
     for name, other in sorted(report.also.items()):
         found[f"robust_{name}"] = (
             f"robustness, {in_text(other.spec, 'goal')}",
@@ -75,6 +76,8 @@ def _quota(report: Report) -> Figures:
     text = f"{k} of {len(rule['targets'])} targets, {'with' if rule['reuse'] else 'no'} reuse"
     if rule["least"]:
         text += f", {rule['least']} of them managers"
+    if rule.get("filled"):
+        text = rule["wish"]
     title = f"group-based robustness ({text})"
     if not len(pairs.ids):  # the first chunks of a run that was stopped
         return {"robust": (title, wilson(0, 0))}
@@ -90,5 +93,6 @@ def _quota(report: Report) -> Figures:
             drawn = bands(pairs, rule, DRAWS)
             ends = [replay(pairs, rule, band, scores) for band in drawn]
             counts = np.array([end.attempts for end in ends if end.filled], dtype=float)
-            found[name] = (f"attempts until {k} of a band that can, {title}", bootstrap(counts))
+            until = rule["wish"] if rule.get("filled") else str(k)
+            found[name] = (f"attempts until {until} of a band that can, {title}", bootstrap(counts))
     return found

@@ -38,12 +38,12 @@ def figures(report: Report) -> Figures:
     found: Figures = {
         "clean": (
             "accuracy on clean batches, adapted",
-            _share(table, table["clean"] == table["y"]),
+            share_of(table, table["clean"] == table["y"]),
         ),
-        "robust": ("robust accuracy", _share(played, ~played["success"])),
+        "robust": ("robust accuracy", share_of(played, ~played["success"])),
         "success": (
             "attack success (of rows attacked)",
-            _share(attacked, attacked["success"]),
+            share_of(attacked, attacked["success"]),
         ),
     }
     if unattacked(report.spec):
@@ -56,7 +56,7 @@ def figures(report: Report) -> Figures:
     known = played.dropna(subset=["simulated"])
     if len(known):
         title = "robust accuracy as the attacker rehearsed it"
-        found["rehearsed"] = (title, _share(known, 1 - known["simulated"]))
+        found["rehearsed"] = (title, share_of(known, 1 - known["simulated"]))
         title = "adaptations the attacker ran, per round"
         once = table.drop_duplicates(["run", "round"])["adaptations"]
         found["adaptations"] = (title, bootstrap(once.to_numpy()))
@@ -79,8 +79,8 @@ def _benign(table: pd.DataFrame) -> Figures:
     ):
         if len(rows):
             title = f"accuracy of others' rows {when}"
-            found[name] = (title, _share(rows, rows["final"] == rows["y"]))
-            calm = _share(rows, rows["clean"] == rows["y"])
+            found[name] = (title, share_of(rows, rows["final"] == rows["y"]))
+            calm = share_of(rows, rows["clean"] == rows["y"])
             found[f"{name}_unpoisoned"] = (f"{title}, nobody attacking", calm)
     return found
 
@@ -103,7 +103,8 @@ def over_runs(records: Records, over: str) -> Records:
     return Records(one.columns | {"run": np.zeros_like(one.columns["run"])}, one.adversarial)
 
 
-def _share(rows: pd.DataFrame, hits: Any) -> Estimate:
+def share_of(rows: pd.DataFrame, hits: Any) -> Estimate:
+    """A share of rows; where they come in several runs, ids and runs are both drawn."""
     values = np.asarray(hits, dtype=float)
     if len(rows) and rows["run"].nunique() > 1:
         return bootstrap(values, rows["id"].to_numpy(), second=rows["run"].to_numpy())
@@ -118,14 +119,14 @@ def _rejection(rows: pd.DataFrame) -> Figures:
     return {
         "error": (
             "error on accepted inputs, over all",
-            _share(rows, wrong & (rows["doubt"] <= 0)),
+            share_of(rows, wrong & (rows["doubt"] <= 0)),
         ),
         "error_accepted": (
             "error among accepted inputs",
-            _share(accepted, accepted["answer"] != accepted["y"]),
+            share_of(accepted, accepted["answer"] != accepted["y"]),
         ),
-        "rejected": ("rejected", _share(rows, rows["doubt"] > 0)),
-        "rejected_clean": ("clean inputs rejected", _share(rows, rows["clean_doubt"] > 0)),
+        "rejected": ("rejected", share_of(rows, rows["doubt"] > 0)),
+        "rejected_clean": ("clean inputs rejected", share_of(rows, rows["clean_doubt"] > 0)),
     }
 
 

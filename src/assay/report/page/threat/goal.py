@@ -59,6 +59,8 @@ def _quota(spec: Mapping[str, Any], names: Sequence[str]) -> Picture:
     rule = spec["quota"]
     sources, ends = ([_named(c, names) for c in rule[k]] for k in ("sources", "targets"))
     told = f"A band of {len(sources)} wins when it passes for {rule['k']} of {len(ends)} people"
+    if rule.get("filled"):
+        told = f"A band of {len(sources)} wins when who passes for whom fills {rule['wish']}"
     free = "" if rule.get("reuse", True) else ", each attacker for one at most"
     return _arrows(sources, ends, "all"), f"{told}{free}."
 
