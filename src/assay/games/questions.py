@@ -73,7 +73,10 @@ def radius(nature: Nature, data: Any, seed: int, precision: float | None) -> Any
         raise Unsupported("a radius is for normal noise; for uniform noise give evaluate a space")
     ready = named._ready()
     label, sds = np.zeros(len(x), np.int64), np.zeros(len(x))
-    todo, width = np.arange(len(x)), np.full(len(x), nature.tolerance if precision is None else 1e-3)
+    todo, width = (
+        np.arange(len(x)),
+        np.full(len(x), nature.tolerance if precision is None else 1e-3),
+    )
     for _ in range(1 if precision is None else 4):
         for asked in np.unique(width[todo]):
             rows = todo[width[todo] == asked]

@@ -16,6 +16,7 @@ from assay.noise.marginal import (
     still,
     uniform,
 )
+from assay.noise.replicates import Repeatability, from_replicates
 
 __all__ = [
     "Confusion",
@@ -25,10 +26,12 @@ __all__ = [
     "Marginal",
     "Noise",
     "Normal",
+    "Repeatability",
     "bounded",
     "exponential",
     "fit",
     "from_data",
+    "from_replicates",
     "lognormal",
     "normal",
     "still",
