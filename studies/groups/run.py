@@ -6,6 +6,7 @@
     python studies/groups/run.py --smoke               to see that it runs
 
 C1     Rob next to benign accuracy, untargeted and targeted robustness: many models, correlations
+figures  Rob over random choices of sources and targets (figures 4, 7-9 in kind)
 C2     success and cost of the published losses and guesses, over the networks of C4
 C3     attempts of the strategies until K, relative to random; Wilcoxon signed-rank tests
 C3-faces  the same for ORL faces with eyeglasses
@@ -66,6 +67,36 @@ def c1(signs, given):
             r, p = pearsonr(table[:, 0], table[:, k])
             print(f"correlation of Rob with {name:14s} {r:+.2f} (p = {p:.2f}, n = {len(table)})")
     print("denominators: " + ", ".join(f"{h} {f.n}" for h, f in zip(head, figures, strict=True)))
+
+
+def figure_four(signs, given):
+    """Rob over random choices of S and T, by size; for one input, and as a quota of a band."""
+    sizes = [(1, 1), (1, 5), (5, 5), (5, 10), (10, 5), (10, 10)]
+    train = signs.train.sample(min(given.small_train, len(signs.train)))
+    test = signs.test.sample(min(given.chosen, len(signs.test)))
+    print(f"\n== figures 4, 7-9: {given.seeds} networks of half width, {len(test)} images towards "
+          f"each of 43 classes, Linf 8/255, {given.steps} steps, 75 choices a size")  # fmt: skip
+    for seed in range(given.seeds):
+        net = small(train, seed, given.small_epochs)
+        how = {"space": LINF, "attack": ay.APGD(given.steps), "seed": 0, "progress": False}
+        found = ay.choices(net, test, sizes=sizes, **how)
+        t = found.table
+        pairs = found.pairs.table
+        pairs = pairs[pairs["target"] >= 0]
+        names = pairs["id"].str.rpartition(" as ")[0]
+        untargeted = 1 - pairs["success"].groupby(names).max().mean()
+        targeted = 1 - pairs["success"].mean()
+        print(f"seed {seed}: untargeted (any of 42 classes) {untargeted:.3f}, one random target "
+              f"{targeted:.3f}\n{found}")  # fmt: skip
+        for size, rows in t.groupby(["size_s", "size_t"]):
+            noise = float(np.mean(rows["rob"] * (1 - rows["rob"]) / rows["n"]) ** 0.5)
+            with_t, with_s = (
+                rows["rob"].corr(rows[c]) for c in ("accuracy_on_targets", "accuracy")
+            )
+            print(f"  {size}: standard deviation of Rob over choices {rows['rob'].std():.3f} "
+                  f"(of sampling images alone {noise:.3f}, mean n {rows['n'].mean():.0f}); "
+                  f"correlation with accuracy on T {with_t:+.2f}, on S {with_s:+.2f}",
+                  flush=True)  # fmt: skip
 
 
 def c2(signs, given):
@@ -187,7 +218,15 @@ def relative(tried, chance) -> Estimate:
     return Estimate(float(tried.mean() / chance.mean()), e.low, e.high, e.n)
 
 
-PARTS = {"C1": c1, "C2": c2, "C3": c3, "C3-faces": c3_faces, "C4": c4, "faces": faces}
+PARTS = {
+    "C1": c1,
+    "figures": figure_four,
+    "C2": c2,
+    "C3": c3,
+    "C3-faces": c3_faces,
+    "C4": c4,
+    "faces": faces,
+}
 
 
 def main() -> None:
@@ -207,6 +246,7 @@ def main() -> None:
     options.add_argument("--models", type=int, default=6, help="networks in C1")
     options.add_argument("--small-train", type=int, default=1500)
     options.add_argument("--small-epochs", type=int, default=6)
+    options.add_argument("--chosen", type=int, default=300, help="images in figures")
     options.add_argument("--small-rows", type=int, default=600)
     options.add_argument("--face-epochs", type=int, default=20)
     options.add_argument("--doa-epochs", type=int, default=5)
@@ -221,6 +261,7 @@ def main() -> None:
         given.models, given.seeds, given.epochs, given.more, given.steps = 2, 1, 1, 1, 2
         given.train = given.small_train = 300
         given.rows = given.images = given.small_rows = 60
+        given.chosen = 45
         given.small_epochs = given.face_epochs = given.doa_epochs = given.choices = 1
         given.bands, given.face_steps, given.face_more = 20, 2, 1
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Gradients through the adaptation, and poison, measured on MNIST's sample.
 
-    python studies/transductive/through.py --out runs/through      lines are kept, and not run again
+    python studies/transductive/through.py --out runs/through [--most 250]   goes on where it was
     python studies/transductive/through.py --smoke
 
 unrolled   DENT and TENT: GMSA, GMSA refined by `Unrolled`, and more of GMSA for at least as much
@@ -102,8 +102,10 @@ def show(found):
         values = np.concatenate([np.array(f[name][column], float) for f in found])
         return values, np.concatenate([np.array(f[name]["ids"]) for f in found])
 
+    if not found:
+        return
     print(f"\n{len(found)} networks")
-    for defence in ("DENT", "TENT"):
+    for defence in ("DENT", "TENT") if "DENT | GMSA" in found[0] else ():
         held = {k: pooled(k, "held") for k in found[0] if k.startswith(f"{defence} | GMSA")}
         for name, (values, ids) in held.items():
             e = bootstrap(values, ids)
@@ -131,24 +133,29 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=128)
     options.add_argument("--eps", type=float, default=0.22, help="of the attacks on DENT and TENT")
     options.add_argument("--steps", type=int, default=25)
+    options.add_argument("--parts", nargs="*", default=["unrolled", "poison"])
+    options.add_argument("--most", type=float, default=1e9, help="CPU-s after which it stops")
     options.add_argument("--smoke", action="store_true")
     given = options.parse_args()
     if given.smoke:
         given.seeds, given.train, given.epochs, given.rows, given.steps = 1, 100, 1, 16, 2
     torch.set_num_threads(1)
-    found = []
-    for seed in range(given.seeds):
-        file = given.out and given.out / f"{seed}.json"
-        if file and file.exists():
-            found.append(json.loads(file.read_text()))
-            continue
-        net = network(seed, given)
-        found.append(dict((*unrolled(net, seed, given), *poison(net, seed, given))))
-        if file:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(found[-1]))
+    for part in given.parts:
+        found = []
+        for seed in range(given.seeds):
+            file = given.out and given.out / f"{part}-{seed}.json"
+            if file and file.exists():
+                found.append(json.loads(file.read_text()))
+                continue
+            if time.process_time() > given.most:
+                break
+            play = {"unrolled": unrolled, "poison": poison}[part]
+            found.append(dict(play(network(seed, given), seed, given)))
+            if file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps(found[-1]))
+            print(f"{part} {seed}: {time.process_time():.0f} CPU-s so far", flush=True)
         show(found)
-    show(found)
 
 
 if __name__ == "__main__":

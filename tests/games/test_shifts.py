@@ -144,3 +144,22 @@ def test_a_radius_to_a_share_of_itself_is_below_the_exact_one_and_near_it(forest
     assert (quick["sds"] >= 0.979 * exact["sds"])[known & (exact["sds"] < 5)].all()
     with pytest.raises(AssayError, match="precision=2"):
         ay.Nature(forest, noise).radius(rows, precision=2)
+
+
+def test_the_laboratorys_page_says_what_the_questions_answer(forest) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(X[::10], columns=["glucose", "bmi", "<b>", "age"])
+    frame.attrs["units"] = {"glucose": "mg/dl"}
+    nature = ay.Nature(forest, ay.Normal(sd=0.2), tolerance=1e-3, budget=0.1)
+    page = nature.laboratory(frame, rows=2)
+    found = nature.screen(frame, 0.99)
+    stay = int((found["stays"] == "yes").sum())
+    assert f"{stay} of {len(frame)} decisions stay" in page
+    gains = nature.importance(frame.loc[list(found.index[:2])])["low"].mean()
+    assert f"{gains.max():.4g}" in page and "glucose [mg/dl]" in page
+    assert "&lt;b&gt;" in page and "<b>" not in page
+    for word in ("Which instrument to improve", "How much a decision bears", "of readings"):
+        assert word in page
+    with pytest.raises(AssayError, match="rows=0"):
+        nature.laboratory(frame, rows=0)

@@ -302,6 +302,10 @@ class Nature:
         record, as multiples of the noise (of its standard deviations)."""
         return questions.flip_level(self, data, share, bias, feature, levels, seed)
 
+    def laboratory(self, data: Any, share: float = 0.99, rows: int = 6, seed: int = 0) -> str:
+        """A page (HTML) of all these answers: unsure records, instruments, noise and drift."""
+        return questions.laboratory(self, data, share, rows, seed)
+
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """Class indices, by the trees read or by the model itself."""
         ready = self._ready()

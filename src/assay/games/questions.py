@@ -177,6 +177,37 @@ def flip_level(
     return pd.DataFrame({"low": safe, "high": fallen}, _index(data))
 
 
+def laboratory(nature: Nature, data: Any, share: float, rows: int, seed: int) -> str:
+    """The page; gains and levels for the `rows` least certain records."""
+    from markupsafe import Markup
+
+    from assay.report.page.laboratory import page
+    from assay.report.page.regions import regions
+
+    if not isinstance(rows, int) or rows < 1:
+        raise AssayError(f"rows={rows!r}: expected how many records to look at closely, e.g. 6")
+    named, x = nature._named(data), rows_of(data)
+    names = [str(name) for name in feature_names(data, x.shape[1])]
+    screened = screen(nature, data, share, seed)
+    index = list(range(len(x))) if _index(data) is None else list(_index(data))
+    least = [index.index(i) for i in screened.index[:rows]]
+    few = Dataset(x[least], np.zeros(len(least), dtype=int), ids=[str(index[i]) for i in least])
+    asked = replace(named._ready(), noise=named.noise)
+    gains = importance(asked, few, seed).rename(columns=dict(enumerate(names)), level=1)
+    levels = LEVELS[::2]
+    noise = flip_level(asked, few, share, False, None, levels, seed)
+    drift = flip_level(asked, few, share, True, None, levels, seed)
+    picture = None
+    if named._ready()._ensemble is not None and x.shape[1] > 1:
+        best = np.argsort(-gains["low"].mean().to_numpy(), kind="stable")[:2]
+        two = (int(best[0]), int(best[1]))
+        drawn = regions(nature.model, named.noise, x[least[0]], two, names)
+        picture = Markup(drawn)
+    said = getattr(named.noise, "in_words", type(named.noise).__name__)
+    title = f"assay: {len(x):,} records under noise"
+    return page(title, str(said).rstrip("."), share, screened, gains, noise, drift, picture)
+
+
 def _at(
     ready: Nature, x: Floats, stays: Any, level: float, bias: bool, places: Any, seed: int
 ) -> tuple[Floats, Floats]:

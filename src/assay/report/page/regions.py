@@ -19,7 +19,8 @@ from assay.trees.grid import Grid
 from assay.trees.readers import read
 
 COLOURS = ("#7aa6c2", "#e0b15e", "#9cc08b", "#c98a8a", "#a494c4", "#8fc1b5", "#d3a3c6", "#b9b07c")
-SIZE, LEFT, BOTTOM = 420, 60, 50
+SIZE, LEFT, BOTTOM = 420, 78, 50
+KEY = 130  # room for the legend
 
 
 def regions(
@@ -83,10 +84,30 @@ def regions(
         _, py = place(low[0], at[1])
         body.append(f'<text x="{px:.1f}" y="{SIZE + 26}" text-anchor="middle">{at[0]:.3g}</text>')
         body.append(f'<text x="{LEFT - 6}" y="{py + 4:.1f}" text-anchor="end">{at[1]:.3g}</text>')
+    body += _legend([(int(c), str(ensemble.classes[c])) for c in np.unique(label)], share)
+    width = LEFT + SIZE + 30 + KEY
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + SIZE + 30} {SIZE + BOTTOM}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {SIZE + BOTTOM}" '
         f'font-family="sans-serif" font-size="12" role="img">{"".join(body)}</svg>'
     )
+
+
+def _legend(labels: Sequence[tuple[int, str]], share: float) -> list[str]:
+    """What the colours, the dot and the ring are."""
+    x, body = LEFT + SIZE + 16, []
+    for k, (c, name) in enumerate(labels):
+        y = 16 + 22 * k
+        body.append(
+            f'<rect x="{x}" y="{y}" width="14" height="14" fill="{COLOURS[c % len(COLOURS)]}"/>'
+            f'<text x="{x + 20}" y="{y + 11}">{escape(name[:18])}</text>'
+        )
+    y = 16 + 22 * len(labels)
+    return [
+        *body,
+        f'<circle cx="{x + 7}" cy="{y + 7}" r="4"/><text x="{x + 20}" y="{y + 11}">as read</text>',
+        f'<line x1="{x}" y1="{y + 29}" x2="{x + 14}" y2="{y + 29}" stroke="black" '
+        f'stroke-dasharray="4 3"/><text x="{x + 20}" y="{y + 33}">{share:.0%} of readings</text>',
+    ]
 
 
 def _edges(thresholds: Floats, low: float, high: float) -> Floats:
