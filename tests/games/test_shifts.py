@@ -134,16 +134,18 @@ def test_screening_finds_the_worst_first(forest) -> None:
     assert (found["stays"] == "open").sum() == 0
 
 
-def test_a_radius_to_a_share_of_itself_is_below_the_exact_one_and_near_it(forest) -> None:
+def test_a_radius_as_precise_as_draws_is_below_the_exact_one_and_near_it(forest) -> None:
     noise, rows = ay.Normal(sd=0.3), X[::12]
     exact = ay.Nature(forest, noise, tolerance=1e-9).radius(rows)
-    quick = ay.Nature(forest, noise, tolerance=1e-9).radius(rows, precision=0.02)
+    quick = ay.Nature(forest, noise, tolerance=1e-9).radius(rows, like=10**5)
     assert (quick["sds"] <= exact["sds"] + 1e-9).all()
-    known = exact["sds"] > 0.05
+    p, q = norm.cdf(exact["sds"]), norm.cdf(quick["sds"])
+    error = np.sqrt(np.maximum(p * (1 - p), 1e-5) / 1e5)
+    known = exact["sds"] > 0
     assert (quick["label"] == exact["label"])[known].all()
-    assert (quick["sds"] >= 0.979 * exact["sds"])[known & (exact["sds"] < 5)].all()
-    with pytest.raises(AssayError, match="precision=2"):
-        ay.Nature(forest, noise).radius(rows, precision=2)
+    assert (p - q <= 1.01 * error + 1e-9)[known].all()
+    with pytest.raises(AssayError, match="like=2"):
+        ay.Nature(forest, noise).radius(rows, like=2)
 
 
 def test_the_laboratorys_page_says_what_the_questions_answer(forest) -> None:

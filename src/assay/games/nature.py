@@ -278,10 +278,10 @@ class Nature:
         exactly, `["low"]` and `["high"]` (records x features)."""
         return questions.importance(self, data, seed)
 
-    def radius(self, data: Any, seed: int = 0, precision: float | None = None) -> Any:
+    def radius(self, data: Any, seed: int = 0, like: int | None = None) -> Any:
         """How far the smoothed model's answer is certain: "label", "sds" and "L2" per record, to
-        `tolerance` of the probabilities or, much cheaper, to this share of each radius."""
-        return questions.radius(self, data, seed, precision)
+        `tolerance` of the probabilities or, much cheaper, as precisely as `like` draws tell."""
+        return questions.radius(self, data, seed, like)
 
     def screen(self, data: Any, share: float = 0.99, seed: int = 0) -> Any:
         """Many records, the worst first: "low", "high" and whether "stays" with probability `share`

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
@@ -54,63 +53,53 @@ def importance(nature: Nature, data: Any, seed: int) -> Any:
     return pd.concat(ends, axis=1)
 
 
-def radius(nature: Nature, data: Any, seed: int, precision: float | None) -> Any:
+def radius(nature: Nature, data: Any, seed: int, like: int | None) -> Any:
     """A DataFrame: the likeliest class under noise ("label"), and the shift within which it stays
     the likeliest: in standard deviations of the noise ("sds") and in units of the data, by the
     quietest direction ("L2"). 0: not known to be the likeliest.
 
-    `precision`: stop where the radius is known to this share of itself. A radius of half a standard
-    deviation needs a probability to 1e-3, one of four to 1e-7: asking for the latter everywhere
-    costs most where it says least.
+    `like`: stop where a probability is known as narrowly as the standard error of so many draws. To
+    ask for 1e-6 everywhere costs most where it says least.
     """
     import pandas as pd
 
-    if precision is not None and not 0 < precision < 1:
-        raise AssayError(f"precision={precision}: expected a share of the radius, e.g. 0.01")
+    if like is not None and not like >= 100:
+        raise AssayError(f"like={like}: expected a number of draws to be as precise as, e.g. 10**5")
     named, x = nature._named(data), rows_of(data)
     per_unit = shift(named.noise, x.shape[1], 2.0, 1.0).sds
     if per_unit is None:
         raise Unsupported("a radius is for normal noise; for uniform noise give evaluate a space")
     ready = named._ready()
     label, sds = np.zeros(len(x), np.int64), np.zeros(len(x))
-    todo, width = (
-        np.arange(len(x)),
-        np.full(len(x), nature.tolerance if precision is None else 1e-3),
-    )
-    for _ in range(1 if precision is None else 4):
+    first = nature.tolerance if like is None else 0.3 / np.sqrt(like)
+    width, todo = np.full(len(x), first), np.arange(len(x))
+    for _ in range(1 if like is None else 4):
         for asked in np.unique(width[todo]):
             rows = todo[width[todo] == asked]
             low, high = of_classes(replace(ready, tolerance=float(asked)), x[rows], seed)
-            label[rows], sds[rows], width[rows] = _radii(low, high, precision, asked)
+            label[rows], sds[rows] = _radii(low, high)
+            gap, best = (high - low)[np.arange(len(rows)), label[rows]], high.max(axis=1)
+            width[rows] = np.inf if like is None else _finer(gap, best, like, asked)
         todo = todo[np.isfinite(width[todo])]
-        width = np.maximum(width, nature.tolerance)
         if not len(todo):
             break
     return pd.DataFrame({"label": label, "sds": sds, "L2": sds / per_unit}, _index(data))
 
 
-def _radii(
-    low: Floats, high: Floats, precision: float | None, asked: float
-) -> tuple[Any, Floats, Floats]:
-    """Labels, radii, and the width to ask for next: infinite where nothing more is wanted, or where
-    the budget ended before the width `asked` for was reached.
-
-    Widths come in powers of 4, so that records are asked together."""
-    rows = np.arange(len(low))
-    label = low.argmax(axis=1)
+def _radii(low: Floats, high: Floats) -> tuple[Any, Floats]:
+    """Labels, and how far they stay the likeliest, in standard deviations."""
+    label, rows = low.argmax(axis=1), np.arange(len(low))
     best, rivals = low[rows, label], high.copy()
     rivals[rows, label] = -np.inf
-    sds = smoothed_radius(best, np.minimum(rivals.max(axis=1), 1 - best))
-    nothing = np.full(len(low), np.inf)
-    if precision is None:
-        return label, sds, nothing
-    most = special.ndtri(np.clip(high[rows, label], 0.5, 1 - 1e-15))
-    gap = (high - low)[rows, label]
-    known = (most - sds <= precision * most) | (gap > 1.01 * asked)
-    slope = np.exp(-0.5 * most**2) / np.sqrt(2 * np.pi)
-    wanted = np.minimum(precision * most * slope, gap / 4)
-    next_width = 4.0 ** np.floor(np.log(np.maximum(wanted, 1e-15)) / np.log(4))
-    return label, sds, np.where(known, nothing, next_width)
+    return label, smoothed_radius(best, np.minimum(rivals.max(axis=1), 1 - best))
+
+
+def _finer(gap: Floats, best: Floats, like: int, asked: float) -> Floats:
+    """The width to ask for next, in powers of 4 so that records are asked together; infinite where
+    nothing more is wanted, or the budget ended before the width `asked` for was reached."""
+    wanted = np.sqrt(np.maximum(best * (1 - best), 1 / like) / like)
+    finer = 4.0 ** np.floor(np.log(wanted) / np.log(4.0))
+    return np.where((gap <= wanted) | (gap > 1.01 * asked), np.inf, finer)
 
 
 def screen(nature: Nature, data: Any, share: float, seed: int) -> Any:
