@@ -318,6 +318,9 @@ def test_regions_are_drawn_from_the_trees(forest: RandomForestClassifier) -> Non
     assert len(boxes) > 4 and "&lt;c&gt;" in svg
     shown = {box[0].text for box in boxes}
     assert shown <= {"0", "1", "2"} and len(shown) > 1
+    (legend,) = [e for e in root if e.tag.endswith("}g")]
+    colours = {e.text: box.get("fill") for box, e in zip(legend[::2], legend[1::2], strict=True)}
+    assert {box[0].text: box.get("fill") for box in boxes}.items() <= colours.items()
     with pytest.raises(AssayError, match="two of"):
         regions(forest, ay.Normal(sd=0.3), X[70], features=(1, 9))
     with pytest.raises(AssayError, match="1 names"):

@@ -37,6 +37,10 @@ class Repeatability:
 
     `grows` is Spearman's correlation of a specimen's spread with its level where it is sure, else
     0: an error that grows with the reading is no single number, and is better fitted on logarithms.
+
+    >>> found = from_replicates([[1.0], [3.0], [5.0], [5.0]], ["a", "a", "b", "b"])
+    >>> found.noise().sd
+    (1.0,)
     """
 
     table: pd.DataFrame

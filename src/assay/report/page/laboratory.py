@@ -61,10 +61,11 @@ def _screening(screened: pd.DataFrame, counts: dict[str, int], share: float) -> 
 
 
 def _instruments(gains: pd.DataFrame, share: float) -> Section:
-    low, high = gains["low"].mean(), gains["high"].mean()
-    order = low.sort_values(ascending=False, kind="stable").index
-    rows = [(str(f), float(low[f]), float(high[f])) for f in order[: 2 * _MOST]]
-    sure = {str(f): round(100 * max(float(low[f]), 0.0), 2) for f in order[:_MOST]}
+    names = [str(f) for f in gains["low"]]
+    low, high = (gains[end].to_numpy(float).mean(axis=0) for end in ("low", "high"))
+    order = np.argsort(-low, kind="stable")
+    rows = [(names[f], float(low[f]), float(high[f])) for f in order[: 2 * _MOST]]
+    sure = {names[f]: round(100 * max(float(low[f]), 0.0), 2) for f in order[:_MOST]}
     chart = svg.bars(sure, "Certain gain by feature", "points of probability")
     head = ("feature, read exactly", "gain at least", "gain at most")
     text = (

@@ -103,10 +103,12 @@ def _legend(labels: Sequence[tuple[int, str]], share: float) -> list[str]:
         )
     y = 16 + 22 * len(labels)
     return [
+        "<g>",
         *body,
         f'<circle cx="{x + 7}" cy="{y + 7}" r="4"/><text x="{x + 20}" y="{y + 11}">as read</text>',
         f'<line x1="{x}" y1="{y + 29}" x2="{x + 14}" y2="{y + 29}" stroke="black" '
         f'stroke-dasharray="4 3"/><text x="{x + 20}" y="{y + 33}">{share:.0%} of readings</text>',
+        "</g>",
     ]
 
 
