@@ -12,6 +12,7 @@ Networks know only the global generators (first weights, dropout): for them ther
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from torch import Tensor
+
+from assay.devices import on_host, widest
 
 GOLDEN = 0x9E3779B97F4A7C15  # the step of the counter: 2^64 divided by the golden ratio
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the two factors of the finaliser
@@ -83,33 +86,54 @@ class Stream:
         self._keys = _mix(start + ids.to(torch.int64) * _signed(GOLDEN)).to(device)
         self._draws = torch.zeros(len(ids), dtype=torch.int64, device=device)
 
+    def to(self, device: torch.device) -> Stream:
+        """The same draws at another place, going on from where the rows stand."""
+        other = copy.copy(self)
+        vars(other).update(_keys=self._keys.to(device), _draws=self._draws.to(device))
+        return other
+
+    def learn(self, other: Stream) -> None:
+        """Go on from where another one stands."""
+        self._draws.copy_(other._draws)
+
     def bits(self, rows: Tensor, size: int) -> Tensor:
         """(len(rows), size) words of 64 random bits; each row moves on by one draw."""
-        self._draws[rows] += 1
-        key = _mix(self._keys[rows] + self._draws[rows] * _signed(GOLDEN))
+        draws = self._draws[rows] + 1
+        self._draws[rows] = draws
+        key = _mix(self._keys[rows] + draws * _signed(GOLDEN))
         place = torch.arange(1, size + 1, device=key.device) * _signed(GOLDEN)
         return _mix(key[:, None] + place)
 
-    def uniform(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """(len(rows), size) numbers in the open interval (0, 1), on a grid of 2^-52."""
-        drawn = ((_shift(self.bits(rows, size), 12).double() + 0.5) * 2.0**-52).to(dtype)
+    def uniform(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
+        """(len(rows), size) numbers in the open interval (0, 1), on a grid of 2^-52.
+
+        An accelerator has them in single precision, from the same bits.
+        """
+        device = self._keys.device
+        dtype = dtype or widest(device)
+        if on_host(device):
+            drawn = ((_shift(self.bits(rows, size), 12).double() + 0.5) * 2.0**-52).to(dtype)
+        else:
+            drawn = ((_shift(self.bits(rows, size), 40).float() + 0.5) * 2.0**-24).to(dtype)
         if dtype == torch.float64:
             return drawn
         # A coarser type rounds the last few to 1, once in 2^25: as a place, one past the end.
         return drawn.clamp_max(1 - torch.finfo(dtype).eps / 2)
 
-    def sign(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    def sign(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
         """(len(rows), size) of -1 or 1."""
-        return (1 - 2 * _shift(self.bits(rows, size), 63)).to(dtype)
+        drawn = 1 - 2 * _shift(self.bits(rows, size), 63)
+        return drawn.to(dtype or widest(drawn.device))
 
-    def normal(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    def normal(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
         """(len(rows), size) standard normal numbers, by inversion."""
         drawn: Tensor = torch.special.ndtri(self.uniform(rows, size))
-        return drawn.to(dtype)
+        return drawn.to(dtype or drawn.dtype)
 
-    def exponential(self, rows: Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    def exponential(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
         """(len(rows), size) standard exponential numbers."""
-        return -torch.log(self.uniform(rows, size)).to(dtype)
+        drawn = -torch.log(self.uniform(rows, size))
+        return drawn.to(dtype or drawn.dtype)
 
     def integers(self, rows: Tensor, size: int, high: int | Tensor) -> Tensor:
         """(len(rows), size) integers in 0..high-1; `high` may differ by row as (len(rows), 1)."""

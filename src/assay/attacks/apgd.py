@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import Pace, compact, start
+from assay.attacks.base import Pace, compact, overwrite, start
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.region import per_row
@@ -70,6 +70,8 @@ class APGD:
 
     def _gradient(self, problem: Problem, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         value, grad = problem.value_and_grad(rows, z)
+        if self.eot == 1:
+            return value, grad
         for _ in range(self.eot - 1):
             v, g = problem.value_and_grad(rows, z)
             value, grad = value + v, grad + g
@@ -88,26 +90,23 @@ class APGD:
         pace = Pace(problem, self.steps)
         for k in range(self.steps):
             pace.step(k)
-            alive = problem.alive(rows)
-            if not bool(alive.all()):
-                state = [z, value, grad, before, best, best_grad, best_value, eta, gains, halved]
-                rows, last_best, *state = compact(alive, rows, last_best, *state)
-                z, value, grad, before, best, best_grad, best_value, eta, gains, halved = state
-                region = problem.region(rows)
+            state = [z, value, grad, before, best, best_grad, best_value, eta, gains, halved]
+            rows, last_best, *state = compact(problem.alive(rows), rows, last_best, *state)
+            z, value, grad, before, best, best_grad, best_value, eta, gains, halved = state
             if not len(rows):
                 return
+            region = problem.region(rows)
             a = self.momentum if k else 1.0
             z1 = region.project(region.ascend(z, grad, eta))
-            ahead = (z1 - z).mul_(a).add_(z).add_((z - before).mul_(1 - a))
+            ahead = torch.add(z, z1.sub_(z), alpha=a).add_(z - before, alpha=1 - a)
             z, before = region.project(ahead), z
             was = value
             value, grad = self._gradient(problem, rows, z)
             gains = gains + (value > was)
             up = value > best_value
             best_value = torch.where(up, value, best_value)
-            at = up.nonzero()[:, 0]
-            best.index_copy_(0, at, z.index_select(0, at))
-            best_grad.index_copy_(0, at, grad.index_select(0, at))
+            overwrite(best, up, z)
+            overwrite(best_grad, up, grad)
             if k + 1 in marks:
                 stuck = gains < self.rho * (k + 1 - mark)
                 stuck |= ~halved & (last_best >= best_value)

@@ -7,7 +7,7 @@ what it found is what the referee kept.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import getattr_static
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from assay import nouns
 from assay.errors import AssayError
+from assay.problem.crossing import on_host
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.lp import LpRegion
@@ -74,8 +75,12 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     view = problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack))
     if not (attack.needs.gradient or proof):
         view.searching(view.label)
-    with timed(problem.spent, view.label, rows, len(problem.y)):
-        attack(view)
+    with timed(problem.spent, view.label, rows.cpu(), len(problem.y)):
+        if getattr(attack, "on_host", False):
+            with on_host(view) as lent:
+                attack(lent)
+        else:
+            attack(view)
 
 
 @contextmanager
@@ -101,9 +106,21 @@ def start(problem: Problem, rows: Tensor, where: str) -> Tensor:
     raise AssayError(f"start={where!r}: expected 'random', 'clean' or 'best'")
 
 
-def compact(mask: Tensor, *tensors: Tensor) -> Iterator[Tensor]:
-    """Every tensor, with only the rows of the mask: solved rows cost nothing more."""
-    return (t[mask] for t in tensors)
+def compact(mask: Tensor, *tensors: Tensor) -> Iterable[Tensor]:
+    """Every tensor, with only the rows of the mask: solved rows cost nothing more.
+
+    The tensors themselves where no row is dropped. The host learns one number, how many are left.
+    """
+    at = mask.nonzero()[:, 0]
+    return tensors if len(at) == len(mask) else (t.index_select(0, at) for t in tensors)
+
+
+def overwrite(held: Tensor, better: Tensor, new: Tensor) -> None:
+    """held[better] = new[better] (n, D), without asking which rows those are: all are written.
+
+    With a weight of 0 or 1 an interpolation is exact, and costs a fifth of a `where`.
+    """
+    held.lerp_(new, better.to(held.dtype)[:, None])
 
 
 def ball(problem: Problem, rows: Tensor) -> LpRegion:

@@ -16,6 +16,7 @@ twins only one is expanded, or most iterations would go to permutations of one p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,6 +43,7 @@ class BFS:
     bins: int = 150
     weight: float = 1e6
     memory: int = 2 * 10**9
+    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:

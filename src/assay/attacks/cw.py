@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import ball, compact
+from assay.attacks.base import ball, compact, overwrite
+from assay.devices import widest
 from assay.losses import margin
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -55,7 +56,7 @@ class CW:
         return Needs(gradient=True, norms=(2.0,))
 
     def __call__(self, problem: Problem) -> None:
-        c = torch.full_like(problem.y, self.c, dtype=torch.float64)
+        c = torch.full_like(problem.y, self.c, dtype=widest(problem.y.device))
         low, high = torch.zeros_like(c), torch.full_like(c, math.inf)
         found = _Found.of(problem)
         for _ in range(self.searches):
@@ -84,7 +85,7 @@ class CW:
             short = (self.kappa - gain).relu().to(w.dtype)
             d = z - region.origin
             length = d.square().sum(1)
-            found.note(rows[gain > 0], z[gain > 0], length[gain > 0])
+            found.note(rows, z, length.masked_fill(gain <= 0, math.inf))
             cost = length + c * short
             pull = 2 * d - (c * (short > 0))[:, None] * grad
             g = pull * box.slope(w)
@@ -96,8 +97,7 @@ class CW:
             if self.early_abort and k % patience == 0:
                 alive &= cost <= 0.9999 * before
                 before = cost
-            if not bool(alive.all()):
-                rows, w, m, v, before = compact(alive, rows, w, m, v, before)
+            rows, w, m, v, before = compact(alive, rows, w, m, v, before)
             if not len(rows):
                 break
         else:
@@ -118,8 +118,11 @@ class _Found:
         return cls(origin.clone(), origin.new_full((len(origin),), math.inf))
 
     def note(self, rows: Tensor, z: Tensor, length: Tensor) -> None:
-        nearer = length < self.length[rows]
-        self.z[rows[nearer]], self.length[rows[nearer]] = z[nearer], length[nearer]
+        so_far = self.length[rows]
+        held = self.z.index_select(0, rows)
+        overwrite(held, length < so_far, z)
+        self.z.index_copy_(0, rows, held)
+        self.length.index_copy_(0, rows, length.minimum(so_far))
 
     def hand_in(self, problem: Problem) -> None:
         """What tanh leaves between the nearest point and the region is bridged by a projection."""

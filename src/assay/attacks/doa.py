@@ -9,6 +9,7 @@ What a reader would get wrong: the place is searched *once*, before the colours,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +64,7 @@ class DOA:
         off = torch.ones_like(energy[0], dtype=torch.bool)
         off[:: self.stride, :: self.stride] = False
         energy = energy.masked_fill(off, -1.0).flatten(1)
-        count = min(self.candidates, int((~off).sum()))
+        count = min(self.candidates, math.prod(-(-s // self.stride) for s in off.shape))
         best, places = torch.full((len(rows),), -torch.inf), energy.topk(count, 1).indices
         best = best.to(energy)
         chosen = places[:, 0].clone()

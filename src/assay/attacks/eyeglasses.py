@@ -21,6 +21,7 @@ from torch import Tensor
 
 from assay.attacks.base import compact
 from assay.attacks.pgd import climb, places_of
+from assay.devices import widest
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.region import Region
@@ -83,14 +84,16 @@ class Eyeglasses:
         region = problem.region(rows)
         shape = region.decode(region.origin).shape[1:]
         best: Tensor | None = None
-        best_value = torch.full((len(rows),), -torch.inf, dtype=torch.float64, device=rows.device)
+        wide = widest(rows.device)
+        best_value = torch.full((len(rows),), -torch.inf, dtype=wide, device=rows.device)
         for colour in COLOURS:
-            paint = region.origin.new_tensor(colour) * (region.eps / 255)
+            paint = torch.tensor(colour, dtype=region.origin.dtype, device=rows.device)
+            paint = paint * (region.eps / 255)
             if len(shape) != 3 or shape[0] != 3:
                 paint = paint.mean()[None]
             plane = paint[:, None, None] if len(shape) == 3 else paint
             z = region.project(plane.expand(shape).reshape(1, -1).expand_as(region.origin).clone())
-            value = problem.value(rows, z).double()
+            value = problem.value(rows, z).to(wide)
             better = value > best_value
             best = z if best is None else torch.where(better[:, None], z, best)
             best_value = best_value.maximum(value)

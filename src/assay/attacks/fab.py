@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.attacks.base import ball, compact
+from assay.attacks.base import ball, compact, overwrite
 from assay.attacks.combine import single_targets
 from assay.goals.goal import reached
 from assay.problem.needs import Needs
@@ -84,6 +84,8 @@ class FAB:
         for step in range(self.steps):
             if step or not clean:
                 walk.look(self.beta)
+            if not len(walk.rows):
+                return
             if step and step in doublings:
                 walk.drop_hopeless(math.log2(self.steps / step))
             f, w = walk.drop_solved(*_linearise(problem, walk.rows, walk.z, self.targets is None))
@@ -122,24 +124,21 @@ class _Walk:
         """Ask for the class at z; draw back those that have crossed, noting how near that was."""
         goal = self.problem.goal[self.rows]
         seen = self.problem.value(self.rows, self.z, lambda z, _: reached(z, goal).to(z.dtype))
-        who = (seen > 0).nonzero()[:, 0]
+        across = seen > 0
         region = self.problem.region(self.rows)
-        origin = region.origin[who]
-        d = self.z[who] - origin
-        length = _norm(d, region.p)
-        better = length < self.length[who]
-        self.length[who[better]] = length[better]
-        self.nearest[who[better]] = self.z[who[better]]
-        self.z[who] = origin + beta * d
+        d = self.z - region.origin
+        length = _norm(d, region.p).masked_fill_(~across, math.inf)
+        overwrite(self.nearest, length < self.length, self.z)
+        self.length = self.length.minimum(length)
+        self.z = self.z.lerp(d.mul_(beta).add_(region.origin), across.to(d.dtype)[:, None])
         self.drop_solved()
 
     def drop_hopeless(self, doublings: float) -> None:
         """Give up the rows that would end outside the region: their pace times what is left."""
         end = self.length * (self.length / self.before).clamp_max(_PACE) ** doublings
         hopeless = end > ball(self.problem, self.rows).eps  # false where none has crossed yet
-        if bool(hopeless.any()):
-            self.hand_in(hopeless)
-            self._keep(~hopeless)
+        self.hand_in(hopeless)
+        self._keep(~hopeless)
         self.before = self.length.clone()
 
     def hand_in(self, mask: Tensor) -> None:
@@ -150,8 +149,7 @@ class _Walk:
 
     def drop_solved(self, *others: Tensor) -> tuple[Tensor, ...]:
         """Forget the rows that are solved or have no budget left, in `others` too."""
-        alive = self.problem.alive(self.rows)
-        return others if bool(alive.all()) else self._keep(alive, *others)
+        return self._keep(self.problem.alive(self.rows), *others)
 
     def _keep(self, mask: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         self.rows, self.z, self.nearest, self.length, self.before, *left = compact(

@@ -19,6 +19,7 @@ still costs distance, and in an L2 ball the distance is shared by all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -54,6 +55,7 @@ class Graft:
     offspring: int = 50
     scale: float = 0.6
     memory: int = 2 * 10**9
+    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:

@@ -15,6 +15,7 @@ over the whole front between "near" and "misclassified", and some of it lies wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -57,6 +58,7 @@ class MOEVA:
     population: int = 206
     offspring: int = 100
     memory: int = 2 * 10**9
+    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:

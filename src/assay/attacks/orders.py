@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.devices import widest
 from assay.errors import AssayError
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -137,7 +138,8 @@ class ByPrior(Order):
                 f"ByPrior(P): P has shape {tuple(matrix.shape)}; expected ({count}, {count}), "
                 "one row per true class and one column per target"
             )
-        return 1 - matrix.to(problem.y.device)[problem.y]
+        device = problem.y.device
+        return 1 - matrix.to(widest(device)).to(device)[problem.y]
 
 
 @dataclass(frozen=True)
@@ -191,14 +193,14 @@ class ByMD(Order):
     def _after(self, view: Problem, rows: Tensor) -> Tensor:
         region = view.region(rows)
         z = region.origin.clone() if self.start == "clean" else region.random(view.random, rows)
-        length = torch.full((len(rows),), 2.0 * region.eps / self.steps, dtype=z.dtype)
+        length = torch.full_like(z[:, 0], 2.0 * region.eps / self.steps)
         for _ in range(self.steps):
             _, grad = view.value_and_grad(rows, z)
-            z = region.project(region.ascend(z, grad, length.to(z.device)))
+            z = region.project(region.ascend(z, grad, length))
         # A row that was solved on the way costs nothing more: its difference is 0.
-        left = view.alive(rows)
+        left = view.alive(rows).nonzero()[:, 0]
         score = torch.zeros(len(rows), dtype=view.clean.dtype, device=rows.device)
-        if bool(left.any()):
+        if len(left):
             score[left] = -view.value(rows[left], z[left]).to(score.dtype)
         return score
 

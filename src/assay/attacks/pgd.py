@@ -70,22 +70,19 @@ def climb(
     problem: Problem, rows: Tensor, z: Tensor, moves: Iterable[Move], loss: Loss | None = None
 ) -> None:
     """Move after move, each projected, on the rows still open."""
-    region = problem.region(rows)
     for move in moves:
         _, grad = problem.value_and_grad(rows, z, loss)
-        alive = problem.alive(rows)
-        if not bool(alive.all()):
-            rows, z, grad = compact(alive, rows, z, grad)
-            region = problem.region(rows)
+        rows, z, grad = compact(problem.alive(rows), rows, z, grad)
         if not len(rows):
             return
+        region = problem.region(rows)
         z = region.project(move(region, rows, z, grad))
     problem.submit(rows, z)
 
 
 def places_of(rows: Tensor) -> Tensor:
     """Where each row stands among `rows`: what a move remembers is kept in the order of a start."""
-    place = rows.new_zeros(int(rows.max()) + 1 if len(rows) else 0)
+    place = rows.new_zeros(int(rows[-1]) + 1 if len(rows) else 0)  # rows are in order
     place[rows] = torch.arange(len(rows), device=rows.device)
     return place
 

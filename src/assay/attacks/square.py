@@ -30,7 +30,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.attacks.base import ball, compact, start
+from assay.attacks.base import ball, compact, overwrite, start
 from assay.losses import margin
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
@@ -87,15 +87,14 @@ class Square:
         doublings = [self.queries >> j for j in (4, 3, 2, 1)] if self.prune else []
         before = best  # at the last doubling of the queries
         ahead = max(1, _AHEAD // moves.numbers)
-        draws = torch.empty(len(z), 0, dtype=torch.float64, device=z.device)
+        draws = problem.random.uniform(rows[:0], 0).new_empty(len(z), 0)
         for query in range(1, self.queries):
             alive = problem.alive(rows)
             if query in doublings:
                 rest = math.log2(self.queries / query)
                 alive &= best + _PACE * rest * (best - before) >= 0
                 before = best
-            if not bool(alive.all()):
-                rows, z, best, before, draws = compact(alive, rows, z, best, before, draws)
+            rows, z, best, before, draws = compact(alive, rows, z, best, before, draws)
             if not len(rows):
                 return
             if not draws.shape[1]:
@@ -105,7 +104,7 @@ class Square:
             value = problem.value(rows, new, margin)
             better = value > best
             best = torch.where(better, value, best)
-            z[better] = new[better]
+            overwrite(z, better, new)
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class Canvas:
         """(n, c, side * side): the features of a square whose corner two random numbers choose."""
         c, h, w = self.shape
         corner = (u[:, :1] * (h - side + 1)).long() * w + (u[:, 1:2] * (w - side + 1)).long()
-        return corner[:, :, None] + _inside((c, h, w), side).to(u.device)
+        return corner[:, :, None] + _inside((c, h, w), side, u.device)
 
 
 def _sign(u: Tensor, like: Tensor) -> Tensor:
@@ -201,7 +200,7 @@ class Bumps:
         down, across = h // tile, w // tile
         sign = stream.sign(rows, c * down * across, dtype).reshape(-1, c, down, across, 1, 1)
         turn = stream.sign(rows, down * across, dtype).reshape(-1, 1, down, across, 1, 1) > 0
-        bump = _bump(tile).to(sign)
+        bump = _bump(tile, sign.device, sign.dtype)
         tiles = (sign * torch.where(turn, bump, bump.T)).transpose(3, 4)
         grid = tiles.reshape(-1, c, down * tile, across * tile)
         top, left = (h - down * tile) // 2, (w - across * tile) // 2
@@ -223,7 +222,7 @@ class Bumps:
             side = min(side, (min(h, w) - 1) // 2 * 2 + 1)
             gains = self.canvas.square(side, u[:, :2])
             loses = self.canvas.square(side, u[:, 2:4])
-            shape = _bump(side).to(z)
+            shape = _bump(side, z.device, z.dtype)
             shape = torch.where(u[:, 4, None] < 0.5, shape.flatten(), shape.T.flatten())
             bump = _sign(u[:, 5:], z)[:, :, None] * shape[:, None, :]
         mass = d.square() if p == 2.0 else d.abs()
@@ -244,20 +243,20 @@ class Bumps:
 
 
 @cache
-def _inside(shape: tuple[int, int, int], side: int) -> Tensor:
+def _inside(shape: tuple[int, int, int], side: int, device: torch.device) -> Tensor:
     """(1, c, side * side): the features of the square in the first corner."""
     c, h, w = shape
-    pixel = torch.arange(side)
-    return (torch.arange(c)[:, None] * h * w + (pixel[:, None] * w + pixel).flatten())[None]
+    pixel, plane = (torch.arange(k, device=device) for k in (side, c))
+    return (plane[:, None] * h * w + (pixel[:, None] * w + pixel).flatten())[None]
 
 
 @cache
-def _bump(side: int) -> Tensor:
+def _bump(side: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """(side, side): a positive hill above a negative one; each falls off with the distance."""
     upper = side // 2
     hills = [_hill(upper, side), -_hill(side - upper, side)]
     both = torch.cat(hills)
-    return both.div(both.norm())
+    return both.div(both.norm()).to(dtype).to(device)
 
 
 def _hill(h: int, w: int) -> Tensor:

@@ -21,6 +21,7 @@ from assay.attacks.base import Attack, run
 from assay.attacks.parameters import own_losses
 from assay.attacks.standard import standard
 from assay.data import Dataset
+from assay.devices import home
 from assay.errors import AssayError
 from assay.games.arguments import check_kinds
 from assay.games.game import USUAL, Carried, Game, Play
@@ -138,8 +139,11 @@ class Static:
     ) -> Records:
         began = time.perf_counter()
         x, y = data.x[index], data.y[index]
+        place = home(x, self.model.device or x.device, space)
+        there = x.to(place)
         with torch.no_grad():
-            clean = self.model.logits(x)
+            answers = self.model.logits(there)
+        clean = answers.to(x.device)
         if not bool(clean.isfinite().all()):
             row = int((~clean.isfinite().all(1)).nonzero()[0])
             name = data.ids[index[row]]
@@ -153,20 +157,23 @@ class Static:
         referee.solved, referee.idle = reached.clone(), ~sane | ~some  # nothing to play for
         referee.final = clean.argmax(1)
         referee.forwards += 1
+        referee.margin[:] = losses.margin(clean, targets).to(referee.margin.dtype)
+        moves = place != x.device
         problem = Problem(
             self.model,
-            region,
-            referee,
-            Stream(seed, keys(data.ids[index.numpy()]), x.device),
-            y,
-            clean,
-            targets,
+            space.around(there) if moves else region,
+            referee.to(place) if moves else referee,
+            Stream(seed, keys(data.ids[index.numpy()]), place),
+            y.to(place),
+            answers,
+            targets.to(place),
             losses.find(goal.loss),
             options.budget,
         )
         played = problem.open
-        referee.margin[:] = losses.margin(clean, targets).double()
         run(attack, problem)
+        if moves:
+            referee = problem.referee.to(x.device)  # figures are the host's: in double precision
         if options.observe is not None:
             options.observe(referee)
         success = referee.solved

@@ -75,6 +75,23 @@ class Classifier:
         return self.name or self.kind
 
     @property
+    def device(self) -> torch.device | None:
+        """Where a module's weights are; None: it has none, or is no module."""
+        first = self._weight
+        return None if first is None else first.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type a module computes in."""
+        first = self._weight
+        return torch.get_default_dtype() if first is None else first.dtype
+
+    @property
+    def _weight(self) -> Tensor | None:
+        weights: Iterator[Tensor] = () if self.module is None else self.module.parameters()  # type: ignore[assignment]
+        return next((w for w in weights if w.is_floating_point()), None)
+
+    @property
     def described(self) -> dict[str, str]:
         """What a spec says of it; without a name of its own it goes by its kind."""
         return {"model": self.title, "model_kind": self.kind, "model_hash": self.hash}

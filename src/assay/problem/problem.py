@@ -23,6 +23,7 @@ from assay import losses
 from assay.errors import AssayError, Unsupported
 from assay.goals.goal import reached
 from assay.model.classifier import Classifier
+from assay.problem import crossing
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.referee import Referee
 from assay.problem.rehearsal import Rehearsal
@@ -54,13 +55,13 @@ class Problem:
     def open(self) -> Tensor:
         """Rows that are neither broken nor proven and can still afford a query."""
         rows = torch.arange(len(self.y), device=self.y.device)
-        return rows[self.alive(rows)]
+        return self.alive(rows).nonzero()[:, 0]
 
     @property
     def undecided(self) -> Tensor:
         """Rows that are neither broken nor proven: a proof may close them without any query."""
         rows = torch.arange(len(self.y), device=self.y.device)
-        return rows[self._unsettled(rows)]
+        return self._unsettled(rows).nonzero()[:, 0]
 
     @property
     def broken(self) -> Tensor:
@@ -75,15 +76,15 @@ class Problem:
 
     def alive(self, rows: Tensor) -> Tensor:
         """Which of these rows are worth another query: not settled, and affordable."""
-        return self._unsettled(rows) & self.afford(rows)
+        left = self._unsettled(rows)
+        return left if self.budget == UNLIMITED else left.logical_and_(self.afford(rows))
 
     def _unsettled(self, rows: Tensor) -> Tensor:
-        left = ~self.referee.idle[rows]
-        if self.scope is not None:
-            left &= self.scope[rows]
+        closed = self.referee.idle
         if self.referee.keep == "first":
-            left &= ~(self.referee.solved | self.referee.proven)[rows]
-        return left
+            closed = (self.referee.solved | self.referee.proven).logical_or_(closed)
+        left = closed.index_select(0, rows).logical_not_()
+        return left if self.scope is None else left.logical_and_(self.scope[rows])
 
     def afford(self, rows: Tensor) -> Tensor:
         """Which of these rows have budget left."""
@@ -219,8 +220,7 @@ class Problem:
         taken = self.rehearsal.controlled & self.regions.contains(batch)
         changed = taken & (batch != mine).flatten(1).any(1)
         mine[taken] = batch[taken]
-        for i in changed.nonzero()[:, 0].tolist():
-            self.referee.winner[i] = self.label
+        self.referee.credit(changed, self.label)
         return taken
 
     def choose(self, trial: Problem) -> None:
@@ -240,11 +240,10 @@ class Problem:
                 value = value - region.penalty(z)
             grad: Tensor
             (grad,) = torch.autograd.grad(value.sum(), z)
-        grad = grad.nan_to_num(0.0, 0.0, 0.0)
+        value, logits, x = value.detach(), logits.detach(), x.detach()
         self.charge(rows, backwards=1)
-        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
-        self.referee.see(rows, grad)
-        return value.detach(), grad
+        self.referee.judge(rows, x, logits, value, region, self.label)
+        return value, self.referee.see(rows, grad)
 
     def jacobian(
         self, rows: Tensor, z: Tensor, classes: Tensor | None = None
@@ -332,16 +331,17 @@ class Problem:
         loss = loss or self.loss
         if self.victims is not None:
             return self.victims.look(x, rows, loss, self.targets[rows])
+        if crossing.crosses(self.model, x, loss):
+            return crossing.look(self.model, x, loss, self.targets[rows])
         logits = self.model.logits(x, rows)
         return logits, loss(logits, self.targets[rows])
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:
         """Count a pass through the model; for attacks that make one without asking here."""
-        ones = torch.ones_like(rows)
-        forwards = 1
+        one, forwards = torch.ones_like(rows), 1
         if self.victims is not None:
             forwards = self.victims.forwards if backwards else len(self.victims.models)
             backwards *= self.victims.backwards
-        self.referee.forwards.index_add_(0, rows, ones * forwards)
+        self.referee.forwards.index_add_(0, rows, one, alpha=forwards)
         if backwards:
-            self.referee.backwards.index_add_(0, rows, ones * backwards)
+            self.referee.backwards.index_add_(0, rows, one, alpha=backwards)

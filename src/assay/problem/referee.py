@@ -8,7 +8,8 @@ claims the second of the two finds the referee raising `Contradiction`, since on
 bug, and no figure may come out of that.
 
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
-answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged.
+answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged. Not so on an
+accelerator, where asking which ones matter would cost more than judging them all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from assay.devices import on_host, widest
 from assay.errors import AssayError, Contradiction
 from assay.goals.goal import gap, reached
 from assay.spaces.region import Region
@@ -48,7 +50,8 @@ class Referee:
     blocked: Tensor = field(init=False)
     score: Tensor = field(init=False)  # a strategy's promise of the row: lower is tried first
     nearest: Tensor | None = field(init=False, default=None)  # (n, ...): see `remember`
-    winner: list[str] = field(init=False)
+    who: Tensor = field(init=False)  # (n,): whom a row goes to, by its place in `labels`
+    labels: list[str] = field(init=False)
     searches: set[str] = field(init=False, default_factory=set)  # who asked for no gradient
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
@@ -64,14 +67,50 @@ class Referee:
         )
         self.certificates, self.spent = {}, {}
         self.final = torch.full((n,), -1, device=device)
-        self.value = torch.full((n,), -torch.inf, dtype=torch.float64, device=device)
+        self.value = torch.full((n,), -torch.inf, dtype=widest(device), device=device)
         self.margin = self.value.clone()
         self.score = torch.full_like(self.value, torch.nan)
         self.distance_low = self.score.clone()
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
         self.noticed = torch.zeros(n, 3, dtype=torch.int64, device=device)
-        self.winner = [""] * n
+        self.who, self.labels = torch.zeros_like(self.forwards), [""]
+
+    @property
+    def winner(self) -> list[str]:
+        """Who broke or proved each row; nobody: ""."""
+        return [self.labels[k] for k in self.who.tolist()]
+
+    def credit(self, rows: Tensor, label: str) -> None:
+        """These rows (indices or a mask) go to whoever works under this name."""
+        self.who[rows] = self._code(label)
+
+    def _code(self, label: str) -> int:
+        if label not in self.labels:
+            self.labels.append(label)
+        return self.labels.index(label)
+
+    def to(self, device: torch.device) -> Referee:
+        """A referee at another place who knows the same."""
+        self._refuse(self.solved & self.proven, "is said to be proven")
+        other = copy.copy(self)
+        held = {name: t for name, t in vars(self).items() if isinstance(t, Tensor)}
+        for kind in {t.dtype for t in held.values()}:  # all that has one number a row, at once
+            names = [name for name, t in held.items() if t.ndim == 1 and t.dtype == kind]
+            if names:
+                columns = _moved(torch.stack([held[name] for name in names]), device)
+                vars(other).update(zip(names, columns.unbind(), strict=True))
+        vars(other).update({name: t.to(device) for name, t in held.items() if t.ndim > 1})
+        return other
+
+    def learn(self, other: Referee) -> None:
+        """Know what another one knows who was sent elsewhere; forks share some of it, in place."""
+        for name, held in vars(other).items():
+            mine = getattr(self, name)
+            if isinstance(held, Tensor) and isinstance(mine, Tensor):
+                mine.copy_(held)
+            else:
+                setattr(self, name, held)
 
     def remember(self) -> None:
         """From now on keep the valid point of highest margin too, where the first success is kept:
@@ -91,17 +130,25 @@ class Referee:
             "searched": sum(s and w in self.searches for s, w in won),  # fell without a gradient
         }
 
-    def see(self, rows: Tensor, grad: Tensor) -> None:
-        """Count gradients; a loss may well be flat where the goal is reached."""
-        left = ~self.solved[rows]
-        flat = (grad.abs().amax(1) == 0) & left
-        self.noticed[:, :2].index_add_(0, rows, torch.stack([left, flat], dim=1).long())
+    def see(self, rows: Tensor, grad: Tensor) -> Tensor:
+        """Count gradients, and give them back finite; a loss may be flat where the goal is reached.
+
+        Entries that are no finite numbers count as 0.
+        """
+        steep = grad.abs().amax(1)  # NaN wherever there is one
+        if not on_host(grad.device) or not bool((steep < torch.inf).all()):
+            grad = grad.nan_to_num(0.0, 0.0, 0.0)
+            steep = grad.abs().amax(1)
+        left = self.solved.index_select(0, rows).logical_not_()
+        counts = torch.stack([left, (steep == 0).logical_and_(left)], dim=1)
+        self.noticed[:, :2].index_add_(0, rows, counts.long())
+        return grad
 
     def fork(self) -> Referee:
         """A referee who has seen nothing yet, on the same account of what was spent."""
         other = copy.copy(self)
         Referee.__post_init__(other)
-        other.start, other.best = self.start, self.best.clone()
+        other.start, other.best, other.labels = self.start, self.best.clone(), self.labels
         other.forwards, other.backwards = self.forwards, self.backwards
         other.idle, other.spent = self.idle, self.spent
         other.nearest = None if self.nearest is None else self.start.clone()
@@ -123,8 +170,8 @@ class Referee:
             (self.solved, other.solved),
         ):
             mine[better] = theirs[better]
-        for i in (better | other.proven).nonzero()[:, 0].tolist():
-            self.winner[i] = other.winner[i]
+        theirs = torch.tensor([self._code(name) for name in other.labels], device=self.who.device)
+        self.who = torch.where(better | other.proven, theirs[other.who], self.who)
         if self.nearest is not None and other.nearest is not None:
             nearer = other.margin > self.margin
             self.nearest[nearer] = other.nearest[nearer]
@@ -146,8 +193,7 @@ class Referee:
         self.proven[rows] = True
         if vacuous is not None:
             self.vacuous[rows] = vacuous
-        for i in rows.tolist():
-            self.winner[i] = label
+        self.credit(rows, label)
         for i, kept in zip(rows.tolist(), certificates, strict=False):
             if kept is not None:
                 self.certificates[i] = kept
@@ -157,7 +203,7 @@ class Referee:
         if len(rows):
             i = int(rows[0])
             was = "is proven" if bool(self.proven[i]) else "is broken by a valid point"
-            by = f" ({self.winner[i]})" if self.winner[i] else ""
+            by = f" ({self.winner[i]})" if int(self.who[i]) else ""
             raise Contradiction(
                 f"row {i} of the batch {was}{by}, and now {now}: one of the two is wrong. Both see "
                 "the same model and region, so this is a bug; please report it with the model"
@@ -180,16 +226,21 @@ class Referee:
 
         `margin` is the `gap` to the goal, where it is known already.
         """
-        targets = self.targets[rows]
+        targets = self.targets.index_select(0, rows)
         margin = gap(logits, targets) if margin is None else margin
-        hit = reached(logits, targets, self.slack, margin)
+        size = logits.abs().amax(1)
+        finite = size < torch.inf  # not so where there is a NaN
+        hit = margin > size * self.slack if self.slack else reached(logits, targets)
+        if not on_host(rows.device):
+            self._judge_all(rows, x, logits, value, region, label, margin, hit, finite)
+            return
+        if not bool(finite.all()):
+            self.noticed[:, 2].index_add_(0, rows, (~finite).long())
         # Validity can cost more than the model: asked only where the answer can matter.
-        matters = hit | (margin > self.margin[rows])
+        matters = (margin > self.margin.index_select(0, rows)).logical_or_(hit)
         if self.keep != "first":
             matters |= value > self.value[rows]
-        finite = logits.isfinite().all(1)
-        self.noticed[:, 2].index_add_(0, rows, (~finite).long())
-        at = (matters & finite).nonzero()[:, 0]  # a mask would be searched anew by each line
+        at = matters.logical_and_(finite).nonzero()[:, 0]  # a mask would be searched by each line
         if not len(at):
             return
         if len(at) < len(rows):
@@ -223,8 +274,58 @@ class Referee:
         self.final[at] = logits[chosen].argmax(1)
         self.value[at] = value[chosen].double()
         self.solved[at] = hit[chosen]
-        for i in at.tolist():
-            self.winner[i] = label
+        self.credit(at, label)
+
+    def _judge_all(
+        self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str,
+        margin: Tensor, hit: Tensor, finite: Tensor,
+    ) -> None:  # fmt: skip
+        """The same without a single look at the outcome, which the host would have to wait for."""
+        self.noticed[:, 2].index_add_(0, rows, (~finite).long())
+        valid = region.contains(x) & finite
+        margin = margin.to(self.margin.dtype).masked_fill(~valid, -torch.inf)
+        if self.nearest is not None:
+            place, some = self._first(rows, margin, margin > self.margin[rows])
+            _put(self.nearest, rows, some, x.index_select(0, place))
+        self.margin.scatter_reduce_(0, rows, margin, "amax")
+        barred = (hit & finite & ~valid).long()
+        self.blocked |= torch.zeros_like(self.who).index_add_(0, rows, barred) > 0
+        if self.keep == "first":
+            take, rank = hit & valid & ~self.solved[rows], margin
+        else:
+            rank = value.to(self.value.dtype)
+            take = valid & (rank > self.value[rows])
+        place, some = self._first(rows, rank, take)
+        _put(self.best, rows, some, x.index_select(0, place))
+        _put(self.final, rows, some, logits.argmax(1)[place])
+        _put(self.value, rows, some, value.to(self.value.dtype)[place])
+        _put(self.solved, rows, some, hit[place])
+        _put(self.who, rows, some, torch.full_like(rows, self._code(label)))
+
+    def _first(self, rows: Tensor, rank: Tensor, take: Tensor) -> tuple[Tensor, Tensor]:
+        """For each of `rows` the place of its highest-ranked taken candidate, and if it has one."""
+        top = torch.full_like(self.margin, -torch.inf)
+        top.scatter_reduce_(0, rows, rank.masked_fill(~take, -torch.inf), "amax")
+        none = len(rows)
+        place = torch.arange(none, device=rows.device).masked_fill(
+            ~(take & (rank == top[rows])), none
+        )
+        first = torch.full_like(self.who, none).scatter_reduce_(0, rows, place, "amin")[rows]
+        return first.clamp_max(none - 1), first < none
+
+
+def _moved(held: Tensor, device: torch.device) -> Tensor:
+    """At another place, in the precision that is usual there."""
+    if not held.is_floating_point():
+        return held.to(device)
+    wide = widest(device)
+    return held.to(wide).to(device) if on_host(held.device) else held.to(device).to(wide)
+
+
+def _put(held: Tensor, rows: Tensor, some: Tensor, new: Tensor) -> None:
+    """held[rows] = new, where `some`; a row that is named twice is given the same thing twice."""
+    mask = some.reshape(-1, *[1] * (held.ndim - 1))
+    held.index_copy_(0, rows, torch.where(mask, new, held.index_select(0, rows)))
 
 
 def _best_of_each(rows: Tensor, rank: Tensor, take: Tensor) -> Tensor:

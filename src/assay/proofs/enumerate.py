@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -48,6 +48,7 @@ class Enumerate:
     """
 
     most: int = 100_000
+    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
 
     def __post_init__(self) -> None:
         if self.most < 1:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ class Linear:
     """
 
     seconds: float = 5.0
+    on_host: ClassVar[bool] = True  # in double precision
 
     @property
     def needs(self) -> Needs:

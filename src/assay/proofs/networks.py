@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -53,6 +53,7 @@ class Bounds:
     splits: int = field(default=128, metadata={"least": 0})
     few: int = 12  # features that can move: more are not worth cutting
     seconds: float = 0.2
+    on_host: ClassVar[bool] = True  # in double precision
 
     @property
     def needs(self) -> Needs:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -54,6 +55,7 @@ class Exact:
     minimise: str | None = None
     gap: float = 1e-3
     certificates: bool = False
+    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:

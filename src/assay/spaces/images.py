@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
+from assay.devices import widest
 from assay.errors import AssayError
 
 
@@ -47,7 +48,7 @@ class ImageRegion:
         return z.reshape(len(z), *self.shape)
 
     def encode(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), -1)
+        return x.flatten(1)
 
     def penalty(self, z: Tensor) -> Tensor:
         return z.new_zeros(len(z))
@@ -56,7 +57,8 @@ class ImageRegion:
         return x.new_zeros(len(x))
 
     def distance(self, x: Tensor) -> Tensor:
-        return (self.encode(x).double() - self.origin.double()).abs().amax(1)
+        wide = widest(self.origin.device)
+        return (self.encode(x).to(wide) - self.origin.to(wide)).abs().amax(1)
 
     def take(self, rows: Tensor) -> Self:
         return replace(self, origin=self.origin[rows])

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from assay import nouns
 from assay.amounts import written
+from assay.devices import on_host, widest
 from assay.errors import AssayError
 from assay.spaces.genes import Genes
 from assay.spaces.projections import room_to, shrink_l1, shrink_l2
@@ -193,7 +194,7 @@ class LpRegion:
         return z.reshape(len(z), *self.shape)
 
     def encode(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), -1)
+        return x.flatten(1)
 
     @cached_property
     def _ends(self) -> tuple[Tensor, Tensor]:
@@ -236,15 +237,17 @@ class LpRegion:
         (Croce & Hein 2021, whose sparsity schedule this replaces by the iterate's own sparsity).
         """
         # At the box up to rounding: x + (low - x) is not always low, and the step would be wasted.
-        rounding = 4 * torch.finfo(z.dtype).eps * z.abs() + 1e-6 * self.eps
-        stuck = torch.where(grad > 0, self.high - z, z - self.low) <= rounding
-        weight = grad.abs().masked_fill(stuck, 0.0)
-        changed = (z != self.origin).sum(1, keepdim=True)
+        rounding = z.abs().mul_(4 * torch.finfo(z.dtype).eps).add_(1e-6 * self.eps)
+        sign = grad.sign()
+        free = torch.gt(room_to(z, sign, self.low, self.high), rounding, out=torch.empty_like(z))
+        weight = free.mul_(grad.abs())
+        changed = (z - self.origin).sign_().abs_().sum(1, keepdim=True)
         count = (changed / 1.5).clamp(1, max(1.0, 0.2 * z.shape[1])).long()
-        largest = weight.topk(int(count.max()), dim=1).indices
+        most = max(1, z.shape[1] // 5)
+        largest = weight.topk(int(count.max()) if on_host(z.device) else most, dim=1).indices
         place = torch.arange(largest.shape[1], device=z.device)
         chosen = torch.zeros_like(weight).scatter_(1, largest, (place < count).to(weight.dtype))
-        sparse = chosen.mul_(weight > 0).mul_(grad.sign())
+        sparse = chosen.mul_(weight.sign()).mul_(sign)
         if self.p == 0.0:
             return sparse
         return sparse / sparse.abs().sum(1, keepdim=True).clamp_min(1.0)
@@ -271,6 +274,8 @@ class LpRegion:
     def contains(self, x: Tensor) -> Tensor:
         z = self.encode(x)
         boxed = (z - z.clamp(self.low, self.high)).abs_().amax(1) == 0
+        if not on_host(z.device):  # strict where single precision leaves a doubt, and no waiting
+            return boxed & (self.distance(x) <= self.eps + 0.9 * self._slack)
         if not self._quick(x):
             return boxed & (self.distance(x) <= self.eps + self.rounding())
         # A difference is exact to 2^-24 of itself, far less than the rounding that is allowed: who
@@ -278,6 +283,8 @@ class LpRegion:
         change = z - self.origin
         if self.p == math.inf:
             far = change.abs_().amax(1)
+        elif self.p == 1.0:
+            far = change.abs_().sum(1, dtype=torch.float64)
         else:
             far = torch.linalg.vector_norm(change, 2, dim=1, dtype=torch.float64)
         near = far <= self.eps + 0.9 * self._slack
@@ -289,7 +296,7 @@ class LpRegion:
 
     def _quick(self, x: Tensor) -> bool:
         single = self.origin.dtype == torch.float32 and x.dtype == torch.float32
-        return single and self.p in (2.0, math.inf)
+        return single and self.p != 0.0
 
     @cached_property
     def _slack(self) -> Tensor:
@@ -298,14 +305,16 @@ class LpRegion:
     def rounding(self) -> Tensor:
         """What the rounding of the inputs themselves can add to a distance of eps."""
         if self.p == 0.0:
-            return self.origin.new_zeros(1, dtype=torch.float64)
-        unit = torch.finfo(self.origin.dtype).eps * self.origin.abs().amax(1).double()
+            return self.origin.new_zeros(1, dtype=widest(self.origin.device))
+        largest = self.origin.abs().amax(1).to(widest(self.origin.device))
+        unit = torch.finfo(self.origin.dtype).eps * largest
         dims = self.origin.shape[1] ** (0.0 if self.p == math.inf else 1 / self.p)
         slack: Tensor = unit * dims + 1e-6 * self.eps
         return slack
 
     def distance(self, x: Tensor) -> Tensor:
-        change = self.encode(x).double() - self.origin.double()
+        wide = widest(self.origin.device)
+        change = self.encode(x).to(wide) - self.origin.to(wide)
         if self.p == math.inf:
             return change.abs().amax(1)
         far: Tensor = torch.linalg.vector_norm(change, self.p, dim=1)

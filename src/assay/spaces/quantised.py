@@ -13,11 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from assay import nouns
+from assay.devices import on_host
 from assay.errors import AssayError
-from assay.spaces.region import Region, Space
+from assay.spaces.region import Region, Space, per_row
 from assay.streams import Stream
 
 _SHRINK = (0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
@@ -127,6 +129,13 @@ class QuantisedRegion:
     def _snapped(self, z: Tensor, x: Tensor) -> Tensor:
         q = snap(x, *self.ends, self.levels)
         outside = ~self.inner.contains(q)
+        if not on_host(q.device):  # where asking which rows are outside costs more than all of it
+            for share in _SHRINK:
+                nearer = self.inner.decode(self.origin + share * (z - self.origin))
+                nearer = snap(nearer, *self.ends, self.levels)
+                q = torch.where(per_row(outside, q), nearer, q)
+                outside = outside & ~self.inner.contains(nearer)
+            return q
         for share in _SHRINK:
             if not bool(outside.any()):
                 break

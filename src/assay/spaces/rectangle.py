@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from assay.devices import widest
 from assay.errors import AssayError
 from assay.spaces.images import ImageRegion, check_images
 from assay.spaces.region import per_row
@@ -64,7 +65,7 @@ class RectangleRegion(ImageRegion):
         """(n, rows, columns): sum of squares of `values` (n, D) in the window at each corner."""
         planes = values.reshape(len(values), *self.shape).square().sum(1, keepdim=True)
         area = self.size[0] * self.size[1]
-        return avg_pool2d(planes.double(), self.size, stride=1)[:, 0] * area
+        return avg_pool2d(planes.to(widest(planes.device)), self.size, stride=1)[:, 0] * area
 
     def window(self, corner: Tensor) -> Tensor:
         """(n, D) bool: the window whose corner has this place among the corners of `energy`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ class Symbols:
     last: int | None = None
     where: Sequence[int] | None = None
     without: Sequence[int] = ()
+    on_host: ClassVar[bool] = True  # symbols are looked up there
 
     def __post_init__(self) -> None:
         if self.most < 1:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -56,6 +56,7 @@ class Text:
     similarity: Similarity | Callable[[list[str], list[str]], Any] | None = None
     least: float = 0.8
     antonyms: bool = False  # may a word turn into its opposite?
+    on_host: ClassVar[bool] = True  # symbols are looked up there
 
     __eq__, __hash__ = nouns.same, nouns.hashed
 

@@ -50,6 +50,7 @@ class TableSpace:
     repair: bool = True
     priced: bool | None = None  # distances are money; by default where only a cost is given
     norm: ClassVar[None] = None  # a ball of scaled coordinates, cut by relations: no Lp ball
+    on_host: ClassVar[bool] = True  # relations are compiled for the processor
 
     def __post_init__(self) -> None:
         if self.priced is None:

@@ -77,7 +77,7 @@ class CraftBy:
                 model,
                 self.space.around(x),
                 referee,
-                Stream(draw, rows),
+                Stream(draw, rows, x.device),
                 y,
                 clean,
                 targets,
