@@ -59,6 +59,20 @@ def test_guesses_stand_in_their_order():
     assert escalated >= best - 0.02 and price < cost / 2
 
 
+def test_escalation_leaves_alone_what_no_target_is_near_to():
+    """Half a run at all targets is all that a row far from every target costs."""
+    net, data = signs()
+    report = ay.evaluate(net, data, space=ay.Linf(0.001), goal=GOAL, attack=ay.Escalation(10))
+    far = report.table[(report.table["skipped"] == "") & (report.table["margin"] < -0.5)]
+    assert len(far) > 50
+    assert far["backwards"].max() == 6  # 5 steps, and the start
+    every = ay.evaluate(
+        net, data, space=ay.Linf(0.001), goal=GOAL, attack=ay.Escalation(10, near=1.0)
+    )
+    assert (every.table["backwards"][far.index] > 15).all()
+    assert every.table["success"].sum() == report.table["success"].sum()
+
+
 def test_worst_guess_needs_every_target():
     """On a linear model a target is reached or not; counted target by target."""
     net, data = signs()

@@ -207,6 +207,22 @@ def test_the_whole_verb_runs_and_reports_as_on_the_host() -> None:
     assert list(report.table["winner"]) == list(expected.table["winner"])
 
 
+@pytest.mark.parametrize("attack", [ay.PGD(2), ay.GMSA(ay.PGD(2), iterations=1)])
+def test_a_defender_adapts_where_its_network_is(attack: Any) -> None:
+    def normalised() -> nn.Module:
+        parts = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]
+        return nn.Sequential(*parts, nn.Linear(4 * 36, 5)).eval()
+
+    def robust(net: nn.Module) -> float:
+        game = ay.Transductive(ay.defenses.DENT(net, steps=1), batch=6)
+        report = ay.evaluate(game, pictures(), space=LINF, attack=attack, progress=False)
+        return float(report.metric("robust").value)
+
+    expected = robust(fresh(normalised, 0))
+    with Accelerator():
+        assert abs(robust(placed(fresh(normalised, 0))) - expected) <= 1.01 / ROWS
+
+
 def test_adversarial_training_works_where_the_network_is() -> None:
     with Accelerator():
         net = placed(network())

@@ -98,7 +98,7 @@ class APGD:
             region = problem.region(rows)
             a = self.momentum if k else 1.0
             z1 = region.project(region.ascend(z, grad, eta))
-            ahead = torch.add(z, z1.sub_(z), alpha=a).add_(z - before, alpha=1 - a)
+            ahead = torch.add(z, z1 - z, alpha=a).add_(z - before, alpha=1 - a)
             z, before = region.project(ahead), z
             was = value
             value, grad = self._gradient(problem, rows, z)

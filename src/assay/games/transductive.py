@@ -30,6 +30,7 @@ from torch import Tensor
 
 from assay.attacks.base import Attack
 from assay.data import Dataset
+from assay.devices import home
 from assay.errors import AssayError
 from assay.fields import check_numbers
 from assay.games.arguments import check_kinds, refused_quota
@@ -203,9 +204,11 @@ class Transductive:
         """Do answers change with the order of the batch, with its company, with the draw?"""
         x = data.x[self._rounds(data)[0]]
         place = torch.arange(len(x))
+        device = wrap(self.defender.base(state)).device or x.device
 
         def asked(rows: Tensor, draw: int = 0) -> Tensor:
-            return self._logits(self._adapt(state, x[rows], draw)[0], x[rows])
+            there = x[rows].to(home(x, device, None))
+            return self._logits(self._adapt(state, there, draw)[0], there).to(x.device)
 
         first = asked(place)
         facts: dict[str, Any] = {"random": not torch.equal(first, asked(place, 1))}
@@ -257,7 +260,8 @@ class Transductive:
         truth, calm = [begin] * self.runs, [begin] * self.runs
         rounds = self._rounds(data)
         # The weights, too: a model that was trained on between two evaluations is another one.
-        weights = wrap(self.defender.base(begin)).hash
+        base = wrap(self.defender.base(begin))
+        weights, place = base.hash, home(data.x, base.device or data.x.device, space)
         key = (id(self.defender), weights, data.hash, seed, self.runs, self.batch, _bytes(rounds))
         _, quiet = self._quiet.get(key, (None, {}))
         answers: dict[tuple[int, int], Tensor] = {}
@@ -277,6 +281,7 @@ class Transductive:
                 self.controlled,
                 self.scored,
                 self._random,
+                place,
             )
             parts: list[Records] = []
             if self.information == "start":
@@ -295,7 +300,8 @@ class Transductive:
                 )
                 parts.append(record)
             if self.defender.stateful and self.information == "start":
-                _, mind = self._adapt(mind, move.x, derive(seed, "attacker", number))
+                shown_to = move.x.to(place)
+                _, mind = self._adapt(mind, shown_to, derive(seed, "attacker", number))
             yield Records.concat(parts)
         self._quiet[key] = (self.defender, answers)  # whole games only; the id stays in use
 

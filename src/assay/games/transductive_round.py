@@ -19,6 +19,7 @@ from torch import Tensor
 from assay import losses
 from assay.attacks.base import Attack, run
 from assay.data import Dataset
+from assay.devices import HOST, on_host, widest
 from assay.goals.goal import Goal, gap, reached
 from assay.model.classifier import Classifier, wrap
 from assay.problem.budget import Budget
@@ -60,6 +61,7 @@ class Round:
     controlled: Any = None
     scored: Any = None
     random: bool = False  # two draws of the defender differ
+    place: torch.device = HOST  # where defender and attacker compute; the referee stays
 
     @property
     def x(self) -> Tensor:
@@ -78,6 +80,15 @@ class Round:
             return torch.ones(len(self.index), dtype=torch.bool)
         return torch.as_tensor(np.asarray(given), dtype=torch.bool)[self.index]
 
+    def _there(self, x: Tensor) -> Tensor:
+        return x if on_host(self.place) else x.to(self.place)
+
+    def _answers(self, model: Classifier, x: Tensor) -> Tensor:
+        """What a model says of the whole batch, for the referee."""
+        x = self._there(x)
+        with model.ready(), torch.no_grad():
+            return model.logits(x, torch.arange(len(x), device=x.device)).to(self.data.x.device)
+
     def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
         """The defender's move; it may learn, also where whoever asks wants answers alone."""
         with torch.enable_grad():
@@ -91,12 +102,12 @@ class Round:
             return logits, after
         model, after = self.adapt(state, x.detach().clone(), seed)
         with model.ready():
-            return model.logits(x, torch.arange(len(x))), after
+            return model.logits(x, torch.arange(len(x), device=x.device)), after
 
     def attack(self, state: Any, private: int, public: int | None = None) -> Move:
         """The attacker's move from what it takes for the defender's state."""
         began = time.perf_counter()
-        x, y = self.x, self.y
+        x, y = self._there(self.x), self._there(self.y)
         base, static = (wrap(self.defender.base(s)).among(x) for s in (state, self.begin))
         calls = [0]
         with ExitStack() as stack:
@@ -118,15 +129,17 @@ class Round:
                 return self.unrolled(state if after is None else after, batch, seed)
 
             with torch.no_grad():
-                clean = base.logits(x, torch.arange(len(x)))
-            targets = self.goal.targets(y, clean, self.index, class_names(self.data, base))
+                clean = base.logits(x, torch.arange(len(x), device=x.device))
+            names = class_names(self.data, base)
+            aims = self.goal.targets(self.y, clean.to(self.y.device), self.index, names)
+            targets = self._there(aims)
             referee = Referee(targets, x.clone(), "best", base.slack)
-            simulated = torch.full((len(x),), torch.nan, dtype=torch.float64)
+            simulated = torch.full((len(x),), torch.nan, dtype=widest(x.device), device=x.device)
             if self.attacker is not None and self.space is not None:
                 region, ids = self.space.around(x), self.data.ids[self.index.numpy()]
                 sane = region.contains(x)
-                scored = self.mask("scored") & targets.any(1) & sane
-                controlled = self.mask("controlled") & sane
+                scored = self._there(self.mask("scored")) & targets.any(1) & sane
+                controlled = self._there(self.mask("controlled")) & sane
                 problem = Problem(
                     base,
                     region,
@@ -145,24 +158,25 @@ class Round:
                 )
                 if bool(scored.any()):
                     run(self.attacker, problem)
-                self._put_back(referee, controlled, region)
+                self._put_back(referee, x, controlled, region)
                 if self.observe is not None:
                     self.observe(referee)
         seconds = (time.perf_counter() - began) / len(x)
-        return Move(referee.best, targets, referee, simulated, calls[0], seconds)
+        if not on_host(x.device):
+            referee, simulated = referee.to(self.y.device), simulated.to(self.y.device).double()
+        return Move(referee.best, aims, referee, simulated, calls[0], seconds)
 
-    def _put_back(self, referee: Referee, controlled: Tensor, region: Region) -> None:
+    def _put_back(self, referee: Referee, x: Tensor, controlled: Tensor, region: Region) -> None:
         """Clean rows in the place of what was not the attacker's to hand in."""
-        changed = (referee.best != self.x).flatten(1).any(1)
+        changed = (referee.best != x).flatten(1).any(1)
         wrong = changed & ~(controlled & region.contains(referee.best))
-        referee.best[wrong] = self.x[wrong]
+        referee.best[wrong] = x[wrong]
         referee.put_back += int(wrong.sum())
 
     def untouched(self, calm: Any, referee_seed: int) -> tuple[Tensor, Any]:
         """Logits on the clean batch in a game nobody attacks, and the state after it."""
-        model, calm = self.adapt(calm, self.x.clone(), referee_seed)
-        with model.ready(), torch.no_grad():
-            return model.logits(self.x, torch.arange(len(self.index))), calm
+        model, calm = self.adapt(calm, self._there(self.x).clone(), referee_seed)
+        return self._answers(model, self.x), calm
 
     def judge(
         self, move: Move, truth: Any, clean: Tensor | None, referee_seed: int, run: int
@@ -171,14 +185,13 @@ class Round:
 
         `clean`: what `untouched` gave; None: this is that game.
         """
-        x, y, rows = self.x, self.y, torch.arange(len(self.index))
+        x, y = self.x, self.y
         began = time.perf_counter()
-        model, truth = self.adapt(truth, move.x.clone(), referee_seed)
+        model, truth = self.adapt(truth, self._there(move.x).clone(), referee_seed)
         adapting = (time.perf_counter() - began) / len(x)
-        with model.ready(), torch.no_grad():
-            logits = model.logits(move.x, rows)
-            doubt, answer = _rejection(model, logits)
-            clean_doubt, _ = _rejection(model, model.logits(x, rows))
+        logits = self._answers(model, move.x)
+        doubt, answer = _rejection(model, logits)
+        clean_doubt, _ = _rejection(model, self._answers(model, x))
         clean = logits if clean is None else clean
         some, sane, valid, distance, violation = self._space_facts(move)
         success = reached(logits, move.targets, model.slack) & valid & sane & some

@@ -68,6 +68,8 @@ def on_host(problem: Problem) -> Iterator[Problem]:
     for name in ("y", "clean", "targets", "scope"):
         setattr(lent, name, devices.moved(getattr(problem, name), devices.HOST))
     lent.referee, lent.random = (t.to(devices.HOST) for t in (problem.referee, problem.random))
-    yield lent
-    problem.referee.learn(lent.referee.to(device))
-    problem.random.learn(lent.random.to(device))
+    try:
+        yield lent
+    finally:
+        problem.referee.learn(lent.referee.to(device))
+        problem.random.learn(lent.random.to(device))

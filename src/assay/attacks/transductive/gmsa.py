@@ -27,6 +27,7 @@ from assay.attacks.apgd import APGD
 from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
 from assay.attacks.pgd import PGD
+from assay.devices import widest
 from assay.errors import AssayError, Unsupported
 from assay.model.classifier import Classifier
 from assay.problem.needs import Needs
@@ -217,8 +218,8 @@ class _Search:
     def hits(self, models: list[Classifier], x: Tensor) -> Tensor:
         """(n,): the share of these models that each row fools."""
         rows = torch.arange(len(x), device=x.device)
-        each = [self.problem.reaches(model.logits(x, rows)).double() for model in models]
-        return torch.stack(each).mean(0)
+        each = [self.problem.reaches(model.logits(x, rows)) for model in models]
+        return torch.stack(each).to(widest(x.device)).mean(0)
 
 
 def lengthened(attack: Any, times: int) -> Any:

@@ -26,6 +26,7 @@ from torch import Tensor
 from assay.attacks.base import Attack, run
 from assay.attacks.parameters import check_parameters
 from assay.attacks.pgd import PGD
+from assay.devices import widest
 from assay.errors import Unsupported
 from assay.losses import Loss
 from assay.model.classifier import turns
@@ -128,10 +129,10 @@ class Through:
         """The answers of every draw; the batch is remembered if it is the best so far."""
         each = [self._answers(batch, draw) for draw in self.draws]
         with torch.no_grad():
-            goal, scored = self.problem.goal, self.rehearsal.scored
-            hits = torch.stack([self.problem.reaches(a).double() for a in each]).mean(0)
+            goal, scored, wide = self.problem.goal, self.rehearsal.scored, widest(batch.device)
+            hits = torch.stack([self.problem.reaches(a) for a in each]).to(wide).mean(0)
             losses = torch.stack([self.problem.loss(a, goal) for a in each]).mean(0)[scored]
-            score = (float(hits[scored].mean()), float(losses.double().mean()))
+            score = (float(hits[scored].mean()), float(losses.to(wide).mean()))
             if score > self.score:
                 self.best, self.hits, self.score = batch.detach().clone(), hits, score
         return each
