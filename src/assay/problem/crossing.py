@@ -67,7 +67,8 @@ def on_host(problem: Problem) -> Iterator[Problem]:
     lent = problem.in_region(devices.moved(problem.regions, devices.HOST))
     for name in ("y", "clean", "targets", "scope"):
         setattr(lent, name, devices.moved(getattr(problem, name), devices.HOST))
-    lent.referee, lent.random = (t.to(devices.HOST) for t in (problem.referee, problem.random))
+    lent.referee = problem.referee.to(devices.HOST)
+    lent.random = problem.random.to(devices.HOST)
     try:
         yield lent
     finally:
