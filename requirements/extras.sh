@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The wheel without extras, and then with each extra by itself: installed, imported, one evaluation.
 #     requirements/extras.sh [extra ...]
+#     WORK=folder requirements/extras.sh [extra ...]     keep the wheel and the bare environment there
 # Needs a network and about 2 GB of room; not part of .ci/run. Plain pip would take a torch with
 # CUDA (6 GB), so the CPU wheel comes first from torch's own index, where that can be reached.
 #
@@ -13,9 +14,11 @@ extras=${*:-$("$python" -c "
 import tomllib
 print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'])")}
 declare -A modules=([onnx]=onnxruntime [text]=transformers [xgboost-cpu]=xgboost)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-"$python" -m pip wheel --quiet --no-deps --wheel-dir "$work" .
+work=${WORK:-$(mktemp -d)}
+[ -n "${WORK:-}" ] || trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"
+ls "$work"/assay-*.whl >/dev/null 2>&1 ||
+    "$python" -m pip wheel --quiet --no-deps --wheel-dir "$work" .
 wheel=$(ls "$work"/assay-*.whl)
 
 tried() { # environment, what it is called, module
@@ -28,18 +31,22 @@ report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.FGSM())
 print('$2:', '$3', getattr(module, '__version__', ''), 'robust', report.metric('robust'))")
 }
 
-"$python" -m venv "$work/bare"
-"$work/bare/bin/pip" install --quiet --retries 1 torch --index-url https://download.pytorch.org/whl/cpu ||
-    echo "== no CPU index here: torch comes from wherever pip is set to"
-"$work/bare/bin/pip" install --quiet "$wheel"
-tried "$work/bare" "no extra" assay
+if [ ! -e "$work/bare/done" ]; then
+    "$python" -m venv "$work/bare"
+    "$work/bare/bin/pip" install --quiet --no-compile --retries 1 torch \
+        --index-url https://download.pytorch.org/whl/cpu ||
+        echo "== no CPU index here: torch comes from wherever pip is set to"
+    "$work/bare/bin/pip" install --quiet --no-compile "$wheel"
+    tried "$work/bare" "no extra" assay
+    touch "$work/bare/done"
+fi
 site=$("$work/bare/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 failed=()
 for extra in $extras; do
     "$python" -m venv "$work/$extra"
     own=$("$work/$extra/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
     echo "$site" > "$own/bare.pth"
-    "$work/$extra/bin/pip" install --quiet "$wheel[$extra]" &&
+    "$work/$extra/bin/pip" install --quiet --no-compile "$wheel[$extra]" &&
         tried "$work/$extra" "$extra" "${modules[$extra]:-$extra}" || failed+=("$extra")
     rm -rf "${work:?}/$extra"
 done

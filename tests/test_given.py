@@ -98,3 +98,15 @@ def test_a_scaler_that_does_not_copy_changes_nobodys_data() -> None:
         assert "not-deterministic" not in {f.id for f in report.flags}
         robust.append(report.metric("robust").value)
     assert robust[0] == robust[1]
+
+
+def test_a_function_of_arrays_that_changes_its_input_changes_nobodys_data() -> None:
+    def wipes(rows: np.ndarray) -> np.ndarray:
+        out = np.stack([rows[:, 0], rows[:, 1]], 1)
+        rows[:] = 0
+        return out
+
+    data = ay.Dataset(X.numpy().copy(), (X[:, 1] > X[:, 0]).long())
+    report = ay.evaluate(wipes, data, space=ay.Linf(0.01), attack=ay.Square(queries=5))
+    assert torch.equal(data.x, X)
+    assert report.metric("clean").value == 1.0

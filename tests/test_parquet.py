@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,39 @@ def test_a_worker_reads_its_own_row_groups(folder: Path) -> None:
     same(there.play(k).records, held.records.take(np.arange(650, 700)))
     with pytest.raises(ay.AssayError, match="1.parquet' cannot be read"):
         there.play(0)
+
+
+def test_a_file_that_changes_during_a_run_ends_it(folder: Path) -> None:
+    """Its rows would be recorded under the hash of those that were there before."""
+    data = ay.Parquet(folder, target="y", rows=50)
+    asked, first = data.hash, data.part(0)
+    frame = pd.read_parquet(folder / "1.parquet")
+    frame.loc[70, "a"] += 0.01
+    frame.to_parquet(folder / "1.parquet", row_group_size=200, index=False)
+    with pytest.raises(ay.AssayError, match=r"1.parquet' has changed since"):
+        data.part(1)  # the same row group, half read
+    anew = ay.Parquet(folder, target="y", rows=50)
+    assert float(anew.part(1).x[20, 0]) == frame.loc[70, "a"]
+    assert torch.equal(anew.part(0).x, first.x) and anew.hash != asked
+    assert len(data.part(13)) == 50  # the other file is as it was
+
+
+def test_workers_read_each_row_group_once_and_the_driver_none(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "run"))
+    from job_for_tests import Counted
+
+    data = Counted(folder, target="y")
+    run = ay.Run(tmp_path / "run", workers=2)
+    report = ay.evaluate(model(), data, **HOW, run=run)
+    same(report.records, whole().records)
+    read = {p.name: p.read_text().splitlines() for p in tmp_path.glob("read-by-*")}
+    assert f"read-by-{os.getpid()}" not in read
+    assert sorted(line for lines in read.values() for line in lines) == [
+        *("1.parquet:0 200", "1.parquet:1 200", "1.parquet:2 50"),
+        *("2.parquet:0 200", "2.parquet:1 50"),
+    ]
 
 
 def test_a_lost_chunk_is_played_again_from_its_own_rows(folder: Path, tmp_path: Path) -> None:

@@ -114,12 +114,8 @@ def evaluate(
     if run.shard is not None:
         spec["shard"] = list(run.shard)
     done = _collect(job, run, spec, facts, progress)
-    if isinstance(done, Tally):
-        facts["all"] = len(done)
-    report = Report(spec, done.records, checks.of_report(done.records, facts, spec))
-    if isinstance(done, Tally):
-        report = replace(report, totals=done.totals)
-    else:
+    report = _reported(done, facts, spec)
+    if isinstance(done, Gathered):
         shown = gather(rows, report.records)
         report = replace(report, examples=shown, rows=rows.by_id, data=rows)
     if "interrupted" in facts or not also:
@@ -201,14 +197,22 @@ def _collect(
             said = str(error).splitlines()[0][:200] if str(error) else ""
             facts["broke_down"] = [job.rows, f"{type(error).__name__}: {said}"]
             if len(done):
-                records = done.records
-                flags = checks.of_report(records, facts, spec)
-                error.partial = Report(spec, records, flags)  # type: ignore[attr-defined]
-                error.add_note(f"{len(records)} of {job.rows} rows were finished: see .partial")
+                partly = _reported(done, facts, spec)
+                error.partial = partly  # type: ignore[attr-defined]
+                rows = len(partly.records if partly.totals is None else partly.totals)
+                error.add_note(f"{rows} of {job.rows} rows were finished: see .partial")
             raise
     if "versions" in job.facts:
         facts["versions"] = job.facts["versions"]
     return done
+
+
+def _reported(done: Gathered | Tally, facts: dict[str, Any], spec: dict[str, Any]) -> Report:
+    """The report on what is finished; of data in files, the totals are of all rows."""
+    if isinstance(done, Gathered):
+        return Report(spec, done.records, checks.of_report(done.records, facts, spec))
+    flags = checks.of_report(done.records, facts | {"all": len(done)}, spec)
+    return Report(spec, done.records, flags, totals=done.totals)
 
 
 def describe(job: Job, asked: Expandable) -> dict[str, Any]:

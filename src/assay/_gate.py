@@ -19,6 +19,7 @@ from assay.errors import AssayError
 from assay.games.static import as_game
 from assay.gates.criterion import Criterion
 from assay.gates.decide import Outcome, Watch, decide
+from assay.parquet import Parquet
 from assay.report.report import Report
 from assay.run.run import Run
 
@@ -69,8 +70,8 @@ def gate(
 
 
 def played(
-    target: Any, data: Dataset, criteria: Criteria, alpha: float = 0.05, run: Run | None = None,
-    **options: Any,
+    target: Any, data: Dataset | Parquet, criteria: Criteria, alpha: float = 0.05,
+    run: Run | None = None, **options: Any,
 ) -> Outcome:  # fmt: skip
     """Evaluate until the criteria are decided; `options` are those of `evaluate`."""
     run, watch = run or Run(), Watch(criteria, alpha)

@@ -20,7 +20,7 @@ from assay.report.report import Report
 from assay.report.sweep import Sweep
 from assay.run.run import Run
 
-_OFTEN = 5  # runs after which the page is made anew, to be looked at meanwhile
+_OFTEN = 5  # runs after which the page is made anew, to be looked at meanwhile; later less often
 
 
 def sweep(
@@ -62,6 +62,7 @@ def sweep(
     reports: dict[str, Report] = {}
     failed: dict[str, str] = {}
     loaded: dict[str, Any] = {}
+    due = _OFTEN
     for point in mine:
         try:
             report = _play(point, out / point.name, run, progress, loaded)
@@ -72,8 +73,9 @@ def sweep(
             continue
         reports[point.name] = report
         tell(point, report)
-        if whole and len(reports) % _OFTEN == 0:
+        if whole and len(reports) >= due:
             Sweep(settings, reports, numbers, failed).save(out)
+            due = len(reports) + max(_OFTEN, len(reports) // 2)  # each costs as much as its runs
         if any(f.id == "interrupted" for f in report.flags):
             break
     if not reports:

@@ -136,7 +136,10 @@ class Parquet:
     def part(self, k: int) -> Dataset:
         """The rows of part k."""
         part = self.parts[k]
-        return self._dataset(_read(part, self.rows), np.arange(part.stop - part.start) + part.first)
+        # Known once the run has a hash of its data: a worker's rows must be the hashed ones.
+        digest = self.__dict__.get("digests", {}).get((part.file, part.group))
+        frame = _read(part, self.rows, digest)
+        return self._dataset(frame, np.arange(part.stop - part.start) + part.first)
 
     def head(self) -> Dataset:
         """A few rows from all over the data: what a model is looked at with before the run."""
@@ -151,6 +154,20 @@ class Parquet:
             frames.append(batch.to_pandas())
             ids.append(np.arange(len(batch)) + part.first)
         return self._dataset(pd.concat(frames, ignore_index=True), np.concatenate(ids))
+
+    def those(self, ids: np.ndarray) -> Dataset:
+        """The rows with these ids, in the order of the files: one pass over all of them."""
+        import pandas as pd
+
+        wanted, frames, found = {str(i) for i in ids.tolist()}, [], []
+        for part in self.parts:
+            frame = _read(part, self.rows)
+            places = np.arange(part.stop - part.start) + part.first
+            own = frame[self.ids].to_numpy() if self.ids else places
+            kept = np.array([str(i) in wanted for i in own.tolist()], bool)
+            frames.append(frame[kept])
+            found.append(places[kept])
+        return self._dataset(pd.concat(frames, ignore_index=True), np.concatenate(found))
 
     def _dataset(self, frame: Any, ids: np.ndarray) -> Dataset:
         extra = [*self.extra, *([self.ids] if self.ids else [])]
@@ -180,14 +197,17 @@ class Parquet:
 
     @cached_property
     def hash(self) -> str:
-        """A digest of the files' contents."""
-        digest = hashlib.blake2b(digest_size=6)
-        for file in self.files:
-            with file.open("rb") as content:
-                while block := content.read(1 << 20):
-                    digest.update(block)
-        digest.update(repr((self.target, self.ids, self.extra, self.labels)).encode())
-        return digest.hexdigest()
+        """A digest of the files' contents, and of what was made of them."""
+        kinds = [(f.name, str(f.type)) for f in _opened(self.files[0]).schema_arrow]
+        made = (kinds, self.target, self.ids, self.extra, self.labels)
+        content = repr((list(self.digests.values()), made)).encode()
+        return hashlib.blake2b(content, digest_size=6).hexdigest()
+
+    @cached_property
+    def digests(self) -> dict[tuple[Path, int], str]:
+        """A digest of the bytes of each row group: all files are read once."""
+        groups = dict.fromkeys((part.file, part.group) for part in self.parts)
+        return {(file, group): _digest(file, group) for file, group in groups}
 
     def __getstate__(self) -> dict[str, Any]:
         _ = self.parts, self.labels  # the plan is the driver's: a worker must not make another
@@ -204,11 +224,25 @@ def _opened(file: Path) -> Any:
         raise AssayError(f"'{file}' cannot be read as Parquet: {error}") from None
 
 
+def _digest(file: Path, group: int) -> str:
+    """Of the bytes of a row group's columns, which need not lie side by side."""
+    about, digest = _opened(file).metadata.row_group(group), hashlib.blake2b(digest_size=8)
+    with file.open("rb") as content:
+        for column in (about.column(i) for i in range(about.num_columns)):
+            left = column.total_compressed_size
+            content.seek(column.dictionary_page_offset or column.data_page_offset)
+            while block := content.read(min(left, 1 << 20)):
+                digest.update(block)
+                left -= len(block)
+    return digest.hexdigest()
+
+
 @dataclass
 class _Reading:
     """A row group half read: parts are mostly asked for in order, and each is decoded once."""
 
     file: Path
+    written: int
     group: int
     rows: int
     batches: Iterator[Any]
@@ -218,17 +252,25 @@ class _Reading:
 _reading: list[_Reading] = []  # one at a time
 
 
-def _read(part: Part, rows: int) -> Any:
-    """The cells of a part, as a frame."""
+def _read(part: Part, rows: int, digest: str | None = None) -> Any:
+    """The cells of a part, as a frame; refuses a row group of another digest."""
     import pyarrow as pa
 
-    k, asked = part.start // rows, (part.file, part.group, rows)
+    k = part.start // rows
     now = _reading[0] if _reading else None
-    if now is None or (now.file, now.group, now.rows) != asked or now.next > k:
-        batches = _opened(part.file).iter_batches(rows, row_groups=[part.group])
-        now = _Reading(*asked, batches)
-        _reading[:] = [now]
     try:
+        written = part.file.stat().st_mtime_ns if part.file.exists() else 0
+        asked = (part.file, written, part.group, rows)
+        if now is None or (now.file, now.written, now.group, now.rows) != asked or now.next > k:
+            _reading.clear()
+            opened = _opened(part.file)
+            if digest is not None and _digest(part.file, part.group) != digest:
+                raise AssayError(
+                    f"'{part.file}' has changed since the evaluation began: its rows are no longer "
+                    "those it is about; begin again"
+                )
+            now = _Reading(*asked, opened.iter_batches(rows, row_groups=[part.group]))
+            _reading[:] = [now]
         for _ in range(now.next, k + 1):
             batch = next(now.batches)
             now.next += 1

@@ -50,6 +50,36 @@ class Breaks(torch.nn.Module):
         return x
 
 
+class HangsOnce(torch.nn.Module):
+    """Hangs the first time it is asked in a worker, and never again."""
+
+    def __init__(self, net: torch.nn.Module, flag: str, home: int) -> None:
+        super().__init__()
+        self.net, self.flag, self.home = net, flag, home
+        self.mark: Any = None  # the first value of the chunk at which it hangs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) == 12 and os.getpid() != self.home and x[0, 0] == self.mark:
+            try:
+                os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                time.sleep(600)
+        out: torch.Tensor = self.net(x)
+        return out
+
+
+class Counted(ay.Parquet):
+    """Notes who reads which row groups."""
+
+    def part(self, k: int) -> ay.Dataset:
+        part = self.parts[k]
+        with (Path(self.path).parent / f"read-by-{os.getpid()}").open("a") as file:
+            file.write(f"{part.file.name}:{part.group} {part.stop - part.start}\n")
+        return super().part(k)
+
+
 def job(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
     g = torch.Generator().manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(8, 3), Slow())

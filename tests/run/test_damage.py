@@ -297,8 +297,12 @@ def test_a_run_that_broke_down_says_so_everywhere(tmp_path: Path) -> None:
         ["show", str(tmp_path / "broken")],
         ["compare", str(tmp_path / "broken"), str(tmp_path / "whole")],
         ["export", str(tmp_path / "broken")],
+        ["verify", str(tmp_path / "broken")],
+        ["gate", str(tmp_path / "broken"), "-c", "robust >= 0.01"],
     ):
         result = CliRunner().invoke(app, words)
-        assert result.exit_code == 0 and said in " ".join(result.output.split()), words
+        code = 3 if words[0] == "gate" else 0  # the first rows do not speak for the others
+        assert result.exit_code == code and said in " ".join(result.output.split()), words
+    assert f"{len(partial.records)} of 120 rows were finished" in caught.value.__notes__[0]
     os.unlink(tmp_path / "broken" / "records.parquet")
     assert "unfinished" in {f.id for f in Store(tmp_path / "broken").report().flags}

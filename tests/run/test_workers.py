@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import assay as ay
+from assay.run import processes
 from assay.run.executors import Here
 from assay.run.job import Job
 from assay.run.processes import Processes
@@ -39,30 +43,32 @@ def test_a_chunk_far_behind_its_peers_is_named_once(
     assert "chunk 4" in caplog.text and "peers' median" in caplog.text
 
 
-class HangsOnce(torch.nn.Module):
-    """Hangs the first time it is asked in a worker, and never again."""
+def test_workers_are_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs seconds: what is still to be played is no reason to start new ones."""
+    monkeypatch.syspath_prepend(str(TESTS))
+    made: list[int] = []
+    pool = processes.ProcessPoolExecutor
 
-    def __init__(self, net: torch.nn.Module, flag: str, home: int) -> None:
-        super().__init__()
-        self.net, self.flag, self.home = net, flag, home
+    def counted(*args: Any) -> Any:
+        made.append(1)
+        return pool(*args)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if len(x) == 12 and os.getpid() != self.home and x[0, 0] == self.mark:
-            try:
-                os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                pass
-            else:
-                time.sleep(600)
-        out: torch.Tensor = self.net(x)
-        return out
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", counted)
+    from job_for_tests import job
+
+    net, data, how = job()
+    asked = (data, how["space"], ay.Untargeted(), how["attack"], 0, 12, ay.Budget())
+    assert sorted(k for k, _ in Processes(2).map(Job(net, *asked), range(10))) == list(range(10))
+    assert made == [1]
 
 
-def test_a_hanging_worker_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_worker_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.syspath_prepend(str(TESTS))
     monkeypatch.setattr("assay.run.watch.LEAST", 0.5)
     monkeypatch.setattr(Watch, "__init__", _hasty(Watch.__init__))
-    from job_for_tests import job
+    from job_for_tests import HangsOnce, job
 
     net, data, how = job()
     model = HangsOnce(net, str(tmp_path / "hung"), os.getpid())
@@ -71,12 +77,51 @@ def test_a_hanging_worker_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.Mo
     began = time.monotonic()
     got = dict(Processes(2).map(Job(model, *asked), range(10)))
     assert (tmp_path / "hung").exists() and time.monotonic() - began < 300
+    assert "chunk 9 takes more than" in caplog.text and "chunk 9 is given to another" in caplog.text
     honest = Job(net, *asked)
     honest.prepare()
     for k, part in Here().map(honest, range(10)):
         np.testing.assert_array_equal(
             part.records.columns["distance"], got[k].records.columns["distance"]
         )
+
+
+class TwoThings(Exception):
+    """Pickled by what it says, which its own __init__ does not take."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+class Held(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (TwoThings("licence", "expired"), RuntimeError, "TwoThings in a worker .*licence: expired"),
+        (Held("no more"), RuntimeError, "Held in a worker process: no more"),
+        (ConnectionResetError(104, "reset by peer"), ConnectionResetError, "reset by peer"),
+        (ay.AssayError("wrong"), ay.AssayError, "wrong"),
+    ],
+)
+def test_an_error_that_cannot_be_sent_is_told_in_words(
+    error: Exception, kind: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver would take it for a worker that died, and start four more."""
+
+    def play(k: int) -> None:
+        raise error
+
+    monkeypatch.setattr(processes, "_job", types.SimpleNamespace(play=play))
+    with pytest.raises(kind, match=said) as raised:
+        processes._play(0)
+    sent = pickle.loads(pickle.dumps(raised.value))
+    assert type(sent) is kind and str(sent) == str(raised.value)
+    assert kind is not RuntimeError or "in play" in sent.__notes__[0]
 
 
 def _hasty(init):  # type: ignore[no-untyped-def]

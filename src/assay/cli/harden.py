@@ -39,10 +39,13 @@ def harden(
     import joblib
 
     from assay.config.config import read
+    from assay.parquet import Parquet
     from assay.training.hardening import harden as refit
 
     config = read(file)
     model, data = config.load()
+    if isinstance(data, Parquet):
+        raise AssayError(f"'{file}': training needs all rows at once; read them with path =")
     options = config.options(data)
     if options["space"] is None:
         raise AssayError(f"'{file}' has no [space]: against what is the model to be hardened?")

@@ -127,7 +127,7 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
         if partial is None:
             raise
         save(partial, folder, config)
-        done = f"{len(partial.records)} of {len(data)} rows were finished and are saved in {folder}"
+        done = f"{_rows(partial)} of {len(data)} rows were finished and are saved in {folder}"
         say_no(f"{type(error).__name__}: {error}; {done}; for the traceback: assay --debug run")
         if debug:
             raise
@@ -141,10 +141,15 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
         typer.echo(str(gate(report)))
     stopped = any(f.id == "interrupted" for f in report.flags)
     if stopped:
-        say_no(f"stopped by hand after {len(report.records)} of {len(data)} rows; those are saved")
+        say_no(f"stopped by hand after {_rows(report)} of {len(data)} rows; those are saved")
     typer.echo(f"saved in {folder}")
     if stopped:
         raise typer.Exit(130)
+
+
+def _rows(report: Report) -> int:
+    """How many rows a report is on; of data in files it holds a sample."""
+    return len(report.records if report.totals is None else report.totals)
 
 
 def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:

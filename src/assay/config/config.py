@@ -45,6 +45,7 @@ from assay.gates.criterion import Criterion
 from assay.gates.decide import Watch
 from assay.goals.quota import Quota
 from assay.model.classifier import Classifier
+from assay.parquet import Parquet
 from assay.problem.budget import Budget
 from assay.report.evidence import SCOPE
 
@@ -111,7 +112,7 @@ class Config:
         said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
         return said | ({"gate": Watch(**build.plain(self.gate)).asked} if self.gate else {})
 
-    def load(self) -> tuple[Classifier | Game, Dataset]:
+    def load(self) -> tuple[Classifier | Game, Dataset | Parquet]:
         """The model (or the game it plays) and the data, opened."""
         with self.place.named():
             with at(("data",)):
@@ -141,8 +142,10 @@ class Config:
             made: Game = game.made(defender=defender, model=model)
             return made
 
-    def options(self, data: Dataset) -> dict[str, Any]:
+    def options(self, data: Dataset | Parquet) -> dict[str, Any]:
         """What `evaluate` takes by name: the nouns, finished with what the data know."""
+        if isinstance(data, Parquet):
+            data = data.head()
         names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
         given = {name: getattr(self, name) for name in names}
         for name in ("space", "goal", "attack"):

@@ -22,6 +22,7 @@ from assay.config.python_files import file_of, load
 from assay.config.registry import find
 from assay.data import Dataset
 from assay.errors import AssayError, nearest
+from assay.parquet import Parquet
 from assay.tables.tabular import read_table
 
 
@@ -29,18 +30,20 @@ from assay.tables.tabular import read_table
 class Data:
     """A bundled data set by `name`, or a file at `path` (.npz, .csv, .csv.gz, .parquet).
 
-    Or `python` = "file.py:name": a Dataset, or a function without parameters that makes one (it
-    runs what is in the file). With a path, `name` is what reports call it. `where` keeps classes,
-    e.g. {y = [1, "stop"]}, or rows by any column of a table, {purpose = "car"}; `rows` then draws
-    that many, the same ones for every seed. `label` and `ids` name columns of a table (arrays y and
-    ids of an .npz), `scale` multiplies the inputs ("1/255" for bytes), `schema` is a file that says
-    what the columns of a table are, `text` names the column that holds sentences; `options` go to
-    the data set's own function.
+    `parquet` is a Parquet file, or a folder of them, that is read part by part (`ay.Parquet`). Or
+    `python` = "file.py:name": a Dataset, or a function without parameters that makes one (it runs
+    what is in the file). With a path, `name` is what reports call it. `where` keeps classes, e.g.
+    {y = [1, "stop"]}, or rows by any column of a table, {purpose = "car"}; `rows` then draws that
+    many, the same ones for every seed. `label` and `ids` name columns of a table (arrays y and ids
+    of an .npz), `extra` those that are no features; `scale` multiplies the inputs ("1/255" for
+    bytes), `schema` is a file that says what the columns of a table are, `text` names the column
+    that holds sentences; `options` go to the data set's own function.
     """
 
     name: str | None = None
     path: str | None = None
     python: str | None = None
+    parquet: str | None = None
     split: Literal["train", "val", "test"] = "test"
     rows: int | None = None
     where: Mapping[str, Any] | None = None
@@ -49,33 +52,65 @@ class Data:
     scale: float = 1.0
     schema: str | None = None
     text: str | None = None
+    extra: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, folder: Path, place: Place = ()) -> None:
-        if self.name is None and self.path is None and self.python is None:
+        sources = ("path", "python", "parquet")
+        given = [key for key in sources if getattr(self, key) is not None]
+        if self.name is None and not given:
             raise Wrong(place, "data needs either a name (of a bundled set) or a path (of a file)")
+        if len(given) > 1:
+            a, b = given[:2]
+            raise Wrong((*place, b), f"data come from a {a} or from {b}, not from both")
+        if self.parquet is not None:
+            self._check_parts(folder, place)
         with at((*place, "python")):
-            if self.python is not None and self.path is not None:
-                raise AssayError("data come from a path or from python, not from both")
             if self.python is not None and not there(folder / file_of(self.python)):
                 raise AssayError(f"python = '{self.python}': no such file in {folder.resolve()}")
         with at((*place, "name")):
-            if self.name is not None and self.path is None and self.python is None:
+            if self.name is not None and not given:
                 find("datasets", self.name)
         with at((*place, "path")):
             if self.path is not None:
                 _check_file(folder, self.path)
-        if self.schema is not None and self.path is None:
+        if self.schema is not None and self.path is None and self.parquet is None:
             raise Wrong((*place, "schema"), f"{self.name} comes with its own schema, if it has one")
         if self.schema is not None and not there(folder / self.schema):
             said = f"schema = '{self.schema}': no such file in {folder.resolve()}"
             raise Wrong((*place, "schema"), said)
         if self.text is not None and (self.schema is not None or self.path is None):
             raise Wrong((*place, "text"), "text names a column of a file of sentences: no schema")
+        if self.extra and not (self.parquet or _suffix(Path(self.path or "")) in TABLES):
+            raise Wrong((*place, "extra"), "extra names columns of a table: a path, or parquet")
         if self.rows is not None and self.rows < 1:
             raise Wrong((*place, "rows"), f"rows = {self.rows}: expected at least 1")
 
-    def load(self, folder: Path = Path()) -> Dataset:
+    def _check_parts(self, folder: Path, place: Place) -> None:
+        """A file or a folder of them, and nothing that needs all rows at once."""
+        path = folder / str(self.parquet)
+        try:
+            found = any(path.glob("**/*.parquet")) if path.is_dir() else path.suffix == ".parquet"
+        except (OSError, ValueError):
+            found = False
+        if not found or not path.exists():
+            raise Wrong(
+                (*place, "parquet"),
+                f"parquet = '{self.parquet}': expected a Parquet file, or a folder with some, in "
+                f"{folder.resolve()}",
+            )
+        for key, usual in (("where", None), ("rows", None), ("scale", 1.0), ("text", None)):
+            if getattr(self, key) != usual:
+                raise Wrong(
+                    (*place, key),
+                    f"{key} needs all rows at once, and parquet = '{self.parquet}' is read part by "
+                    "part; what fits into memory is read whole with path =",
+                )
+
+    def load(self, folder: Path = Path()) -> Dataset | Parquet:
+        if self.parquet is not None:
+            self._check_parts(folder, ("data",))  # rows may come from the command line
+            return self._parts(folder)
         data: Dataset | None
         if self.python is not None:
             data = load(folder, self.python)
@@ -103,6 +138,18 @@ class Data:
         if self.where is not None:
             data = data.where(**self.where)
         return data if self.rows is None else data.sample(self.rows)
+
+    def _parts(self, folder: Path) -> Parquet:
+        schema = None
+        if self.schema is not None:
+            from assay.tables.schema import Schema
+
+            schema = Schema.read(str(folder / self.schema))
+        path = folder / str(self.parquet)
+        named = self.name or path.resolve().name
+        data = Parquet(path, self.label, self.ids, schema, extra=self.extra, name=named)
+        _ = data.parts, data.labels  # what cannot be one table is said here
+        return data
 
 
 def there(file: Path) -> bool:
@@ -163,7 +210,9 @@ def _table(file: Path, source: Data) -> Dataset:
         ids = None if source.ids is None else frame[source.ids].to_numpy()
         return _dataset(texts.tolist(), frame[source.label].to_numpy(), ids, source, file)
     named = source.name or file.name
-    made = Dataset(frame, target=source.label, ids=source.ids, schema=schema, name=named)
+    made = Dataset(
+        frame, target=source.label, ids=source.ids, schema=schema, name=named, extra=source.extra
+    )
     if source.scale == 1.0:
         return made
     if made.columns is not None and not made.columns.numeric:
@@ -181,4 +230,5 @@ def _dataset(x: Any, y: Any, ids: Any, source: Data, file: Path,
     return Dataset(x, y, ids=ids, classes=names, name=source.name or file.name)
 
 
+TABLES = (".csv", ".csv.gz", ".parquet")
 _READERS = {".npz": _npz, ".csv": _table, ".csv.gz": _table, ".parquet": _table}

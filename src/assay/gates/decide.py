@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from assay.errors import AssayError, nearest
 from assay.gates.criterion import Criterion
 from assay.gates.evidence import Evidence
+from assay.report.checks import incomplete
 from assay.report.report import CLASSES, Report, class_name
 from assay.report.stats import Estimate, bootstrap, wilson
 from assay.streams import Stream, keys
@@ -200,8 +201,15 @@ def decide(
     """Decide the criteria on a report's rows, in random order.
 
     A run that was stopped early keeps the order it was played in: shuffling rows after a stop would
-    be a second look at the same evidence.
+    be a second look at the same evidence. Of a run that broke down the first rows are there, and
+    they need not be like the others: nothing is decided.
     """
+    why = incomplete(report.flags)
+    if why and report.spec.get("order") != "random":
+        raise AssayError(
+            f"gate: {why}; the rows there are do not speak for the others, for they were not "
+            "played in random order: finish the run (--resume), or gate the run file"
+        )
     table = report.table
     ids = table["id"].to_numpy()
     order = np.arange(len(ids))

@@ -56,7 +56,7 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     except (TypeError, AttributeError, ValueError, RuntimeError):
         # It may know only arrays; if it does not, this call raises the function's own error.
         model = replace(model, call=as_arrays(model.source, flat=False))
-        out = model.call(x)
+        out = model.call(x.clone())  # it may change what it gets
     return replace(model, differentiable=_leads_back(out, leaf))
 
 

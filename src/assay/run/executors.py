@@ -9,6 +9,8 @@ results never pile up.
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -39,6 +41,26 @@ class Here:
             with watch.watching(some[0]):
                 parts = job.play_at_once(some)
             yield from zip(some, parts, strict=True)
+
+
+def played(job: Job, k: int) -> Chunk:
+    """A chunk, for another process to hear of; an error that cannot be sent is told in words.
+
+    Many exceptions pickle and then cannot be made again (an `__init__` of two parameters), which
+    looks to the driver as if the worker had died.
+    """
+    try:
+        return job.play(k)
+    except Exception as error:
+        try:
+            survives = type(pickle.loads(pickle.dumps(error))) is type(error)
+        except Exception:
+            survives = False
+        if survives:
+            raise
+        told = RuntimeError(f"{type(error).__name__} in a worker process: {error}")
+        told.add_note("".join(traceback.format_exception(error)))
+        raise told from None
 
 
 def pickled(job: Job) -> bytes:

@@ -2,9 +2,10 @@
 
 Hashes of weights miss a changed `forward`, a changed global, a lambda; a space's text misses the
 relations behind its schema's name. So a run keeps the model's answers on a fixed probe (rows spread
-over the data, and as many made of columns of different rows, where attacks go), and the schemas
-with all their relations. Answers are compared up to the model's own noise, not hashed: a hash of
-rounded numbers changes when one of them lies on a rounding boundary.
+over the data, and as many made of columns of different rows, where attacks go), the schemas with
+all their relations, and digests of what is the user's own code in game, space, goal and attack
+(`code`). Answers are compared up to the model's own noise, not hashed: a hash of rounded numbers
+changes when one of them lies on a rounding boundary.
 
 What a reader would get wrong: each row's logits are kept as four signed sums of them, because a
 model may have 5,000 classes. Two different rows of logits agree in all four only by accident.
@@ -12,11 +13,13 @@ model may have 5,000 classes. Two different rows of logits agree in all four onl
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from assay.run.code import code_of
 from assay.run.job import Job
 
 ROWS = 32  # of the data; as many again are mixed from them
@@ -27,9 +30,12 @@ Print = dict[str, Any]
 
 def fingerprint(job: Job) -> Print:
     """Of a prepared job."""
+    game = job.target if hasattr(job.target, "play") else None
     schemas = {"data": job.data.schema, "space": getattr(job.space, "schema", None)}
     return {
         **_answers(job),
+        "python": list(sys.version_info[:2]),
+        "code": code_of(game=game, space=job.space, goal=job.goal, attack=job.attack),
         "schema": {who: _lines(schema) for who, schema in schemas.items() if schema is not None},
     }
 
@@ -96,6 +102,10 @@ def differences(old: Print, new: Print) -> list[str]:
         if wrong:
             found.append(f"the model answers otherwise on {wrong} of {len(before)} {where}")
             break
+    if old.get("python") == new.get("python") and "code" in old and "code" in new:
+        paths = sorted(set(old["code"]) | set(new["code"]))
+        changed = [p for p in paths if old["code"].get(p) != new["code"].get(p)]
+        found += [f"the code of the {path} has changed" for path in changed]
     was, this = old.get("schema", {}), new.get("schema", {})
     if "schema" in old and "schema" in new:
         for who in sorted(set(was) | set(this)):

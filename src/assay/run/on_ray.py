@@ -3,9 +3,9 @@
 Ray itself is silent about a cluster that cannot work: nodes that are gone but still listed, tasks
 that wait for a resource nobody has, and above all workers that do not get going: they have niceness
 15, and where ten processes compete for a processor one of them takes minutes to import torch, which
-every new driver's workers must. So a driver that hears nothing for a while says so, stops with a
-sentence where the cluster has no processor left, and otherwise plays a chunk itself: a run always
-goes on.
+every new driver's workers must. Its calls may not even return. So each is waited for only so long
+(`Bounded`), and a driver that hears nothing for a while says so, stops with a sentence where the
+cluster has no processor left, and otherwise plays a chunk itself: a run always goes on.
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from assay.errors import AssayError, Unsupported
-from assay.run.executors import RETRIES, pickled, unpickled
+from assay.run.bounded import Bounded, Unanswered
+from assay.run.executors import RETRIES, pickled, played, unpickled
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
 
+CONNECT = 120.0  # seconds to a cluster: a busy machine takes one to start it
 SILENCE = 60.0  # seconds without a chunk, or the patience of the watch if that is more
+ANSWER = 10.0  # seconds for what Ray knows by heart
 POLL = 2.0
+ALONE = 0.1  # seconds for either while the driver plays by itself
 NICENESS = "RAY_worker_niceness"
 
 
@@ -40,14 +44,23 @@ class Ray:
             import ray
         except ImportError:
             raise Unsupported("--ray needs Ray: pip install 'assay[ray]'") from None
-        ours = not ray.is_initialized()
-        if ours:
-            self._connect(ray)
+        ask, ours = Bounded(), not ray.is_initialized()
         try:
-            yield from _drain(ray, job, list(chunks))
+            if ours:
+                ask(CONNECT, lambda: self._connect(ray))
+            content = pickled(job)
+            # In a list, a reference is passed on as it is: a worker fetches the job once.
+            shared = ask(CONNECT, lambda: [ray.put(content)])
+        except Unanswered:
+            raise AssayError(
+                f"the Ray cluster at '{self.address}' does not answer for {CONNECT:.0f} s; what is "
+                "finished is safe: start it anew ('ray stop', 'ray start'), or resume without --ray"
+            ) from None
+        try:
+            yield from _Driver(ray, ask, job, shared, list(chunks)).drain()
         finally:
             if ours:
-                ray.shutdown()
+                _let_go(ask, ray)
 
     def _connect(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -75,67 +88,121 @@ def _reachable(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
-def _drain(ray: Any, job: Job, chunks: list[int]) -> Iterator[tuple[int, Chunk]]:
-    # In a list, a reference is passed on as it is: a worker fetches the job once, not per chunk.
-    shared = [ray.put(pickled(job))]
-    name = uuid.uuid4().hex
-    play = ray.remote(max_retries=RETRIES, num_cpus=1)(_play_remote)
-    under_way: dict[Any, int] = {}
-    waiting, finished, watch = list(chunks), set[int](), Watch()
-    alone = False  # the cluster was silent, and has been since: no need to wait as long again
-    heard = time.monotonic()  # when the cluster last gave a chunk back
-
-    def give(k: int) -> None:
-        under_way[play.remote(shared, name, k)] = k
-        watch.begin(k)
-
+def _let_go(ask: Bounded, ray: Any) -> None:
     try:
-        while len(finished) < len(chunks):
-            most = 2 * max(1, _processors(ray))  # nodes come and go
-            while waiting and len(under_way) < most:
-                give(waiting.pop(0))
-            poll = 0.1 if alone else POLL
-            for reference in ray.wait(list(under_way), num_returns=1, timeout=poll)[0]:
-                k, alone, heard = under_way.pop(reference), False, time.monotonic()
-                if k not in finished:
-                    part = _fetched(ray, reference)
-                    finished.add(k)
-                    watch.end(k)
-                    yield k, part
-            for k in watch.late():
-                LOG.warning("chunk %d is given out once more", k)
-                give(k)
-            silence = time.monotonic() - heard
-            if alone or silence > max(SILENCE, watch.patience or 0.0):
-                alone, k = True, _first(chunks, finished)
-                part = _instead(ray, job, k, silence)
-                finished.add(k)
-                watch.end(k)
-                yield k, part
-    finally:
-        for reference in under_way:  # an evaluation that stops early leaves the cluster idle
-            ray.cancel(reference, force=True)
+        ask(ANSWER, ray.shutdown)
+    except Exception as error:  # what is finished is finished
+        LOG.warning("Ray was not let go of: %s", type(error).__name__)
 
 
-def _first(chunks: list[int], finished: set[int]) -> int:
-    return next(k for k in chunks if k not in finished)
+@dataclass
+class _Driver:
+    """Chunks given out with few under way, and played here while the cluster is silent."""
 
+    ray: Any
+    ask: Bounded
+    job: Job
+    shared: list[Any]  # a reference to the pickled job
+    chunks: list[int]
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    under_way: dict[Any, int] = field(default_factory=dict)
+    finished: set[int] = field(default_factory=set)
+    watch: Watch = field(default_factory=Watch)
+    alone: bool = False  # the cluster was silent, and has been since: it is not waited for as long
 
-def _processors(ray: Any) -> int:
-    return int(ray.cluster_resources().get("CPU", 0))
+    @property
+    def _soon(self) -> float:
+        return ALONE if self.alone else ANSWER
 
+    def drain(self) -> Iterator[tuple[int, Chunk]]:
+        waiting = list(self.chunks)
+        heard = time.monotonic()  # when the cluster last gave a chunk back
+        try:
+            while len(self.finished) < len(self.chunks):
+                try:
+                    self._give(waiting)
+                    got = self._got(ALONE if self.alone else POLL)
+                except Unanswered:
+                    got = []
+                for k, part in got:
+                    self.alone, heard = False, time.monotonic()
+                    if k not in self.finished:
+                        yield self._end(k, part)
+                silence = time.monotonic() - heard
+                if self.alone or silence > max(SILENCE, self.watch.patience or 0.0):
+                    left = [k for k in self.chunks if k not in self.finished]
+                    if left:
+                        self.alone = True
+                        yield self._end(left[0], self._instead(left[0], silence))
+        finally:
+            self._cancel()
 
-def _instead(ray: Any, job: Job, k: int, seconds: float) -> Chunk:
-    """What the cluster does not get done; a sentence where it cannot."""
-    alive = sum(bool(node.get("Alive")) for node in ray.nodes())
-    if not _processors(ray):
-        raise AssayError(
-            f"no chunk came back from Ray for {seconds:.0f} s: {alive} nodes, none of them with a "
-            "processor; what is finished is safe: add nodes, or resume without --ray"
+    def _end(self, k: int, part: Chunk) -> tuple[int, Chunk]:
+        self.finished.add(k)
+        self.watch.end(k)
+        return k, part
+
+    def _give(self, waiting: list[int]) -> None:
+        """Hand out what there is room for, and once more what is late."""
+        most = 2 * max(1, self._processors())  # nodes come and go
+        for k in self.watch.late():
+            LOG.warning("chunk %d is given out once more", k)
+            waiting.insert(0, k)
+            most += 1
+        play = self.ray.remote(max_retries=RETRIES, num_cpus=1)(_play_remote)
+        while waiting and len(self.under_way) < most:
+            k = waiting[0]
+            if k not in self.finished:
+                given = self.ask(self._soon, lambda k=k: play.remote(self.shared, self.name, k))  # type: ignore[misc]
+                self.under_way[given] = k
+                self.watch.begin(k)
+            waiting.pop(0)
+
+    def _got(self, seconds: float) -> list[tuple[int, Chunk]]:
+        """Chunks that have come back; one that cannot be fetched stays under way."""
+        ray, some = self.ray, list(self.under_way)
+        ready = self.ask(
+            seconds + self._soon, lambda: ray.wait(some, num_returns=1, timeout=seconds)[0]
         )
-    LOG.warning("no chunk came back from Ray for %.0f s (%d nodes, %d processors%s): chunk %d is "
-                "played here", *(seconds, alive, _processors(ray), _polite(), k))  # fmt: skip
-    return job.play(k)
+        got = []
+        for reference in ready[:1]:
+            if self.under_way[reference] not in self.finished:
+                part = self.ask(SILENCE, lambda r=reference: _fetched(ray, r))  # type: ignore[misc]
+                got.append((self.under_way[reference], part))
+            del self.under_way[reference]
+        return got
+
+    def _processors(self) -> int:
+        known = self.ask(self._soon, self.ray.cluster_resources)
+        return int(known.get("CPU", 0))
+
+    def _instead(self, k: int, seconds: float) -> Chunk:
+        """What the cluster does not get done; a sentence where it cannot."""
+        try:
+            alive = sum(bool(node.get("Alive")) for node in self.ask(self._soon, self.ray.nodes))
+            processors = self._processors()
+        except Unanswered:
+            LOG.warning(
+                "no chunk came back from Ray for %.0f s, and it does not answer: chunk %d is "
+                "played here", *(seconds, k)
+            )  # fmt: skip
+            return self.job.play(k)
+        if not processors:
+            raise AssayError(
+                f"no chunk came back from Ray for {seconds:.0f} s: {alive} nodes, none of them "
+                "with a processor; what is finished is safe: add nodes, or resume without --ray"
+            )
+        LOG.warning("no chunk came back from Ray for %.0f s (%d nodes, %d processors%s): chunk %d "
+                    "is played here", *(seconds, alive, processors, _polite(), k))  # fmt: skip
+        return self.job.play(k)
+
+    def _cancel(self) -> None:
+        """An evaluation that stops early leaves the cluster idle."""
+        some, ray = list(self.under_way), self.ray
+        try:
+            self.ask(ANSWER, lambda: [ray.cancel(reference, force=True) for reference in some])
+        except Exception as error:
+            LOG.warning("%d Ray tasks are not called off: %s", *(len(some), type(error).__name__))
 
 
 def _polite() -> str:
@@ -180,4 +247,4 @@ def _play_remote(shared: list[Any], name: str, k: int) -> Chunk:
                 f"a Ray worker cannot load the model or the data ({error}); install their code on "
                 "every node"
             ) from None
-    return _remote[name].play(k)
+    return played(_remote[name], k)

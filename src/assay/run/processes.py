@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from assay.errors import AssayError
-from assay.run.executors import RETRIES, pickled, unpickled
+from assay.run.executors import RETRIES, pickled, played, unpickled
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
@@ -40,7 +40,7 @@ class Processes:
                 self.workers, multiprocessing.get_context(START), _start, (content, threads)
             )
             try:
-                for k, part in _drain(pool, left, self.workers, watch):
+                for k, part in _drain(pool, tuple(left), self.workers, watch):
                     left.remove(k)
                     deaths = 0
                     yield k, part
@@ -114,4 +114,4 @@ def _die_with(sentinel: int) -> None:
 def _play(k: int) -> Chunk:
     if _job is None:
         raise AssayError(_failure)
-    return _job.play(k)
+    return played(_job, k)

@@ -85,6 +85,9 @@ def _mend_copies(store: Store) -> list[str]:
         there: Any = None
         try:
             there = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(there, dict) or not set(kept or ()) <= set(there):
+                there = None
+                raise ValueError("it is something else")
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:

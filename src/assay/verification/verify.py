@@ -23,6 +23,8 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.model.classifier import Classifier, wrap
 from assay.model.frames import counted
+from assay.parquet import Parquet
+from assay.report.checks import incomplete
 from assay.report.report import Report
 from assay.verification import files, judge, proofs
 
@@ -72,8 +74,8 @@ class Verification:
 
 
 def verify(
-    folder: str | Path, model: Any = None, data: Dataset | None = None, space: Any = None,
-    goal: Any = None,
+    folder: str | Path, model: Any = None, data: Dataset | Parquet | None = None,
+    space: Any = None, goal: Any = None,
 ) -> Verification:  # fmt: skip
     """Look at a saved run again; truthy where nothing is wrong.
 
@@ -103,9 +105,13 @@ def verify(
     made.checked["figures"], said = files.figures(report, known)
     made.findings += [Finding(*s) for s in said]
     _records(made, report)
+    if why := incomplete(report.flags):
+        made.notes.append(why)
     if model is None or data is None:
         made.notes.append("without the model and the data no row was judged again")
         return made
+    if isinstance(data, Parquet):
+        data = data.those(report.records.columns["id"])
     _again(made, report, wrap(model) if not isinstance(model, Classifier) else model, data,
            space, goal)  # fmt: skip
     return made
