@@ -31,7 +31,7 @@ from assay.report import checks
 from assay.report.examples import gather
 from assay.report.report import Report
 from assay.report.totals import SHOWN, Tally
-from assay.run.job import COUNTED, Job
+from assay.run.job import COUNTED, Chunk, Job
 from assay.run.progress import Progress
 from assay.run.rows import as_played
 from assay.run.run import Run, Until
@@ -175,12 +175,18 @@ def _collect(
     facts |= dict.fromkeys(COUNTED, 0)
     if isinstance(run.until, Until):
         run.until.begin()
+    seen: set[int] = set()
+
+    def add(k: int, part: Chunk) -> None:
+        seen.add(k)
+        done.add(k, part.records)
+        for name, count in part.facts.items():
+            facts[name] += count
+
     with Progress(job.rows, progress) as bar:
         try:
             for k, part in run.chunks(job, spec):
-                done.add(k, part.records)
-                for name, count in part.facts.items():
-                    facts[name] += count
+                add(k, part)
                 bar.advance(part.records, part.stored)
                 if isinstance(run.until, Until):
                     if run.until.add(Report(spec, part.records).table, spec):
@@ -190,8 +196,11 @@ def _collect(
                     facts["narrow"] = job.rows
                     break
         except KeyboardInterrupt:
-            if not len(done):
+            if not seen:
                 raise
+            for k, part in run.finished() if run.until is None else ():  # else: in their order
+                if k not in seen:
+                    add(k, part)
             facts["interrupted"] = job.rows
         except Exception as error:
             said = str(error).splitlines()[0][:200] if str(error) else ""

@@ -210,7 +210,11 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-DAMAGE: list[Callable[[Path], None]] = [flip, cut, empty, os.unlink]
+def another(path: Path) -> None:
+    path.write_text('{"this": "is something else"}')
+
+
+DAMAGE: list[Callable[[Path], None]] = [flip, cut, empty, another, os.unlink]
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda f: f.__name__)
@@ -264,6 +268,27 @@ def test_a_spec_is_never_half_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 # -- broken runs
+
+
+def test_stopped_while_stored_chunks_are_read_the_report_is_on_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, data, how = small()
+    stopped(net, tmp_path)
+    stored, read, calls = len(Store(tmp_path).done()), Store.read, []
+    assert stored >= 3
+
+    def interrupted(self: Store, k: int) -> Any:
+        calls.append(k)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return read(self, k)
+
+    monkeypatch.setattr(Store, "read", interrupted)
+    report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True))
+    assert len(report.records) == 12 * stored
+    (flag,) = (f for f in report.flags if f.id == "interrupted")
+    assert f"{12 * stored} of 120 rows" in flag.text
 
 
 def test_an_error_of_the_model_is_not_called_a_full_disk(tmp_path: Path) -> None:

@@ -119,6 +119,13 @@ class Run:
         chunks = self._chunks(job, spec, share)
         yield from chunks if self.until is None else _in_order(share, chunks)
 
+    def finished(self) -> Iterator[tuple[int, Chunk]]:
+        """What is in the folder: a run that is stopped may not have read it all yet."""
+        store = Store(Path(self.out)) if self.out is not None else None
+        for k, facts in store.done().items() if store is not None else ():
+            assert store is not None
+            yield k, Chunk(store.read(k), facts, stored=True)
+
     def _chunks(self, job: Job, spec: dict[str, Any], share: range) -> Iterator[tuple[int, Chunk]]:
         store = Store(Path(self.out)) if self.out is not None else None
         if store is None:
