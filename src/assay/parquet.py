@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -118,11 +119,14 @@ class Parquet:
             return None
         seen: set[str] = set()
         for file in self.files:
-            for batch in _opened(file).iter_batches(self.rows, columns=[self.target]):
-                column = batch.column(0)
-                if column.null_count:
-                    raise AssayError(f"column '{self.target}' has missing labels; drop those rows")
-                seen |= {str(v) for v in column.unique().to_pylist()}
+            with _sound(file):
+                for batch in _opened(file).iter_batches(self.rows, columns=[self.target]):
+                    column = batch.column(0)
+                    if column.null_count:
+                        raise AssayError(
+                            f"column '{self.target}' has missing labels; drop those rows"
+                        )
+                    seen |= {str(v) for v in column.unique().to_pylist()}
         return tuple(sorted(seen))
 
     def _type(self, column: str) -> Any:
@@ -150,8 +154,9 @@ class Parquet:
         each = PROBED * EACH // len(at)
         frames, ids = [], []
         for part in (groups[k] for k in at):
-            batch = next(_opened(part.file).iter_batches(each, row_groups=[part.group]))
-            frames.append(batch.to_pandas())
+            with _sound(part.file):
+                batch = next(_opened(part.file).iter_batches(each, row_groups=[part.group]))
+                frames.append(batch.to_pandas())
             ids.append(np.arange(len(batch)) + part.first)
         return self._dataset(pd.concat(frames, ignore_index=True), np.concatenate(ids))
 
@@ -214,20 +219,32 @@ class Parquet:
         return self.__dict__
 
 
+@contextmanager
+def _sound(file: Path, group: int | None = None) -> Iterator[None]:
+    """A file that is damaged raises half a dozen kinds: of the disk, of Arrow, of JSON."""
+    try:
+        yield
+    except (AssayError, MemoryError):
+        raise
+    except Exception as error:
+        where = f"'{file}'" if group is None else f"'{file}', row group {group},"
+        said = str(error) or "it ends too early"
+        raise AssayError(f"{where} cannot be read as Parquet: {said}") from None
+
+
 def _opened(file: Path) -> Any:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        return pq.ParquetFile(file)
-    except (OSError, pa.ArrowException) as error:
-        raise AssayError(f"'{file}' cannot be read as Parquet: {error}") from None
+    with _sound(file):
+        opened = pq.ParquetFile(file)
+        _ = opened.schema_arrow.names  # names may be no text
+    return opened
 
 
 def _digest(file: Path, group: int) -> str:
     """Of the bytes of a row group's columns, which need not lie side by side."""
     about, digest = _opened(file).metadata.row_group(group), hashlib.blake2b(digest_size=8)
-    with file.open("rb") as content:
+    with _sound(file, group), file.open("rb") as content:
         for column in (about.column(i) for i in range(about.num_columns)):
             left = column.total_compressed_size
             content.seek(column.dictionary_page_offset or column.data_page_offset)
@@ -254,29 +271,26 @@ _reading: list[_Reading] = []  # one at a time
 
 def _read(part: Part, rows: int, digest: str | None = None) -> Any:
     """The cells of a part, as a frame; refuses a row group of another digest."""
-    import pyarrow as pa
-
     k = part.start // rows
     now = _reading[0] if _reading else None
-    try:
-        written = part.file.stat().st_mtime_ns if part.file.exists() else 0
-        asked = (part.file, written, part.group, rows)
-        if now is None or (now.file, now.written, now.group, now.rows) != asked or now.next > k:
-            _reading.clear()
-            opened = _opened(part.file)
-            if digest is not None and _digest(part.file, part.group) != digest:
-                raise AssayError(
-                    f"'{part.file}' has changed since the evaluation began: its rows are no longer "
-                    "those it is about; begin again"
-                )
-            now = _Reading(*asked, opened.iter_batches(rows, row_groups=[part.group]))
-            _reading[:] = [now]
-        for _ in range(now.next, k + 1):
-            batch = next(now.batches)
-            now.next += 1
-    except (OSError, pa.ArrowException, StopIteration) as error:
+    written = part.file.stat().st_mtime_ns if part.file.exists() else 0
+    asked = (part.file, written, part.group, rows)
+    if now is None or (now.file, now.written, now.group, now.rows) != asked or now.next > k:
         _reading.clear()
-        raise AssayError(
-            f"'{part.file}', row group {part.group}, cannot be read: {error}"
-        ) from None
-    return batch.to_pandas()
+        opened = _opened(part.file)
+        if digest is not None and _digest(part.file, part.group) != digest:
+            raise AssayError(
+                f"'{part.file}' has changed since the evaluation began: its rows are no longer "
+                "those it is about; begin again"
+            )
+        now = _Reading(*asked, opened.iter_batches(rows, row_groups=[part.group]))
+        _reading[:] = [now]
+    try:
+        with _sound(part.file, part.group):
+            for _ in range(now.next, k + 1):
+                batch = next(now.batches)
+                now.next += 1
+            return batch.to_pandas()
+    except AssayError:
+        _reading.clear()
+        raise

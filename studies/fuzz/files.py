@@ -74,19 +74,28 @@ def play_file(what: dict[str, Any], folder: Path) -> None:
         shutil.copytree(folder, copy)
         path = copy / what["name"]
         path.write_bytes(damaged(bytearray(path.read_bytes()), what["kind"], rng))
-        if what["name"].startswith("d."):
-            Data(path=what["name"]).load(copy)
-            return
-        said = 0
         asked: tuple[Callable[[], Any], ...] = (
             lambda: ay.Report.load(copy / "run"),
             lambda: Store(copy / "run").report(),
             lambda: repair(copy / "run"),
         )
+        if what["name"].startswith("d."):
+            asked = (lambda: Data(path=what["name"]).load(copy),)
+        if what["name"] == "d.parquet":
+            asked = (*asked, lambda: in_parts(path))
+        said = 0
         for ask in asked:  # each by itself: a sentence of the first must not hide the others
             try:
                 ask()
             except ay.AssayError:
                 said += 1
         if said == len(asked):
-            raise ay.AssayError("all three were refused")
+            raise ay.AssayError("all of them were refused")
+
+
+def in_parts(path: Path) -> None:
+    """The same file as data larger than memory."""
+    data = ay.Parquet(path, target="y", rows=5)
+    for k in range(len(data.parts)):
+        data.part(k)
+    _ = data.hash, data.head()

@@ -37,15 +37,24 @@ class Witness(torch.nn.Module):
         return x
 
 
-class Breaks(torch.nn.Module):
-    """Works in the process that made it, and nowhere else."""
+class TwoThings(Exception):
+    """Pickled by what it says, which its own __init__ does not take."""
 
-    def __init__(self, home: int) -> None:
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+
+
+class Breaks(torch.nn.Module):
+    """Works in the process that made it, and nowhere else; `odd`: not while it is looked at."""
+
+    def __init__(self, home: int, odd: bool = False) -> None:
         super().__init__()
-        self.home = home
+        self.home, self.odd = home, odd
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if os.getpid() != self.home:
+        if self.odd and os.getpid() != self.home and len(x) == 12:
+            raise TwoThings("not where", "it was made")
+        if os.getpid() != self.home and not self.odd:
             raise ZeroDivisionError("not where it was made")
         return x
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -114,6 +115,34 @@ def test_stops_early_and_leaves_the_cluster_idle(cluster: Any) -> None:
     net, data, how = evaluation()
     report = ay.evaluate(net, data, **how, run=ay.Run(ray=cluster.address, until=0.2))
     assert len(report.records) < len(data)
+
+
+def test_workers_read_their_own_row_groups(cluster: Any, tmp_path: Path) -> None:
+    from job_for_tests import Counted
+
+    net, data, how = evaluation()
+    (tmp_path / "data").mkdir()
+    frame = pd.DataFrame(data.x.numpy(), columns=[f"f{i}" for i in range(8)])
+    frame["y"] = data.y.numpy()
+    frame.to_parquet(tmp_path / "data" / "d.parquet", row_group_size=24, index=False)
+    files = Counted(tmp_path / "data", target="y")
+    run = ay.Run(tmp_path / "run", ray=cluster.address)
+    same(ay.evaluate(net, data, **how), ay.evaluate(net, files, **how, run=run))
+    read = {p.name: p.read_text().splitlines() for p in tmp_path.glob("read-by-*")}
+    assert f"read-by-{os.getpid()}" not in read
+    assert sorted(line for lines in read.values() for line in lines) == [
+        f"d.parquet:{group} 24" for group in range(5)
+    ]
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_words(cluster: Any) -> None:
+    from job_for_tests import Breaks
+
+    net, data, how = evaluation(Breaks(os.getpid(), odd=True))
+    job = _job(net, data, how)
+    job.prepare()
+    with pytest.raises(RuntimeError, match="TwoThings in a worker process: not where: it was made"):
+        list(ay.Run(ray=cluster.address).executor.map(job, range(2)))
 
 
 def test_a_killed_node_is_done_without(cluster: Any, tmp_path: Path) -> None:
