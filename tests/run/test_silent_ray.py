@@ -167,7 +167,7 @@ def test_a_late_chunk_is_given_out_once_more(
     caplog.set_level(logging.WARNING, "assay.run")
     monkeypatch.setattr(on_ray, "SILENCE", 60.0)
     monkeypatch.setattr("assay.run.watch.Watch.patience", property(
-        lambda watch: 0.3 if len(watch.took) >= 9 else None))  # fmt: skip
+        lambda watch: 0.3 if len(watch.took) >= 8 else None))  # fmt: skip
 
     class Loses(Stub):
         def wait(self, some: list[int], num_returns: int, timeout: float) -> Any:

@@ -37,10 +37,26 @@ def test_a_chunk_far_behind_its_peers_is_named_once(
     for k in range(4):
         now[0] += 2
         watch.end(k)
-    assert watch.late() == []  # peers took 2, 4, 6, 8 seconds: median 5, patience 100
-    now[0] = 101.0
+    # From the first answer on, after 2 seconds, peers took 2, 4 and 6: median 4, patience 80.
+    assert watch.patience == 80 and watch.late() == []
+    now[0] = 82.0
+    assert watch.late() == []
+    now[0] = 82.1
     assert watch.late() == [4] and watch.late() == []
     assert "chunk 4" in caplog.text and "peers' median" in caplog.text
+
+
+def test_workers_that_take_a_minute_to_begin_are_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    watch = Watch(least=10)
+    for k in range(8):
+        watch.begin(k)
+    now[0] = 60.0  # a worker has begun to live, and plays a chunk in a tenth of a second
+    for k in range(6):
+        now[0] += 0.1
+        watch.end(k)
+    assert watch.patience == 10 and watch.late() == []
 
 
 def test_workers_are_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ cluster has no processor left, and otherwise plays a chunk itself: a run always 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -71,6 +72,9 @@ class Ray:
             options["include_dashboard"] = False
         else:
             options["address"] = self.address
+        said = logging.getLogger("ray._private.worker")
+        before = said.level
+        said.setLevel(logging.ERROR)  # it remarks that it is asked from a thread
         try:
             _reachable(self.address)
             ray.init(**options)
@@ -79,6 +83,8 @@ class Ray:
                 f"no Ray cluster at '{self.address}' ({error}); start one with 'ray start --head', "
                 "or use --ray local"
             ) from None
+        finally:
+            said.setLevel(before)
 
 
 def _reachable(address: str) -> None:

@@ -4,6 +4,9 @@ A worker can hang (a model that waits for a licence, a node that swaps) without 
 nobody would ever hear of its chunk again. A chunk that takes 20 times its peers' median is named
 in the log, and given to another worker where there is one: chunks are the same whoever plays them,
 so whichever answer comes first is taken.
+
+What a reader would get wrong: chunks are given out before their workers have begun to live, which
+takes seconds, on a busy machine a minute. So time is counted from the first answer.
 """
 
 from __future__ import annotations
@@ -29,13 +32,20 @@ class Watch:
     since: dict[int, float] = field(default_factory=dict)
     took: list[float] = field(default_factory=list)
     named: set[int] = field(default_factory=set)
+    lives: bool = False  # somebody has answered
 
     def begin(self, k: int) -> None:
         self.since.setdefault(k, time.monotonic())
 
     def end(self, k: int) -> None:
-        if k in self.since:
-            self.took.append(time.monotonic() - self.since.pop(k))
+        if k not in self.since:
+            return
+        now = time.monotonic()
+        took = now - self.since.pop(k)
+        if self.lives:
+            self.took.append(took)
+        else:
+            self.lives, self.since = True, dict.fromkeys(self.since, now)
 
     @property
     def patience(self) -> float | None:
