@@ -47,9 +47,11 @@ def _walk(value: Any, path: str, found: dict[str, str], seen: set[int]) -> None:
             _walk(inner, f"{path}.{k}", found, seen)
     elif isinstance(value, functools.partial):
         _walk([value.func, *value.args, dict(value.keywords)], path, found, seen)
-    elif isinstance(value, types.FunctionType | types.MethodType):
+    elif isinstance(value, types.MethodType):
+        _walk([value.__func__, value.__self__], path, found, seen)
+    elif isinstance(value, types.FunctionType):
         if _foreign(value.__module__):
-            found[path] = _short(_function(getattr(value, "__func__", value), set()))
+            found[path] = _short(_function(value, set()))
     else:
         made = [_class(kind) for kind in type(value).__mro__ if _foreign(kind.__module__)]
         if made:
