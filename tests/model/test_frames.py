@@ -234,3 +234,14 @@ def test_a_report_is_split_by_columns_of_the_table_and_shows_what_was_changed(tm
         differ = [c for c in SCHEMA.names if row[c] != was.loc[i, c]]
         assert row["changed"] == ", ".join(differ) and 0 < row["distance"] <= 1 + 1e-9
     assert report.metric("robust") < 1.0 and f"{report.metric('robust'):.3f}".startswith("0.")
+
+
+def test_a_linear_booster_is_asked_by_the_names_it_insists_on():
+    xgb = pytest.importorskip("xgboost")
+    y = (FRAME["paid"] == "yes").astype(int).to_numpy()
+    model = xgb.XGBClassifier(booster="gblinear", n_estimators=5).fit(FRAME[NUMBERS], y)
+    for table in (FRAME[NUMBERS[::-1]], FRAME[NUMBERS].to_numpy(float)):
+        data = ay.Dataset(table, y)
+        made = probe(fitted(wrap(model), data), data.x[:32])
+        expected = model.predict(FRAME[NUMBERS]).tolist()
+        assert made.logits(data.x).argmax(1).tolist() == expected

@@ -11,6 +11,7 @@ of the data's columns, and only the comparison with its own `predict` can tell w
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,7 +60,7 @@ def form(model: Any, columns: Columns | None) -> Rows:
     own = columns.select([columns.names[i] for i in at])
     straight = at == list(range(len(columns)))
     composed = type(model).__module__.split(".")[1:2] in [[m] for m in _COMPOSED]
-    if own.numeric and root == "xgboost":
+    if own.numeric and root == "xgboost" and not _wants_names(model):
         order = np.array(at)
         return (lambda x: x) if straight else (lambda x: x.take(order, axis=1))
     if own.numeric and not composed:
@@ -73,6 +74,14 @@ def form(model: Any, columns: Columns | None) -> Rows:
         if codes is not None:
             return lambda x: codes(x[:, at])
     return lambda x: own.frame(x if straight else x[:, at])
+
+
+def _wants_names(model: Any) -> bool:
+    """XGBoost takes bare rows for trees; its linear booster insists on the names it knows."""
+    if type(model).__name__ == "Booster":
+        return False  # asked through a DMatrix
+    learner = json.loads(model.get_booster().save_config())["learner"]
+    return bool(learner["gradient_booster"]["name"] == "gblinear")
 
 
 def _codes(model: Any, columns: Columns) -> Rows | None:
@@ -132,7 +141,7 @@ def categorical(columns: Columns) -> Columns:
 
 
 def _positional(model: Any, wanted: tuple[str, ...] | None, root: str) -> Rows:
-    if wanted is None or root in ("xgboost", "catboost"):
+    if wanted is None or root == "catboost" or (root == "xgboost" and not _wants_names(model)):
         return lambda x: x
 
     def framed(x: np.ndarray) -> Any:

@@ -82,8 +82,9 @@ class Enumerate:
                 continue
             logits = problem.query(now, some)
             lead = gap(logits, problem.goal[now])
-            scale = logits.abs().amax(1).clamp_min(1.0)
-            close = ~(lead < -problem.model.slack * scale)  # a NaN was not asked: not proven
+            slack = problem.model.slack * logits.abs().amax(1).clamp_min(1.0)
+            # A NaN was not asked. A model without rounding of its own decides its ties itself.
+            close = ~(lead < -slack) if problem.model.slack else lead.isnan()
             near[now[close]] = True
         left = rows[~problem.solved[rows]]
         problem.prove(left[~near[left]])

@@ -17,7 +17,7 @@ from assay.proofs.certificate import written
 from assay.proofs.search.box import Box, box_of
 from assay.proofs.search.constraint import Constraint
 from assay.proofs.search.expressions import Expressions
-from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, Answer, search
+from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, TIES, Answer, search
 from assay.proofs.search.parts import Ask, Parts, Play
 from assay.proofs.search.separable import Separable
 from assay.spaces.lp import LpRegion
@@ -93,7 +93,7 @@ def decide(
 def _judged(ensemble: Ensemble, region: Any, allowed: Bools, answer: Answer) -> Ints:
     """The kernel's verdicts, its points judged by the region and the library themselves."""
     verdict, point = answer.verdict.copy(), answer.point
-    found = np.flatnonzero((verdict == BROKEN) | (verdict == TIED))
+    found = np.flatnonzero(verdict == BROKEN)
     if len(found):
         good, valid = _holds(ensemble, region, allowed, found, point)
         if isinstance(region, TableRegion) and not valid.all():
@@ -106,11 +106,32 @@ def _judged(ensemble: Ensemble, region: Any, allowed: Bools, answer: Answer) -> 
             better, _ = _holds(ensemble, region, allowed, wrong, mended)
             point[wrong[better]] = repaired[better]
             good[~valid] = better
-        # one tied cell, and the library says no: then there is nothing else
-        alone = (verdict[found] == TIED) & (answer.ties[found] == 1) & valid
-        alone &= ensemble.library is not None
-        verdict[found] = np.where(good, BROKEN, np.where(alone, PROVEN, OPEN))
+        verdict[found] = np.where(good, BROKEN, OPEN)
+    tied = np.flatnonzero(verdict == TIED)
+    verdict[tied] = OPEN
+    if ensemble.library is not None:
+        _ask_the_library(ensemble, region, allowed, answer, tied, verdict)
     return verdict
+
+
+def _ask_the_library(
+    ensemble: Ensemble, region: Any, allowed: Bools, answer: Answer, tied: Ints, verdict: Ints
+) -> None:
+    """Rows whose only unsettled cells are ties: the points of a cell have one label, its own."""
+    rows = tied[answer.ties[tied] <= TIES]
+    none = np.ones(len(rows), dtype=bool)  # no tied cell reaches the goal
+    for k in range(TIES):
+        asked = answer.ties[rows] > k
+        if not asked.any():
+            break
+        here = rows[asked]
+        x = answer.tied[:, k]
+        label = ensemble.decide(x[here])
+        none[asked] &= ~allowed[here, label]
+        good, _ = _holds(ensemble, region, allowed, here, x)
+        answer.point[here[good]] = x[here[good]]
+        verdict[here[good]] = BROKEN
+    verdict[rows[none]] = PROVEN
 
 
 def _players(ensemble: Ensemble, region: TableRegion, allowed: Bools) -> tuple[Play, Ask]:

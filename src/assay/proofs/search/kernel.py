@@ -18,6 +18,7 @@ from assay.trees.grid import Grid
 
 OPEN, BROKEN, PROVEN, TIED = range(4)
 SWEEPS = 20, 3  # of messages: at the root, in every other box
+TIES = 16  # tied cells of a row that are kept, for the library to decide
 _SHORT = 2.0**20  # sums of whole multiples of 1 / _SHORT are exact
 
 ENSEMBLE = Layout(
@@ -43,7 +44,8 @@ _exact = Kernel(
     threads="int64", seconds="float64", unit="float64", exact="int64", root_sweeps="int64",
     sweeps="int64", allowed="uint8[rows, classes]", verdict="out int32[rows]",
     point="out float64[rows, features]", margin="out float64[rows]", ties="out int64[rows]",
-    nodes_visited="out int64[rows]", spent="out float64[rows]", numbers="size",
+    room="size", tied="out float64[rows, room, features]", nodes_visited="out int64[rows]",
+    spent="out float64[rows]", numbers="size",
     proof="out float64[rows, numbers]", proof_size="out int64[rows]",
 )  # fmt: skip
 
@@ -58,6 +60,7 @@ class Answer(SimpleNamespace):
     point: Floats
     margin: Floats
     ties: Ints
+    tied: Floats  # (n, TIES, d) a point of each of the first tied cells
     nodes: Ints
     seconds: Floats
     proof: Floats
@@ -77,15 +80,16 @@ def search(
     )  # fmt: skip
     answer = Answer(
         verdict=np.zeros(n, dtype=np.int32), point=box.x0.copy(), margin=np.zeros(n),
-        ties=np.zeros(n, dtype=np.int64), nodes=np.zeros(n, dtype=np.int64), seconds=np.zeros(n),
-        proof=np.empty((n, numbers)), proof_size=np.zeros(n, dtype=np.int64),
+        ties=np.zeros(n, dtype=np.int64), tied=np.empty((n, TIES, box.x0.shape[1])),
+        nodes=np.zeros(n, dtype=np.int64), seconds=np.zeros(n), proof=np.empty((n, numbers)),
+        proof_size=np.zeros(n, dtype=np.int64),
     )  # fmt: skip
     unit = 2.0**-24 if ensemble.single else 2.0**-53
     _exact(
         ensemble, domain, torch.get_num_threads(), seconds, unit, _sums_are_exact(ensemble),
         *SWEEPS,
         np.ascontiguousarray(allowed, dtype=np.uint8), answer.verdict, answer.point, answer.margin,
-        answer.ties, answer.nodes, answer.seconds, answer.proof, answer.proof_size,
+        answer.ties, answer.tied, answer.nodes, answer.seconds, answer.proof, answer.proof_size,
     )  # fmt: skip
     return answer
 

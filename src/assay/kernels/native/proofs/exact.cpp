@@ -49,6 +49,8 @@ class Search {
    public:
     int64_t nodes = 0;
     int64_t ties = 0;
+    double* tied = nullptr;  // a point of each of the first `room` tied cells
+    int64_t room = 0;
     double bound = kInf;  // no point of the region has a smaller margin
     Certificate certificate;
 
@@ -86,7 +88,10 @@ class Search {
             if (node.rival != rival_) dual_.margin(rival_ = node.rival, target);
             switch (visit(node, root)) {
                 case kBroken: std::copy(point_.x.begin(), point_.x.end(), x); return kBroken;
-                case kTied: std::copy(point_.x.begin(), point_.x.end(), x); break;
+                case kTied:
+                    if (ties <= room)
+                        std::copy(point_.x.begin(), point_.x.end(), tied + (ties - 1) * cells_.F);
+                    break;
                 case kProven: break;
                 default: branch(node, stack);
             }
@@ -235,14 +240,15 @@ class Search {
 }  // namespace
 }  // namespace assay
 
-// verdict (rows,), point (rows, features): where broken, or a tie; margin (rows,): a lower bound
-// where a row stays open; ties (rows,): cells that only the library can tell. proof (rows,
-// numbers): the certificates of proven rows, of proof_size (rows,) numbers; 0: none that fits.
+// verdict (rows,), point (rows, features): where broken; margin (rows,): a lower bound where a row
+// stays open; ties (rows,): cells that only the library can tell, tied (rows, room, features): a point
+// of each of the first of them. proof (rows, numbers): the certificates of proven rows, of proof_size
+// (rows,) numbers; 0: none that fits.
 ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain, int64_t rows,
                     int64_t features, int64_t classes, int64_t threads, double seconds, double unit,
                     int64_t exact, int64_t root_sweeps, int64_t sweeps, const uint8_t* allowed,
-                    int32_t* verdict, double* point, double* margin, int64_t* ties, int64_t* nodes,
-                    double* spent, int64_t numbers, double* proof, int64_t* proof_size) {
+                    int32_t* verdict, double* point, double* margin, int64_t* ties, int64_t room,
+                    double* tied, int64_t* nodes, double* spent, int64_t numbers, double* proof, int64_t* proof_size) {
     using namespace assay;
     return guarded([&] {
         each_row(rows, threads, [&](int64_t i) {
@@ -254,6 +260,7 @@ ASSAY_KERNEL(exact)(const assay::Ensemble* ensemble, const assay::Domain* domain
                 const double slack = exact ? 1e-9 : row_slack(cells, unit);
                 const Settings settings{slack, exact != 0, root_sweeps, sweeps};
                 Search search(cells, goal, settings, end, numbers);
+                search.tied = tied + i * room * features, search.room = room;
                 std::vector<double> scores(ensemble->outputs);
                 ensemble->scores(cells.x0, scores.data());
                 std::vector<int64_t> targets;
