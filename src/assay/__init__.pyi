@@ -83,6 +83,7 @@ from assay.proofs.trees import Exact as Exact
 from assay.relations.language import F as F
 from assay.relations.language import implies as implies
 from assay.report.report import Report as Report
+from assay.run.job import Job as Job
 from assay.run.run import Run as Run
 from assay.spaces import masks as masks
 from assay.spaces.candidates import Masked as Masked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 
-from assay import __version__
 from assay.attacks.base import Attack, attack_names, for_other_goals
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
@@ -31,15 +29,15 @@ from assay.report import checks
 from assay.report.examples import gather
 from assay.report.report import Report
 from assay.report.totals import SHOWN, Tally
-from assay.run.job import COUNTED, Chunk, Job
+from assay.run.job import COUNTED, STANDARD, Chunk, Job
 from assay.run.progress import Progress
 from assay.run.rows import as_played
 from assay.run.run import Run, Until
+from assay.run.versions import versions
 from assay.spaces.region import Space
 from assay.streams import Stream, keys
 
 BATCH = 256  # rows
-STANDARD = "standard"
 
 
 def evaluate(
@@ -246,11 +244,7 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         "batch": job.batch,
         **({} if job.source is None else {"shown": SHOWN}),
         "chunks": job.count,
-        "versions": {
-            "assay": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions([job.target, job.game, space, asked, job.attack]),
     }
 
 

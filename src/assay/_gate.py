@@ -20,15 +20,16 @@ from assay.games.static import as_game
 from assay.gates.criterion import Criterion
 from assay.gates.decide import Outcome, Watch, decide
 from assay.parquet import Parquet
+from assay.problem.budget import Budget
 from assay.report.report import Report
+from assay.run.job import Job
 from assay.run.run import Run
 
-BATCH = 64  # rows between two looks, unless the file says otherwise
 Criteria = Sequence[Criterion | str] | str
 
 
 def gate(
-    what: Report | Config | str | Path,
+    what: Report | Job | Config | str | Path,
     criteria: Criteria | None = None,
     *,
     alpha: float | None = None,
@@ -37,8 +38,9 @@ def gate(
 ) -> Outcome:
     """Pass, fail or undecided, wrong in at most `alpha` of such decisions, whenever it stops.
 
-    `what` is a report, the folder of one, or a run file (a `Config`), which is then played as far
-    as it is needed. `criteria` and `alpha` are the file's [gate] unless given.
+    `what` is a report or the folder of one; or a `Job` or a run file (as it is, or read: a
+    `Config`), which is then played as far as it is needed. `criteria` and `alpha` are the file's
+    [gate] unless given.
 
     >>> import assay as ay
     >>> net, data = ay.testing.toy()
@@ -53,20 +55,25 @@ def gate(
     if isinstance(what, str | Path):
         what = read(what)
     if isinstance(what, Report):
-        fixed = what.spec.get("gate", {})
-        asked = _criteria(criteria, fixed.get("criteria"))
-        return decide(what, asked, fixed.get("alpha", 0.05) if alpha is None else alpha)
-    if not isinstance(what, Config):
+        return decide(what, *_asked(criteria, alpha, what.spec.get("gate", {})))
+    if isinstance(what, Config):
+        fixed = {"criteria": what.gate.criteria, "alpha": what.gate.alpha} if what.gate else {}
+        criteria, alpha = _asked(criteria, alpha, fixed)
+        run = run or Run()
+        run = replace(run, note={**what.note, **run.note})
+        what = what.job()
+    elif isinstance(what, Job):
+        criteria, alpha = _asked(criteria, alpha, {})
+    else:
         raise AssayError(
-            f"gate({type(what).__name__}): expected a report, the folder of one, or a run file"
+            f"gate({type(what).__name__}): expected a report, the folder of one, a Job or a run "
+            "file; a model is played by ay.gate(ay.Job(model, data, space), ...)"
         )
-    asked = _criteria(criteria, what.gate.criteria if what.gate else None)
-    model, data = what.load()
-    options = {k: v for k, v in what.options(data).items() if k != "also"}
-    options["batch"] = options["batch"] or BATCH
-    by = (what.gate.alpha if what.gate else 0.05) if alpha is None else alpha
-    run = replace(run or Run(), note=what.note)
-    return played(model, data, asked, alpha=by, run=run, progress=progress, **options)
+    return played(
+        what.target, what.data, criteria, alpha=alpha, run=run, progress=progress,
+        space=what.space, goal=what.asked or what.goal, attack=what.attack, seed=what.seed,
+        batch=what.batch, budget=None if what.budget == Budget() else what.budget,
+    )  # fmt: skip
 
 
 def played(
@@ -84,15 +91,26 @@ def played(
     return replace(watch.outcome, report=report, folder=folder)
 
 
-def _criteria(given: Criteria | None, fixed: Criteria | None) -> Criteria:
-    if given and fixed and [str(c) for c in _listed(given)] != [str(c) for c in _listed(fixed)]:
+def _asked(
+    criteria: Criteria | None, alpha: float | None, fixed: dict[str, Any]
+) -> tuple[Criteria, float]:
+    """What is to be decided, and how surely: given now or fixed beforehand, never both."""
+    given = [str(c) for c in _listed(criteria or ())]
+    before = [str(c) for c in _listed(fixed.get("criteria", ()))]
+    if given and before and given != before:
         raise AssayError(
-            f"criteria {list(map(str, _listed(given)))}: {list(map(str, _listed(fixed)))} were "
-            "fixed beforehand; change the [gate] table, or take one away"
+            f"criteria {given}: {before} were fixed beforehand; change the [gate] table, or take "
+            "one away"
         )
-    if not (given or fixed):
+    if not (given or before):
         raise AssayError("gate: no criterion; give e.g. ['robust >= 0.8'], or a [gate] table")
-    return given or fixed  # type: ignore[return-value]
+    if alpha is not None and fixed.get("alpha", alpha) != alpha:
+        raise AssayError(
+            f"alpha={alpha}: {fixed['alpha']} was fixed beforehand, with the criteria; change the "
+            "[gate] table, or take one away"
+        )
+    chosen: Criteria = criteria or fixed["criteria"]
+    return chosen, float(fixed.get("alpha", 0.05) if alpha is None else alpha)
 
 
 def _listed(criteria: Criteria) -> Sequence[Criterion | str]:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay import durable
 from assay._evaluate import evaluate
-from assay.config.config import to_toml
+from assay.config.config import keep
 from assay.config.sweep import Plan, Point, number
 from assay.errors import AssayError
 from assay.report.report import Report
@@ -96,10 +95,10 @@ def _play(
         loaded.clear()  # one model and data set at a time
         loaded[same] = config.load()
     model, data = loaded[same]
-    run = replace(run, out=folder)
+    run = replace(run, out=folder, note={**config.note, "command": "assay run"})
     report = evaluate(model, data, **config.options(data), progress=progress, run=run)
+    keep(config, folder)
     report.save(folder)
-    durable.write(folder / "config.toml", to_toml(config))
     # The inputs handed in are in the folder; a hundred runs of them would not fit into memory.
     return replace(report, records=replace(report.records, adversarial=None))
 

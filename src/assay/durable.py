@@ -56,6 +56,18 @@ def together(folder: Path) -> Iterator[Callable[[str], BinaryIO]]:
         raise
 
 
+def path_from(path: Path, folder: Path) -> str:
+    """How a path is written for whoever stands in a folder; whole where no way leads there.
+
+    >>> path_from(Path("a/b.py"), Path("a/runs/first"))
+    '../../b.py'
+    """
+    try:
+        return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+    except ValueError:  # another drive
+        return path.resolve().as_posix()
+
+
 def write(path: Path, content: str | bytes) -> None:
     """One file."""
     with together(path.parent) as new:

@@ -7,6 +7,7 @@ with 3 like a model that breaks down.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -68,21 +69,22 @@ def gate(
     """
     from assay.gates import writers
 
-    debug = bool(ctx.find_root().params.get("debug"))
+    asked = {"summary": summary, "junit": junit, "sarif": sarif}
+    files = {kind: file for kind, file in asked.items() if file is not None}
     try:
         outcome = _decided(what, criterion, alpha, out, rows, workers, resume, force, quiet)
-        for file, write in (
-            (summary, writers.markdown), (junit, writers.junit), (sarif, writers.sarif)
-        ):  # fmt: skip
-            if file is not None:
-                writers.write(file, write(outcome, str(what)))
+        for kind, file in files.items():
+            writers.write(file, writers.text(kind, outcome, str(what)))
     except typer.Exit:
         raise
     except Exception as error:
-        if debug:
-            raise
         said = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
         say_no(f"{said}; nothing is decided")
+        for kind, file in files.items():
+            with suppress(AssayError):  # a file that cannot be written may be what broke
+                writers.write(file, writers.text(kind, said, str(what)))
+        if ctx.find_root().params.get("debug"):
+            raise
         raise typer.Exit(BROKEN) from None
     typer.echo(str(outcome))
     if outcome.folder is not None and outcome.folder != what:
@@ -103,12 +105,14 @@ def _decided(
         return decide(what, criterion, alpha=alpha)
     config = read(what)
     if criterion:
-        config = replace(config, gate=Gate(tuple(criterion), 0.05 if alpha is None else alpha))
+        config = replace(config, gate=Gate(tuple(criterion)))
+    if alpha is not None and config.gate is not None:
+        config = replace(config, gate=replace(config.gate, alpha=alpha))
     if rows is not None:
         config = replace(config, data=replace(config.data, rows=rows))
     folder = out or Path(config.out or Path("runs") / what.stem)
-    run = Run(folder, resume=resume, workers=workers, force=force)
-    outcome = decide(config, alpha=alpha, run=run, progress=False if quiet else None)
+    run = Run(folder, resume, workers=workers, force=force, note={"command": "assay gate"})
+    outcome = decide(config, run=run, progress=False if quiet else None)
     report = outcome.report
     assert report is not None
     if any(f.id == "interrupted" for f in report.flags):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay import durable
 from assay.cli.screen import say_no, show_report
 from assay.errors import AssayError
 
@@ -97,6 +96,11 @@ def parse_shard(text: str | None) -> tuple[int, int] | None:
     return int(i), int(n)
 
 
+def _command(run: Run) -> str:
+    """What was called, as far as it says what is played and the file does not."""
+    return "assay run" + (f" --until {run.until}" if run.until is not None else "")
+
+
 def _safe(folder: Path) -> str:
     """What of a run is on the disk, whatever happened."""
     from assay.run.store import Store
@@ -120,7 +124,7 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
     try:
         report = evaluate(
             model, data, **config.options(data), progress=False if quiet else None,
-            run=replace(run, note=config.note),
+            run=replace(run, note={**config.note, "command": _command(run)}),
         )  # fmt: skip
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)
@@ -183,11 +187,7 @@ def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:
 
 def save(report: Report, folder: Path, config: Config) -> None:
     """The report in its folder, and the file it came from."""
-    from assay.config.config import to_toml
+    from assay.config.config import keep
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        durable.write(folder / "config.toml", to_toml(config))
-    except OSError as error:
-        raise AssayError(f"cannot write to '{folder}': {error}") from None
+    keep(config, folder)
     report.save(folder)

@@ -1,35 +1,71 @@
-"""`assay verify`: a saved run looked at again; exit code 0 where nothing is wrong, else 1."""
+"""`assay verify`: a saved run looked at again; exit code 0 where nothing is wrong, else 1.
+
+What a reader would get wrong: `--model` replaces the model and nothing else. The data, the space
+and the goal are those of the run's own config.toml, or of the file that --config names; a run that
+was made in Python has none, so its data are named too (--data).
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from assay.cli.screen import RunFolder
+from assay.errors import AssayError
+
+MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
+DATA = "The rows, where the run has no config.toml: .npz, .csv, .parquet, or file.py:name."
 
 
 def verify(
     folder: RunFolder,
+    model: Annotated[str | None, typer.Option(help=MODEL)] = None,
+    data: Annotated[str | None, typer.Option(help=DATA)] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="The run file: its model is asked again, and every row judged again."),
+        typer.Option(help="A run file: its model is asked unless --model names one, on its data."),
     ] = None,
 ) -> None:
-    """Check a run: every file's hash, every figure, and with --config every adversarial example.
+    """Check a run: every file's hash, every figure; with a model every adversarial example too.
 
-    [dim]Example:[/dim]  assay verify runs/mnist --config examples/mnist.toml
+    [dim]Examples:[/dim]  assay verify runs/mnist
+              assay verify runs/mnist --model net.py:net
     """
-    from assay.config.config import read
     from assay.verification.verify import verify as look
 
-    if config is None:
-        made = look(folder)
-    else:
-        asked = read(config)
-        model, data = asked.load()
-        options = asked.options(data)
-        made = look(folder, model, data, options.get("space"), options.get("goal"))
+    asked = _asked(folder, model, data, config)
+    made = look(folder) if asked is None else look(folder, *asked)
     typer.echo(str(made))
     raise typer.Exit(0 if made else 1)
+
+
+def _asked(
+    folder: Path, model: str | None, data: str | None, config: Path | None
+) -> tuple[Any, Any, Any, Any] | None:
+    """The model, the data, the space and the goal to look with; None: files and figures only."""
+    from assay.config.config import with_files
+    from assay.config.models import Model
+    from assay.config.models import named as as_model
+    from assay.config.sources import Data
+    from assay.config.sources import named as as_data
+
+    if model is None and config is None:
+        if data is not None:
+            raise AssayError("--data without a model: give --model, or --config")
+        return None
+    file = config or folder / "config.toml"
+    if config is None and not file.exists():
+        if data is None:
+            raise AssayError(
+                f"'{folder}' has no config.toml (it was made in Python): name its rows with --data"
+            )
+        own, rows = Model(**dict([as_model(str(model))])), Data(**dict([as_data(data)]))
+        own.check(Path())
+        rows.check(Path())
+        return own.load(), rows.load(), None, None
+    asked = with_files(file, model, data)
+    target, opened = asked.load()
+    options = asked.options(opened)
+    return target, opened, options.get("space"), options.get("goal")

@@ -17,28 +17,32 @@ Everything is checked when the file is read, before anything is loaded: a wrong 
 or value is answered with its line, what was expected and the nearest valid name. What was read can
 be written again (`to_toml`), and reads as the same.
 
-What a reader would get wrong: files that are read are looked for next to the TOML file; `out`,
-which is written, is taken from where you stand.
+What a reader would get wrong: files that are read are looked for next to the TOML file, or where
+its `folder` says; `out`, which is written, is taken from where you stand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from assay import toml
+from assay import durable, toml
 from assay.config import build, positions
 from assay.config.build import Wrong, at
+from assay.config.models import KINDS as MODELS
 from assay.config.models import Model
+from assay.config.models import named as as_model
 from assay.config.registry import FOLDER, find, implied
 from assay.config.sections import also_of, data_of, nature_of
 from assay.config.sources import Data
+from assay.config.sources import named as as_data
 from assay.data import Dataset
+from assay.durable import path_from
 from assay.errors import AssayError, nearest
 from assay.games.game import Game
 from assay.gates.criterion import Criterion
@@ -48,6 +52,7 @@ from assay.model.classifier import Classifier
 from assay.parquet import Parquet
 from assay.problem.budget import Budget
 from assay.report.evidence import SCOPE
+from assay.run.job import Job
 
 NEEDED = ("data", "model")
 
@@ -58,10 +63,12 @@ class Place:
 
     file: Path | None = None
     lines: dict[positions.Path, int] = field(default_factory=dict)
+    inside: str = ""  # the file's `folder`
 
     @property
     def folder(self) -> Path:
-        return self.file.parent if self.file else Path()
+        """Where files that are read are looked for."""
+        return (self.file.parent if self.file else Path()) / self.inside
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -105,6 +112,7 @@ class Config:
     game: Any = None  # who moves when; with a defense `Transductive` unless named
     gate: Gate | None = None  # what the model must clear
     evidence: dict[str, str] = field(default_factory=dict)  # what a document says of the scope
+    folder: str | None = None  # where its files are looked for, seen from the file
 
     @property
     def note(self) -> dict[str, Any]:
@@ -127,6 +135,12 @@ class Config:
 
             with at(("nature",)):
                 return Nature(model, self.noise, **self.nature), data
+
+    def job(self) -> Job:
+        """What is to be played, opened: model, data and the build."""
+        model, data = self.load()
+        given = {k: v for k, v in self.options(data).items() if k != "also" and v is not None}
+        return Job(model, data, **given)
 
     def _game(self, model: Classifier) -> Game:
         """The game of a file: the model behind its defense, and who moves when."""
@@ -166,6 +180,20 @@ def read(file: str | Path) -> Config:
     return parse(text_of(file), Path(file))
 
 
+def with_files(file: Path, model: str | None, data: str | None) -> Config:
+    """The configuration in a file with another model, or other data, seen from where you stand."""
+    tables, place = opened(text_of(file), file)
+    for name, value, known, kinds in (
+        ("model", model, as_model, MODELS), ("data", data, as_data, ("name", "path", "python")),
+    ):  # fmt: skip
+        if value is not None:
+            rest = {k: v for k, v in tables.get(name, {}).items() if k not in kinds}
+            kind, path = known(value)
+            tables[name] = rest | {kind: str(Path().resolve() / path)}
+    with place.named():
+        return configured(tables, place)
+
+
 def text_of(file: str | Path) -> str:
     """What a file holds, or an error in a sentence."""
     try:
@@ -194,6 +222,9 @@ def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
 
 def configured(given: dict[str, Any], place: Place) -> Config:
     """The configuration that tables describe; what is wrong is `Wrong`, with its path."""
+    if "folder" in given:
+        with at(("folder",)):
+            place = replace(place, inside=build.convert(given["folder"], str, ("folder",)))
     FOLDER.set(place.folder)
     if "sweep" in given:
         raise Wrong(("sweep",), "a sweep is several runs; use assay run, or assay.run.grid.read")
@@ -223,7 +254,9 @@ def configured(given: dict[str, Any], place: Place) -> Config:
             read[key] = build.build(f"{key}s", table, (key,))
     if "also" in given:
         read["also"] = also_of(given["also"])
-    for key, kind in (("budget", Budget), ("seed", int), ("batch", int), ("out", str)):
+    for key, kind in (
+        ("budget", Budget), ("seed", int), ("batch", int), ("out", str), ("folder", str),
+    ):  # fmt: skip
         if key in given:
             with at((key,)):
                 read[key] = build.convert(given[key], kind, (key,))
@@ -300,10 +333,20 @@ def to_toml(config: Config) -> str:
         tables["evidence"] = dict(config.evidence)
     if config.budget is not None:
         tables["budget"] = build.plain(config.budget)
-    top = [toml.line(k, getattr(config, k)) for k in ("seed", "batch", "out")
+    top = [toml.line(k, getattr(config, k)) for k in ("seed", "batch", "out", "folder")
            if getattr(config, k) is not None]  # fmt: skip
     if config.also:
         top.append(toml.line("also", [build.table(goal) for goal in config.also]))
     for name, table in tables.items():
         top += ["", f"[{name}]", *(toml.line(k, v) for k, v in table.items())]
     return "\n".join(top) + "\n"
+
+
+def keep(config: Config, folder: Path) -> None:
+    """Write the configuration into the folder of its run, where it finds its files too."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = replace(config, folder=path_from(config.place.folder, folder))
+        durable.write(folder / "config.toml", to_toml(written))
+    except OSError as error:
+        raise AssayError(f"cannot write to '{folder}': {error}") from None

@@ -106,6 +106,17 @@ class Model:
             raise AssayError(f"the model of '{value}' cannot be asked: {said[:300]}") from error
 
 
+def named(value: str) -> tuple[str, str]:
+    """What a command line calls a model, as a key of [model] and its value.
+
+    >>> named("net.py:net"), named("loans.ubj")
+    (('python', 'net.py:net'), ('path', 'loans.ubj'))
+    """
+    if ".py:" in value:
+        return "python", value
+    return ("hugging_face" if Path(value).is_dir() else "path"), value
+
+
 def _called(value: str) -> str:
     """A name for reports, where none is given: of the object, else of its file.
 
@@ -245,3 +256,4 @@ _ENDINGS = {
     ".json": "xgboost", ".ubj": "xgboost", ".txt": "lightgbm", ".cbm": "catboost",
     ".onnx": "onnx", ".pt": "torchscript", ".pt2": "exported",
 }  # fmt: skip
+KINDS = tuple(_LOADERS)

@@ -152,6 +152,11 @@ class Data:
         return data
 
 
+def named(value: str) -> tuple[str, str]:
+    """What a command line calls data, as a key of [data] and its value."""
+    return ("python" if ".py:" in value else "path"), value
+
+
 def there(file: Path) -> bool:
     """Is it a file? What cannot be a name is the name of none."""
     try:

@@ -24,24 +24,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from assay.errors import AssayError, nearest
+from assay.gates.baseline import Baseline, by_input, id_of
 from assay.gates.criterion import Criterion
 from assay.gates.evidence import Evidence
+from assay.gates.forecast import further
+from assay.kernels.arrays import Floats
 from assay.report.checks import incomplete
 from assay.report.report import CLASSES, Report, class_name
 from assay.report.stats import Estimate, bootstrap, wilson
 from assay.streams import Stream, keys
 
 EXIT = {"pass": 0, "fail": 1, "undecided": 2}
+SHOWN = 3  # ids that are named
 
 
 @dataclass(frozen=True)
 class Decision:
     """What came of one criterion: after `rows` rows, of which `open` are neither broken nor proven.
 
-    `more` is how many further rows would probably decide it, where it is undecided.
+    `more` is how many further rows would probably decide it, where it is undecided; infinite where
+    nothing points either way. Of a baseline: ids of rows that are not in it (`missing`) or are
+    other inputs there (`changed`), how many of its rows this run lacks (`unmet`, known where the
+    run is whole), and what else is not the same in both (`other_threat`).
     """
 
     criterion: Criterion
@@ -49,14 +55,39 @@ class Decision:
     estimate: Estimate
     rows: int
     open: int = 0
-    more: float = 0.0
+    more: float = math.inf
+    missing: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unmet: int = 0
+    other_threat: tuple[str, ...] = ()
 
     @property
     def wanting(self) -> str:
         """How many rows more, in words."""
+        if math.isinf(self.more):
+            return "nothing points either way yet"
         if self.more > 1e6:
             return "more than a million further rows would probably decide it"
-        return f"some {math.ceil(self.more / 10) * 10:,} further rows would probably decide it"
+        rows = f"some {math.ceil(self.more / 10) * 10:,} further rows would probably decide it"
+        if self.missing:
+            rows += f", once {self.criterion.baseline} is played on them too"
+        return rows
+
+    @property
+    def unpaired(self) -> str:
+        """What the two runs of a paired criterion do not have in common, in words; may be empty."""
+        where = self.criterion.baseline
+        said = [
+            f"{len(ids):,} rows {what} and decide nothing ({_few(ids)})"
+            for ids, what in ((self.missing, f"are not in {where}"),
+                              (self.changed, f"are other inputs in {where}"))
+            if ids
+        ]  # fmt: skip
+        if self.unmet:
+            said.append(f"{self.unmet:,} rows of {where} are not in this run")
+        if self.other_threat:
+            said.append(f"{where} was played with another {' and '.join(self.other_threat)}")
+        return "; ".join(said)
 
     def __str__(self) -> str:
         text = f"{self.outcome:<9}  {self.criterion}    {self.estimate}"
@@ -64,7 +95,11 @@ class Decision:
             text += f"; {self.open} open"
         if self.outcome == "undecided":
             text += f"; {self.wanting}"
-        return text
+        return f"{text}; {self.unpaired}" if self.unpaired else text
+
+
+def _few(ids: tuple[str, ...]) -> str:
+    return ", ".join(ids[:SHOWN]) + (", ..." if len(ids) > SHOWN else "")
 
 
 @dataclass(frozen=True)
@@ -82,8 +117,7 @@ class Outcome:
 
     @property
     def outcome(self) -> str:
-        outcomes = {d.outcome for d in self.decisions}
-        return "fail" if "fail" in outcomes else "pass" if outcomes == {"pass"} else "undecided"
+        return _together(d.outcome for d in self.decisions)
 
     @property
     def exit_code(self) -> int:
@@ -98,54 +132,78 @@ class Outcome:
         return "\n".join([f"gate: {self.outcome} ({wrong})", *(f"  {d}" for d in self.decisions)])
 
 
+def _together(outcomes: Iterable[str]) -> str:
+    found = set(outcomes)
+    return "fail" if "fail" in found else "pass" if found == {"pass"} else "undecided"
+
+
 class _Watched:
     """One criterion on its way: its two bets, and what the rows gave so far."""
 
-    def __init__(self, criterion: Criterion, baseline: pd.Series[float] | None) -> None:
+    def __init__(self, criterion: Criterion) -> None:
         self.criterion = criterion
-        self.baseline = baseline
-        bound = criterion.bound if baseline is None else (1 - criterion.bound) / 2
-        self.above, self.below = Evidence(bound), Evidence(1 - bound)
-        self.values: list[NDArray[np.float64]] = []
+        self.baseline = Baseline.of(criterion)
+        bound = criterion.bound if self.baseline is None else (1 - criterion.bound) / 2
+        self.sides = Evidence(bound), Evidence(1 - bound)  # that it is above, that it is below
+        self.rows: list[tuple[Floats, Floats]] = []  # what they gave to either side
         self.crossed: dict[str, int] = {}  # outcome -> the row at which its evidence sufficed
         self.open = 0
+        self.about: dict[str, Any] = {"missing": (), "changed": ()}  # the two runs
 
-    def add(self, table: pd.DataFrame, passing: float, failing: float) -> None:
+    @property
+    def outcome(self) -> str:
+        crossed = self.crossed
+        return min(crossed, key=lambda o: crossed[o]) if crossed else "undecided"
+
+    def _ordered(self, passing: Any, failing: Any) -> tuple[Any, Any]:
+        """Of what belongs to passing and to failing: of the side above, of the side below."""
+        return (failing, passing) if self.criterion.at_most else (passing, failing)
+
+    def add(self, table: pd.DataFrame, goals: tuple[float, float], spec: dict[str, Any]) -> None:
         c = self.criterion
         self.open += int((table["verdict"] == "open").sum())
-        least, most = _by_id(c, table)
+        least, most = by_input(c, table)
         if self.baseline is not None:
-            known = self.baseline.reindex(least.index)
-            if known.isna().any():
-                raise AssayError(
-                    f"criterion '{c}': {int(known.isna().sum())} of {len(known)} rows are not in "
-                    "the baseline, or are other inputs there; play both on the same rows"
-                )
-            least, most = ((end - known + 1) / 2 for end in (least, most))
-        high, low = ("fail", "pass") if c.at_most else ("pass", "fail")
-        goals = {"pass": passing, "fail": failing}
-        sides = ((high, self.above, least.to_numpy()), (low, self.below, 1 - most.to_numpy()))
-        for outcome, evidence, side in sides:
-            path = evidence.add(side)
-            if (path >= goals[outcome]).any():
-                first = int((path >= goals[outcome]).argmax()) + 1
+            least, most = self._paired(self.baseline, least, most, spec)
+        ends = least.to_numpy(float), 1 - most.to_numpy(float)
+        words, needed = self._ordered("pass", "fail"), self._ordered(*goals)
+        for outcome, goal, evidence, end in zip(words, needed, self.sides, ends, strict=True):
+            path = evidence.add(end)
+            if (path >= goal).any():
+                first = int((path >= goal).argmax()) + 1
                 self.crossed.setdefault(outcome, evidence.rows - len(path) + first)
-        self.values.append(np.asarray((least + most) / 2, dtype=np.float64))
+        self.rows.append(ends)
 
-    def decision(self, passing: float, failing: float) -> Decision:
-        x = np.concatenate(self.values) if self.values else np.empty(0)
+    def _paired(
+        self, baseline: Baseline, least: pd.Series[float], most: pd.Series[float],
+        spec: dict[str, Any],
+    ) -> tuple[pd.Series[float], pd.Series[float]]:  # fmt: skip
+        """Differences to the baseline, brought to [0, 1], on the rows that both have."""
+        lower, upper = (end.reindex(least.index) for end in (baseline.least, baseline.most))
+        shared = lower.notna().to_numpy()
+        alone = [id_of(key) for key in least.index[~shared]]
+        self.about["missing"] += tuple(i for i in alone if i not in baseline.ids)
+        self.about["changed"] += tuple(i for i in alone if i in baseline.ids)
+        self.about["other_threat"] = baseline.other_threat(spec)
+        return ((least - upper + 1) / 2)[shared], ((most - lower + 1) / 2)[shared]
+
+    def decision(self, goals: tuple[float, float], whole: bool) -> Decision:
+        parts = zip(*self.rows, strict=True) if self.rows else ((np.empty(0),), (np.empty(0),))
+        above, below = (np.concatenate(part) for part in parts)
+        x = (above + 1 - below) / 2
         if self.baseline is not None:
             estimate = bootstrap(2 * x - 1)
         elif np.isin(x, (0, 1)).all():
             estimate = wilson(float(x.sum()), len(x))
         else:
             estimate = bootstrap(x)
-        if self.crossed:
-            outcome = min(self.crossed, key=lambda o: self.crossed[o])
-            return Decision(self.criterion, outcome, estimate, self.crossed[outcome], self.open)
-        goals = (failing, passing) if self.criterion.at_most else (passing, failing)
-        more = min(self.above.rows_to(goals[0]), self.below.rows_to(goals[1]))
-        return Decision(self.criterion, "undecided", estimate, len(x), self.open, more)
+        about = dict(self.about)
+        if self.baseline is not None and whole and self.criterion.column is None:
+            about["unmet"] = len(self.baseline.least) - len(x) - len(about["changed"])
+        rows, more = self.crossed.get(self.outcome, len(x)), math.inf
+        if self.outcome == "undecided":
+            more = further(self.sides, (above, below), self._ordered(*goals))
+        return Decision(self.criterion, self.outcome, estimate, rows, self.open, more, **about)
 
 
 class Watch:
@@ -168,7 +226,9 @@ class Watch:
 
     def begin(self) -> None:
         """A run begins: evidence of an earlier one does not count."""
-        self._watched = [_Watched(c, _baseline(c)) for c in self.criteria]
+        self._watched = [_Watched(c) for c in self.criteria]
+        self._seen: set[Any] = set()  # ids
+        self._asked = math.inf  # rows that the run has
 
     def __str__(self) -> str:
         return "'" + "', '".join(map(str, self.criteria)) + "'"
@@ -185,14 +245,17 @@ class Watch:
                 f"gate {self}: a quota is about bands of several classes, and its rows are pairs; "
                 "gate on another goal"
             )
+        self._seen.update(table["id"])
+        self._asked = spec.get("rows", 0)
         table = table[table["skipped"] == ""]
         for watched in self._watched:
-            watched.add(_part(table, watched.criterion, spec), *self._goals)
-        return self.outcome.outcome != "undecided"
+            watched.add(_part(table, watched.criterion, spec), self._goals, spec)
+        return _together(w.outcome for w in self._watched) != "undecided"
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(tuple(w.decision(*self._goals) for w in self._watched), self.alpha)
+        whole = len(self._seen) >= self._asked
+        return Outcome(tuple(w.decision(self._goals, whole) for w in self._watched), self.alpha)
 
 
 def decide(
@@ -233,25 +296,3 @@ def _part(table: pd.DataFrame, criterion: Criterion, spec: dict[str, Any]) -> pd
         )
     named = class_name(spec) if column in CLASSES else lambda value: value
     return table[[str(named(v)) == criterion.value for v in table[column]]]
-
-
-def _by_id(criterion: Criterion, table: pd.DataFrame) -> tuple[pd.Series[float], pd.Series[float]]:
-    """The two ends of what each input gives; several runs of a random player count as their mean.
-
-    An input is its id and the digest of its contents: another input by the same name is another.
-    """
-    ends = criterion.rows(table)
-    key = [f"{i} {d}" for i, d in zip(table["id"], table["input"], strict=True)]
-    series = [pd.Series(end, index=key) for end in ends]
-    if len(set(key)) < len(key):
-        series = [s.groupby(level=0, sort=False).mean() for s in series]
-    return series[0].dropna(), series[1].dropna()
-
-
-def _baseline(criterion: Criterion) -> pd.Series[float] | None:
-    """What each row of the baseline run gives to the figure."""
-    if criterion.baseline is None:
-        return None
-    table = Report.load(Path(criterion.baseline)).table
-    least, most = _by_id(criterion, table[table["skipped"] == ""])
-    return (least + most) / 2

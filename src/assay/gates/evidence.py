@@ -17,7 +17,6 @@ which distances from the bound rows are spared (a few points); validity holds fo
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -35,15 +34,14 @@ class Evidence:
     """Wealth of the bets against "the mean is at most `bound`", row after row.
 
     >>> evidence = Evidence(0.8)
-    >>> bool(evidence.add(np.ones(60))[-1] > math.log(20))
+    >>> bool(evidence.add(np.ones(60))[-1] > np.log(20))
     True
     """
 
     def __init__(self, bound: float) -> None:
         self.bound = bound
         self.rows = 0
-        self.total = 0.0
-        self._bets = np.zeros(BETS)  # logarithm of each product
+        self.bets = np.zeros(BETS)  # logarithm of each product
 
     @cached_property
     def _alternatives(self) -> Floats:
@@ -57,35 +55,34 @@ class Evidence:
         logs: Floats = np.log(weight / weight.sum())
         return logs
 
+    def gains(self, values: NDArray[Any]) -> Floats:
+        """What each value does to the logarithm of each bet: (values, BETS)."""
+        stake = (self._alternatives - self.bound) / (self.bound * (1 - self.bound))
+        made: Floats = np.log1p(np.outer(np.asarray(values, dtype=float) - self.bound, stake))
+        return made
+
+    def wealth(self, bets: Floats) -> Floats:
+        """The logarithm of the wealth where the bets' logarithms are these: (n, BETS) -> (n,)."""
+        logs = bets + self._log_weights
+        top = logs.max(1)
+        total: Floats = top + np.log(np.exp(logs.T - top).sum(0))
+        return total
+
     def add(self, values: NDArray[Any]) -> Floats:
         """See further rows; the logarithm of the wealth after each of them."""
-        x = np.asarray(values, dtype=float)
-        if not len(x):
+        if not len(values):
             return np.empty(0)
-        stake = (self._alternatives - self.bound) / (self.bound * (1 - self.bound))
-        logs = self._bets + np.cumsum(np.log1p(np.outer(x - self.bound, stake)), axis=0)
-        wealth = logs + self._log_weights
-        top = wealth.max(1)
-        self._bets = logs[-1]
-        self.rows += len(x)
-        self.total += float(x.sum())
-        path: Floats = top + np.log(np.exp(wealth.T - top).sum(0))
-        return path
+        bets = self.bets + np.cumsum(self.gains(values), axis=0)
+        self.bets = bets[-1]
+        self.rows += len(bets)
+        return self.wealth(bets)
 
     @property
     def log_wealth(self) -> float:
         """The logarithm of the wealth after the last row."""
-        wealth = self._bets + self._log_weights
-        top = float(wealth.max())
-        return top + math.log(float(np.exp(wealth - top).sum()))
+        return float(self.wealth(self.bets[None])[0])
 
-    def rows_to(self, log_goal: float) -> float:
-        """How many more rows would probably lift the wealth to this, if the mean stays as seen."""
-        if not self.rows:
-            return math.inf
-        mean = min(max(self.total / self.rows, 1e-3), 1 - 1e-3)
-        if mean <= self.bound:
-            return math.inf
-        m = self.bound
-        growth = mean * math.log(mean / m) + (1 - mean) * math.log((1 - mean) / (1 - m))
-        return max(1.0, (log_goal - self.log_wealth) / growth)
+    @property
+    def gained(self) -> bool:
+        """Whether any bet stands higher than it began."""
+        return bool((self.bets > 0).any())

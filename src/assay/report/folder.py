@@ -100,7 +100,7 @@ def _save(report: Report, folder: Path) -> None:
             made["spec.json"].write(json.dumps(spec, indent=2, default=str).encode())
             hashes = {name: durable.sha256(file) for name, file in made.items()}
             hashes |= {n: durable.sha256(folder / n) for n in KEPT if (folder / n).exists()}
-            evidence, shown = document(report, hashes), new("evidence.html")
+            evidence, shown = document(report, hashes, folder), new("evidence.html")
             shown.write(html(evidence).encode())
             whole = evidence.with_file("evidence.html", durable.sha256(shown))
             new("evidence.json").write(whole.json.encode())

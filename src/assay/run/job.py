@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.game import Game, Play
 from assay.games.static import as_game
+from assay.goals.classes import Untargeted
 from assay.goals.goal import Expandable, Goal
 from assay.parquet import Parquet
 from assay.problem.budget import Budget
@@ -33,6 +34,8 @@ from assay.run.width import rows_at_once
 from assay.spaces import words
 from assay.spaces.region import Space
 
+STANDARD = "standard"  # the attack that a game has by itself
+_STANDARD = cast(Attack, STANDARD)
 COUNTED = (
     "gradients",
     "flat",
@@ -60,16 +63,25 @@ class Chunk:
 
 @dataclass(eq=False)
 class Job:
-    """What every chunk needs. Sent to other processes without the prepared game."""
+    """What is to be played, and what every chunk of it needs.
+
+    Made by a configuration file (`Config.job`) or by hand, for `ay.gate`. Sent to other processes
+    without the prepared game.
+
+    >>> import assay as ay
+    >>> net, data = ay.testing.toy()
+    >>> ay.gate(ay.Job(net, data, ay.Linf(0.1)), "robust >= 0.95").outcome
+    'fail'
+    """
 
     target: Any  # as the user gave it
     data: Dataset
-    space: Space | None
-    goal: Goal
-    attack: Attack | None
-    seed: int
-    batch: int
-    budget: Budget
+    space: Space | None = None
+    goal: Goal = field(default_factory=Untargeted)
+    attack: Attack | None = _STANDARD  # the game's own, found when it is prepared
+    seed: int = 0
+    batch: int = 64
+    budget: Budget = field(default_factory=Budget)
     widen: bool = False  # chunks may be played several at once, where that is faster
     game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
     facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
@@ -81,6 +93,8 @@ class Job:
 
     def prepare(self) -> dict[str, Any]:
         """Check everything and settle the game; facts about the model."""
+        if self.attack == STANDARD:
+            self.attack = as_game(self.target).default_attack(self.space)
         self.game, self.facts = as_game(self.target).prepare(
             self.data, self.space, self.goal, self.attack
         )

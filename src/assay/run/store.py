@@ -46,7 +46,9 @@ from assay.run.replacement import Replacement
 from assay.spaces import words
 
 # Fields that do not change what the records will be.
-FREE = ("versions", "shard", "flags", "also", "finished", "threat", "saved", "evidence")
+FREE = (
+    "versions", "shard", "flags", "also", "finished", "threat", "saved", "evidence", "command",
+)  # fmt: skip
 _TEXT = [name for name, (dtype, _) in FIELDS.items() if dtype == "object"]
 
 

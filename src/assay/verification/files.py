@@ -70,14 +70,19 @@ def hashes(folder: Path, known: dict[str, Any]) -> tuple[int, list[Said]]:
     return count, wrong
 
 
-def figures(report: Report, known: dict[str, Any]) -> tuple[int, list[Said]]:
-    """How many figures were computed again, and those that come out otherwise."""
-    count, wrong = 0, []
+def figures(report: Report, known: dict[str, Any]) -> tuple[int, list[Said], list[str]]:
+    """How many figures were computed again, those that come out otherwise, what was left out."""
+    count, wrong, notes = 0, [], []
     try:
         again = document(report, {}).content
     except (AssayError, KeyError, ValueError, TypeError) as error:
-        return 0, [("figure", f"the figures cannot be computed from these records: {error}")]
-    for group in ("figures", "slices", "criterion", "limits", "threat"):
+        return 0, [("figure", f"the figures cannot be computed from these records: {error}")], []
+    groups = ["figures", "slices", "criterion", "limits", "threat"]
+    decision = str(again["criterion"]["decision"])
+    if " no lower than " in str(again["criterion"]) and decision.startswith("none: "):
+        groups.remove("criterion")  # its baseline is not here: nothing can be said of the decision
+        notes.append(f"the criterion was not decided again, {decision.removeprefix('none: ')}")
+    for group in groups:
         count += len(known.get(group, ()))
         for place, was, now in _differences(known.get(group), again[group], group):
             wrong.append(("figure", f"{place}: {was!r} in evidence.json, {now!r} from the records"))
@@ -89,7 +94,7 @@ def figures(report: Report, known: dict[str, Any]) -> tuple[int, list[Said]]:
             if not _same(stated.get(key), value):
                 text = f"{name}, {key}: {stated.get(key)!r} stated, {value:.6g} counted"
                 wrong.append(("figure", text))
-    return count, wrong
+    return count, wrong, notes
 
 
 def _counts(report: Report) -> Iterator[tuple[str, int, int]]:

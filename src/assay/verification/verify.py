@@ -21,6 +21,7 @@ import torch
 
 from assay.data import Dataset
 from assay.errors import AssayError
+from assay.games.static import Static
 from assay.model.classifier import Classifier, wrap
 from assay.model.frames import counted
 from assay.parquet import Parquet
@@ -102,7 +103,8 @@ def verify(
     except AssayError as error:
         made.findings.append(Finding("hash", str(error)))
         return made
-    made.checked["figures"], said = files.figures(report, known)
+    made.checked["figures"], said, notes = files.figures(report, known)
+    made.notes += notes
     made.findings += [Finding(*s) for s in said]
     _records(made, report)
     if why := incomplete(report.flags):
@@ -112,8 +114,14 @@ def verify(
         return made
     if isinstance(data, Parquet):
         data = data.those(report.records.columns["id"])
-    _again(made, report, wrap(model) if not isinstance(model, Classifier) else model, data,
-           space, goal)  # fmt: skip
+    game = (report.spec.get("game") or {}).get("type")
+    if game != "Static":
+        made.notes.append(f"the game is {game}: its model moves or its rows are probabilities, so "
+                          "only files and figures were checked")  # fmt: skip
+        return made
+    model = model.model if isinstance(model, Static) else model
+    asked = model if isinstance(model, Classifier) else wrap(model)
+    _again(made, report, asked, data, space, goal)
     return made
 
 
@@ -133,11 +141,6 @@ def _again(
     made: Verification, report: Report, model: Classifier, data: Dataset, space: Any, goal: Any
 ) -> None:
     spec, c = report.spec, report.records.columns
-    game = (spec.get("game") or {}).get("type")
-    if game != "Static":
-        made.notes.append(f"the game is {game}: its model moves or its rows are probabilities, so "
-                          "only files and figures were checked")  # fmt: skip
-        return
     if spec.get("model_hash") not in (None, "unknown", model.hash):
         text = f"the model is another one: hash {spec.get('model_hash')} in the run, {model.hash}"
         made.findings.append(Finding("model", text))

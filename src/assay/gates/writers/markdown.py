@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from assay.gates.baseline import compared
 from assay.gates.decide import Outcome
 from assay.report.report import Report
 from assay.report.slices import worst_slices
@@ -30,13 +31,19 @@ def markdown(outcome: Outcome, source: str) -> str:
             f"{_plain(spec.get('model', ''))} on {_plain(spec.get('data', ''))}, {rows} played. "
             f"{_plain(spec.get('threat', ''))}", "",
         ]  # fmt: skip
-    lines += ["| criterion | decision | figure (95 %) | rows | open |", "|---|---|---|--:|--:|"]
+    lines += ["| criterion | decision | figure (95 %) | rows played | decided after row | open |",
+              "|---|---|---|--:|--:|--:|"]  # fmt: skip
     for d in outcome.decisions:
         said = _SIGN[d.outcome]
         if d.outcome == "undecided":
             said += f" ({d.wanting})"
         criterion = _plain(d.criterion)
-        lines.append(f"| {criterion} | {said} | {_figure(d.estimate)} | {d.rows:,} | {d.open:,} |")
+        after = "-" if d.outcome == "undecided" else f"{d.rows:,}"
+        lines.append(f"| {criterion} | {said} | {_figure(d.estimate)} | {d.estimate.n:,} | {after} "
+                     f"| {d.open:,} |")  # fmt: skip
+    for d in outcome.decisions:
+        if d.unpaired:
+            lines += ["", f"{_plain(d.criterion)}: {_plain(d.unpaired)}."]
     lines += ["", f"Wrong in at most {outcome.alpha:.0%} of such decisions, whenever it stops."]
     if report is not None:
         lines += [*_changes(outcome, report), *_slices(report)]
@@ -45,12 +52,21 @@ def markdown(outcome: Outcome, source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def broken(why: str, source: str) -> str:
+    """The summary of a run that broke."""
+    lines = ["### assay gate: ⚠️ broken", "", f"`{source.replace('`', '')}`", "", _plain(why)]
+    return "\n".join([*lines, "", "Nothing is decided."]) + "\n"
+
+
 def _changes(outcome: Outcome, report: Report) -> list[str]:
     """What changed against each baseline, row by row."""
     names = dict.fromkeys(d.criterion.baseline for d in outcome.decisions)
     lines = []
     for name in filter(None, names):
-        c = report.compare(Report.load(Path(name)))
+        c = compared(report, Report.load(Path(name)))
+        if c is None:
+            lines += ["", f"Against {_plain(name)}: no row of this run is in it."]
+            continue
         lines += [
             "",
             f"Against {_plain(name)}, on the {len(c.first):,} rows of both: robust "

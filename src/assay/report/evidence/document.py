@@ -16,10 +16,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
 from assay.report.evidence.method import method
+from assay.report.evidence.repeat import repeated
 from assay.report.evidence.threat import threat, untested
 from assay.report.slices import worst_slices
 from assay.report.spec import kind
@@ -27,6 +29,7 @@ from assay.report.stats import Estimate
 from assay.report.verdicts import verdicts
 
 if TYPE_CHECKING:
+    from assay.gates.decide import Decision
     from assay.report.report import Report
 
 SCOPE = ("purpose", "model", "version", "owner", "evaluator", "data", "period", "notes")
@@ -61,8 +64,8 @@ def digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def document(report: Report, files: Mapping[str, str]) -> Evidence:
-    """The document of a report; `files` are the SHA-256 of all files it rests on, by name."""
+def document(report: Report, files: Mapping[str, str], folder: Path = Path()) -> Evidence:
+    """The document of a report in a folder; `files` are the SHA-256 of all it rests on, by name."""
     made = {
         "format": FORMAT,
         "scope": _scope(report),
@@ -71,7 +74,7 @@ def document(report: Report, files: Mapping[str, str]) -> Evidence:
         "figures": figures(report),
         "slices": _slices(report),
         "limits": _limits(report),
-        "integrity": _integrity(report, files),
+        "integrity": _integrity(report, files, folder),
     }
     return Evidence(_plain(made))
 
@@ -103,12 +106,16 @@ def _criterion(report: Report) -> Content:
         "fixed beforehand": list(fixed["criteria"]),
         "wrong in at most": fixed["alpha"],
         "decision": outcome.outcome,
-        "decisions": [
-            {"criterion": str(d.criterion), "outcome": d.outcome, "rows": d.rows, "open": d.open,
-             **estimate(d.estimate)}
-            for d in outcome.decisions
-        ],
-    }  # fmt: skip
+        "decisions": [_decision(d) for d in outcome.decisions],
+    }
+
+
+def _decision(d: Decision) -> Content:
+    said = {"criterion": str(d.criterion), "outcome": d.outcome, "decided after row": d.rows,
+            "open": d.open, **estimate(d.estimate)}  # fmt: skip
+    if d.outcome == "undecided":
+        del said["decided after row"]
+    return said | ({"not in both runs": d.unpaired} if d.unpaired else {})
 
 
 def figures(report: Report) -> list[Content]:
@@ -148,17 +155,16 @@ def _limits(report: Report) -> Content:
     }
 
 
-def _integrity(report: Report, files: Mapping[str, str]) -> Content:
+def _integrity(report: Report, files: Mapping[str, str], folder: Path) -> Content:
     spec = report.spec
-    repeat = "assay run config.toml" if "config.toml" in files else "ay.evaluate, see spec.json"
     return {
         "files": dict(sorted(files.items())),
         "model_hash": spec.get("model_hash", ""),
         "data_hash": spec.get("data_hash", ""),
         "seed": spec.get("seed"),
         "versions": spec.get("versions") or {},
-        "repeat": repeat,
-        "verify": "assay verify FOLDER --config FILE",
+        "repeat": repeated(report, files, folder),
+        "verify": "assay verify FOLDER --model FILE",
     }
 
 

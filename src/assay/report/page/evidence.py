@@ -54,11 +54,14 @@ def _number(e: dict[str, Any]) -> tuple[str, str, str]:
 
 def _criterion(c: dict[str, Any]) -> Markup:
     fixed = _pairs({k: v for k, v in c.items() if k != "decisions"})
-    rows = [
-        (d["criterion"], d["outcome"], *_number(d), str(d["open"])) for d in c.get("decisions", ())
-    ]
-    head = ("criterion", "decision", "figure", "95 % interval", "rows", "open rows")
-    return joined([fixed, table(head, rows)]) if rows else fixed
+    given = c.get("decisions", ())
+    rows = [(d["criterion"], d["outcome"], *_number(d), str(d.get("decided after row", "-")),
+             str(d["open"])) for d in given]  # fmt: skip
+    head = ("criterion", "decision", "figure", "95 % interval", "rows", "decided after row",
+            "open rows")  # fmt: skip
+    apart = [(d["criterion"], d["not in both runs"]) for d in given if "not in both runs" in d]
+    parts = [fixed, *([table(head, rows)] if rows else [])]
+    return joined([*parts, *([table(("criterion", "not in both runs"), apart)] if apart else [])])
 
 
 def _figures(given: list[dict[str, Any]]) -> Markup:

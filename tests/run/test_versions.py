@@ -1,0 +1,64 @@
+"""The versions in a spec are those of the libraries that took part, and of no others."""
+
+import sys
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+
+import assay as ay
+from assay.run.versions import versions
+
+X = np.random.default_rng(0).random((60, 3))
+Y = (X[:, 0] > 0.5).astype(int)
+
+
+def booster(name):
+    if name == "xgboost":
+        from xgboost import XGBClassifier as Model
+
+        options = {}
+    elif name == "lightgbm":
+        from lightgbm import LGBMClassifier as Model
+
+        options = {"verbose": -1}
+    else:
+        from catboost import CatBoostClassifier as Model
+
+        options = {"verbose": False, "allow_writing_files": False}
+    return Model(n_estimators=2, **options).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "library, dist",
+    [("xgboost", "xgboost-cpu"), ("lightgbm", "lightgbm"), ("catboost", "catboost")],
+)
+def test_a_booster_in_a_pipeline_is_named_with_everything_around_it(library, dist):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    pytest.importorskip(library)
+    model = make_pipeline(StandardScaler(), booster(library)).fit(X, Y)
+    report = ay.evaluate(model, ay.Dataset(X, Y), space=ay.Linf(0.1), attack=ay.Square(5))
+    said = report.spec["versions"]
+    assert said[dist] == version(dist)
+    assert {"assay", "python", "numpy", "scipy", "torch", "scikit-learn"} <= set(said)
+    others = {"xgboost-cpu", "lightgbm", "catboost"} - {dist}
+    assert not others & set(said)
+
+
+def test_a_library_that_a_function_refers_to_took_part():
+    onnxruntime = pytest.importorskip("onnxruntime")
+
+    def scores(x):
+        return onnxruntime.get_device() and x
+
+    assert versions([ay.wrap(scores)])["onnxruntime"] == version("onnxruntime")
+    assert "onnxruntime" not in versions([ay.wrap(lambda x: x)])
+
+
+def test_what_is_merely_imported_is_not_named():
+    import sklearn  # noqa: F401
+
+    assert "sklearn" in sys.modules
+    assert "scikit-learn" not in versions([ay.testing.toy()[0]])
