@@ -1,11 +1,16 @@
 """Screenshots of report pages and evidence for the docs: desktop, phone and dark.
 
-    for run in mnist sweep table noise signs vault; do assay run examples/$run.toml; done
-    python examples/adapting.py           # and one of its rungs as runs/adapting
-    python docs/pictures/make.py runs
+    cd docs/pictures/evidence
+    for run in mnist table noise signs adapting; do assay gate $run.toml --out /tmp/runs/$run; done
+    assay run vault.toml --out /tmp/runs/vault
+    assay run ../../../examples/sweep.toml --out /tmp/runs/sweep
+    python ../make.py /tmp/runs
+
+The criteria of these runs stand in their files, fixed before anything is played.
 
 Needs Debian's chromium and Playwright (requirements/heavy.txt). Pictures are kept small: 64
-colours, at most 900 pixels high. A run that is not there leaves its picture as it is.
+colours, at most 900 pixels high but for the evidence, which is shown whole. A run that is not there
+leaves its picture as it is.
 """
 
 import shutil
@@ -39,6 +44,6 @@ with sync_playwright() as play:
         page.goto((runs / path).as_uri() + (f"#{section}" if section else ""))
         page.wait_for_timeout(300)
         file = here / f"{name}.png"
-        page.screenshot(path=file)
+        page.screenshot(path=file, full_page=name.startswith("evidence-"))
         Image.open(file).quantize(64).save(file, optimize=True)
     browser.close()

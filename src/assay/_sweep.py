@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from assay._evaluate import evaluate
-from assay.config.config import keep
 from assay.config.sweep import Plan, Point, number
+from assay.config.writing import keep
 from assay.errors import AssayError
 from assay.report.report import Report
 from assay.report.sweep import Sweep

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -199,8 +200,20 @@ def test_the_summary_says_what_was_played_and_where_it_was_decided(folder):
     assert int(cells["decided after row"]) == kept["decided after row"] < played
 
 
-def repeated(folder, run):
+def repeated(folder, run, monkeypatch):
     """The command that the evidence of a run names, called; the evidence of what it makes."""
+    kept = json.loads((folder / run / "evidence.json").read_text())
+    place, _, command = kept["integrity"]["repeat"].partition(" && ")
+    with monkeypatch.context() as moved:
+        moved.chdir(folder / run / shlex.split(place)[1])
+        made = CliRunner().invoke(app, shlex.split(command)[1:])
+    again = folder / f"{run}-again" / "evidence.json"
+    assert again.exists(), (kept["integrity"]["repeat"], made.output)
+    return kept, json.loads(again.read_text()), made.exit_code
+
+
+def called(folder, run):
+    """The same in a process of its own, by a shell, as somebody would who reads the document."""
     kept = json.loads((folder / run / "evidence.json").read_text())
     launcher = folder / "bin" / "assay"
     launcher.parent.mkdir(exist_ok=True)
@@ -214,27 +227,39 @@ def repeated(folder, run):
     return kept, json.loads(again.read_text()), made.returncode
 
 
-def test_the_command_that_repeats_a_gate_gives_the_same_figures(folder, monkeypatch):
+def test_the_command_that_repeats_a_gate_gives_the_same_figures(folder):
     (folder / "sub").mkdir()
     for name in ("net.py", "d.npz"):
         (folder / name).rename(folder / "sub" / name)
     (folder / "sub" / "run.toml").write_text(CONFIG.replace("CRITERION", "robust >= 0.95"))
     words = ("--rows", "400", "-c", "robust >= 0.9", "--alpha", "0.1", "--out", "runs/a b/first")
     assert call("sub/run.toml", "-q", *words).exit_code == 1
-    kept, again, code = repeated(folder, "runs/a b/first")
+    kept, again, code = called(folder, "runs/a b/first")
     assert code == 1
     for group in ("threat", "criterion", "figures", "slices", "limits"):
         assert again[group] == kept[group], group
     assert again["integrity"]["model_hash"] == kept["integrity"]["model_hash"]
 
 
-def test_the_command_that_repeats_a_run_gives_the_same_figures(folder):
+def test_the_command_that_repeats_a_run_gives_the_same_figures(folder, monkeypatch):
     write(folder, "robust >= 0.5")
     words = ["run", "run.toml", "-q", "--seed", "3", "--until", "0.06", "--out", "runs/first"]
     assert CliRunner().invoke(app, words).exit_code == 0
-    kept, again, code = repeated(folder, "runs/first")
+    kept, again, code = repeated(folder, "runs/first", monkeypatch)
     assert code == 0 and again["figures"] == kept["figures"]
     assert 0 < again["limits"]["rows"] == kept["limits"]["rows"] < 600
+
+
+def test_the_command_that_repeats_a_merged_run_plays_all_of_it(folder, monkeypatch):
+    write(folder, "robust >= 0.5")
+    for k in (1, 2):
+        words = ["run", "run.toml", "-q", "--shard", f"{k}/2", "--out", f"parts/{k}"]
+        assert CliRunner().invoke(app, words).exit_code == 0
+    words = ["merge", "parts/1", "parts/2", "--out", "runs/whole"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    kept, again, code = repeated(folder, "runs/whole", monkeypatch)
+    assert code == 0 and again["figures"] == kept["figures"]
+    assert again["limits"]["rows"] == 600
 
 
 def look(*words):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import assay as ay
 from assay.config.build import build, number, table
-from assay.config.config import Config, parse, read, to_toml
+from assay.config.config import Config, parse, read
 from assay.config.models import Model
 from assay.config.registry import KINDS, names, parameters, summary
 from assay.config.sources import Data
+from assay.config.writing import keep, to_toml
 from assay.errors import AssayError
 
 GOOD = """\
@@ -68,6 +69,21 @@ def test_what_was_read_can_be_written_and_reads_the_same():
     again = parse(to_toml(config))
     assert to_toml(again) == to_toml(config)
     assert repr(again) == repr(config)
+
+
+def test_in_the_folder_of_a_run_a_file_finds_what_it_names(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "net.py").write_text("net = None\n")
+    text = GOOD.replace('demo = "mnist"', 'python = "net.py:net"')
+    (tmp_path / "in" / "run.toml").write_text(text)
+    config = read(tmp_path / "in" / "run.toml")
+    keep(config, tmp_path / "runs" / "deep" / "first")
+    again = read(tmp_path / "runs" / "deep" / "first" / "config.toml")
+    assert again.folder == "../../../in"
+    assert again.place.folder.resolve() == (tmp_path / "in").resolve()
+    assert again.model == config.model and to_toml(again).count("folder") == 1
+    keep(again, tmp_path / "elsewhere")  # and so does what was read from there
+    assert read(tmp_path / "elsewhere" / "config.toml").folder == "../in"
 
 
 def test_standard_takes_the_space_of_the_run():

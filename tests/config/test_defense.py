@@ -3,8 +3,9 @@
 import pytest
 
 import assay as ay
-from assay.config.config import parse, to_toml
+from assay.config.config import parse
 from assay.config.registry import names
+from assay.config.writing import to_toml
 
 NET = """
 import torch

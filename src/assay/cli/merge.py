@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from assay.cli.screen import show_report
+from assay.errors import AssayError
 
 
 def merge(
@@ -21,10 +23,15 @@ def merge(
 
     [dim]Example:[/dim]  assay merge runs/part1 runs/part2 --out runs/whole
     """
+    from assay.config.config import read
+    from assay.config.writing import keep
     from assay.run.merge import merge as join
     from assay.run.merge import report_of
 
     report = report_of(folders, join(folders, out, accept_version))
+    if (folders[0] / "config.toml").exists():
+        with suppress(AssayError):  # its model may be gone: the records are whole without it
+            keep(read(folders[0] / "config.toml"), out)
     report.save(out)
     show_report(report)
     typer.echo(f"saved in {out}")

@@ -187,7 +187,7 @@ def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:
 
 def save(report: Report, folder: Path, config: Config) -> None:
     """The report in its folder, and the file it came from."""
-    from assay.config.config import keep
+    from assay.config.writing import keep
 
     keep(config, folder)
     report.save(folder)

@@ -15,7 +15,7 @@
 
 Everything is checked when the file is read, before anything is loaded: a wrong section, key, type
 or value is answered with its line, what was expected and the nearest valid name. What was read can
-be written again (`to_toml`), and reads as the same.
+be written again (`writing`), and reads as the same.
 
 What a reader would get wrong: files that are read are looked for next to the TOML file, or where
 its `folder` says; `out`, which is written, is taken from where you stand.
@@ -31,7 +31,7 @@ from typing import Any
 
 import torch
 
-from assay import durable, toml
+from assay import toml
 from assay.config import build, positions
 from assay.config.build import Wrong, at
 from assay.config.models import KINDS as MODELS
@@ -42,7 +42,6 @@ from assay.config.sections import also_of, data_of, nature_of
 from assay.config.sources import Data
 from assay.config.sources import named as as_data
 from assay.data import Dataset
-from assay.durable import path_from
 from assay.errors import AssayError, nearest
 from assay.games.game import Game
 from assay.gates.criterion import Criterion
@@ -118,6 +117,8 @@ class Config:
     def note(self) -> dict[str, Any]:
         """What the spec of a run says besides what is played: fixed before it begins."""
         said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
+        if self.defense is not None and self.model.name:  # a defence knows its module, not its name
+            said["model"] = f"{self.defense.name} on {self.model.name}"
         return said | ({"gate": Watch(**build.plain(self.gate)).asked} if self.gate else {})
 
     def load(self) -> tuple[Classifier | Game, Dataset | Parquet]:
@@ -310,43 +311,3 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
         with at(("evidence", key)):
             build.convert(value, str, ("evidence", key))
     return found | {"evidence": dict(given)}
-
-
-def to_toml(config: Config) -> str:
-    """The configuration as a file that reads as the same."""
-    tables = {
-        "data": build.plain(config.data),
-        "model": build.plain(config.model),
-    }
-    if config.noise is not None:
-        tables["noise"] = build.table(config.noise)
-        tables["nature"] = dict(config.nature)
-    else:
-        tables["space"] = build.table(config.space)
-    tables["data"] |= tables["data"].pop("options", {})
-    for key in ("goal", "attack", "defense", "game"):
-        if getattr(config, key) is not None:
-            tables[key] = build.table(getattr(config, key))
-    if config.gate is not None:
-        tables["gate"] = build.plain(config.gate)
-    if config.evidence:
-        tables["evidence"] = dict(config.evidence)
-    if config.budget is not None:
-        tables["budget"] = build.plain(config.budget)
-    top = [toml.line(k, getattr(config, k)) for k in ("seed", "batch", "out", "folder")
-           if getattr(config, k) is not None]  # fmt: skip
-    if config.also:
-        top.append(toml.line("also", [build.table(goal) for goal in config.also]))
-    for name, table in tables.items():
-        top += ["", f"[{name}]", *(toml.line(k, v) for k, v in table.items())]
-    return "\n".join(top) + "\n"
-
-
-def keep(config: Config, folder: Path) -> None:
-    """Write the configuration into the folder of its run, where it finds its files too."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        written = replace(config, folder=path_from(config.place.folder, folder))
-        durable.write(folder / "config.toml", to_toml(written))
-    except OSError as error:
-        raise AssayError(f"cannot write to '{folder}': {error}") from None

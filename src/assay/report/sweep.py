@@ -93,8 +93,13 @@ class Sweep:
                     for seed in seeds:
                         mine = [n for n in order if self.settings[n].get("seed") == seed]
                         found += checks.monotone([self.reports[n] for n in mine])
+        warned: dict[Flag, list[str]] = {}
         for name, report in self.reports.items():
-            found += [Flag(f.id, f"{name}: {f.text}", f.level) for f in report.flags]
+            for flag in report.flags:
+                warned.setdefault(flag, []).append(name)
+        for flag, runs in warned.items():  # the same of several runs is said once
+            who = runs[0] if len(runs) == 1 else f"{len(runs)} of {len(self.reports)} runs"
+            found.append(Flag(flag.id, f"{who}: {flag.text}", flag.level))
         for name, why in self.failed.items():
             found.append(Flag("run-failed", f"{name}: {why}"))
         return tuple(dict.fromkeys(found))

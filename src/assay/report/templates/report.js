@@ -92,11 +92,12 @@ document.addEventListener("pointermove", point);
 document.addEventListener("pointerdown", point);
 // The section one reads is marked in the bar.
 const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
+const shown = new Set();
 const watch = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (!entry.isIntersecting) continue;
-    for (const a of links.values()) a.removeAttribute("aria-current");
-    links.get(entry.target.id).setAttribute("aria-current", "true");
-  }
+  for (const entry of entries) shown[entry.isIntersecting ? "add" : "delete"](entry.target.id);
+  const read = [...links.keys()].find((id) => shown.has(id));  // of two side by side the first
+  if (!read) return;
+  for (const [id, a] of links) a.toggleAttribute("aria-current", id === read);
+  links.get(read).setAttribute("aria-current", "true");
 }, { rootMargin: "-10% 0px -80% 0px" });
 for (const section of document.querySelectorAll("main section")) watch.observe(section);
