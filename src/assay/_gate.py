@@ -82,6 +82,7 @@ def played(
 ) -> Outcome:  # fmt: skip
     """Evaluate until the criteria are decided; `options` are those of `evaluate`."""
     run, watch = run or Run(), Watch(criteria, alpha)
+    watch.begin()  # a baseline that is not there is said before anything is played
     run = replace(run, note={**run.note, "gate": watch.asked})
     folder = None if run.out is None else Path(run.out)
     if not as_game(target).divisible:

@@ -189,7 +189,7 @@ def test_what_broke_is_said_in_every_file(folder):
 
 def test_the_summary_says_what_was_played_and_where_it_was_decided(folder):
     write(folder, "robust >= 0.5")
-    call("run.toml", "-q", "--summary", "s.md")
+    call("run.toml", "-q", "--summary", "s.md", "-c", "robust >= 0.5", "-c", "robust >= 0.7")
     head, _, row = [
         line.split("|") for line in Path("s.md").read_text().splitlines() if "|" in line
     ][:3]
@@ -321,8 +321,21 @@ def test_a_run_is_verified_where_its_baseline_is_not(folder, monkeypatch):
     assert call("run.toml", "-q", "--out", "runs/next").exit_code == 0
     assert look("runs/next").exit_code == 0
     monkeypatch.chdir(folder / "runs")  # as for whoever was sent the folder alone
-    found = look("next")
-    assert found.exit_code == 0 and "not decided again" in found.output, found.output
+    for words in (("next",), ("next", "--model", "../net.py:net")):
+        found = look(*words)
+        assert found.exit_code == 0 and "not decided again" in found.output, found.output
+    monkeypatch.chdir(folder)
+    (folder / "runs/main").rename(folder / "runs/gone")
+    gone = call("run.toml", "-q", "--out", "runs/third")
+    assert gone.exit_code == 3 and "no saved report in 'runs/main'" in " ".join(gone.output.split())
+
+
+def test_a_gate_on_a_quota_is_refused_before_anything_is_played(folder):
+    quota = '[goal]\ntype = "Quota"\nk = 1\nsources = ["stop"]\ntargets = ["go|<img>"]\n[gate]'
+    write(folder, "robust >= 0.5", CONFIG.replace("[gate]", quota))
+    for made in (call("run.toml", "-q"), CliRunner().invoke(app, ["run", "run.toml", "-q"])):
+        assert made.exit_code in (2, 3) and "about bands" in " ".join(made.output.split())
+    assert not (folder / "runs").exists()
 
 
 def test_a_job_is_played_like_the_file_it_comes_from(folder):

@@ -61,7 +61,8 @@ def _asked(
             raise AssayError(
                 f"'{folder}' has no config.toml (it was made in Python): name its rows with --data"
             )
-        own, rows = Model(**dict([as_model(str(model))])), Data(**dict([as_data(data)]))
+        tables: list[dict[str, Any]] = [dict([as_model(str(model))]), dict([as_data(data)])]
+        own, rows = Model(**tables[0]), Data(**tables[1])
         own.check(Path())
         rows.check(Path())
         return own.load(), rows.load(), None, None

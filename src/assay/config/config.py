@@ -262,6 +262,8 @@ def configured(given: dict[str, Any], place: Place) -> Config:
             with at((key,)):
                 read[key] = build.convert(given[key], kind, (key,))
     read |= _asked(given)
+    if read.get("gate") is not None and isinstance(read.get("goal"), Quota):
+        raise Wrong(("gate",), "a quota is about bands of several classes: no gate decides it")
     if read.get("batch", 1) < 1:
         raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
     return Config(**read)
