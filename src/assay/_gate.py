@@ -70,9 +70,9 @@ def gate(
             "file; a model is played by ay.gate(ay.Job(model, data, space), ...)"
         )
     return played(
-        what.target, what.data, criteria, alpha=alpha, run=run, progress=progress,
-        space=what.space, goal=what.asked or what.goal, attack=what.attack, seed=what.seed,
-        batch=what.batch, budget=None if what.budget == Budget() else what.budget,
+        what.target, what.data if what.source is None else what.source, criteria, alpha=alpha,
+        run=run, progress=progress, space=what.space, goal=what.asked or what.goal,
+        attack=what.attack, seed=what.seed, batch=what.batch, budget=None if what.budget == Budget() else what.budget,
     )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ from assay.report.evidence import SCOPE
 from assay.run.job import Job
 
 NEEDED = ("data", "model")
+DATA = ("name", "path", "python", "parquet")  # keys that say where data come from
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ class Config:
         """What is to be played, opened: model, data and the build."""
         model, data = self.load()
         given = {k: v for k, v in self.options(data).items() if k != "also" and v is not None}
+        if isinstance(data, Parquet):
+            return Job(model, data.head(), source=data, **given)
         return Job(model, data, **given)
 
     def _game(self, model: Classifier) -> Game:
@@ -185,7 +188,7 @@ def with_files(file: Path, model: str | None, data: str | None) -> Config:
     """The configuration in a file with another model, or other data, seen from where you stand."""
     tables, place = opened(text_of(file), file)
     for name, value, known, kinds in (
-        ("model", model, as_model, MODELS), ("data", data, as_data, ("name", "path", "python")),
+        ("model", model, as_model, MODELS), ("data", data, as_data, DATA),
     ):  # fmt: skip
         if value is not None:
             rest = {k: v for k, v in tables.get(name, {}).items() if k not in kinds}
