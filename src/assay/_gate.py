@@ -72,7 +72,8 @@ def gate(
     return played(
         what.target, what.data if what.source is None else what.source, criteria, alpha=alpha,
         run=run, progress=progress, space=what.space, goal=what.asked or what.goal,
-        attack=what.attack, seed=what.seed, batch=what.batch, budget=None if what.budget == Budget() else what.budget,
+        attack=what.attack, seed=what.seed, batch=what.batch,
+        budget=None if what.budget == Budget() else what.budget,
     )  # fmt: skip
 
 
