@@ -273,3 +273,17 @@ def test_time_left_comes_from_chunks_played_now() -> None:
     assert (low + high) / 2 == pytest.approx(0.3 * 50)
     text = "".join(str(c) for column in bar.table().columns for c in column.cells)
     assert "50/100" in text
+
+
+def test_the_page_of_a_long_sweep_is_not_made_for_every_few_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page is about all runs so far: made every fifth time, 200 runs would cost 4,000."""
+    net, data = ay.testing.toy()
+    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.FGSM())
+    made: list[int] = []
+    monkeypatch.setattr("assay._sweep._play", lambda *args: report)
+    monkeypatch.setattr(Sweep, "save", lambda self, folder: made.append(len(self.reports)))
+    seeds = ", ".join(map(str, range(50)))
+    ay.sweep(grid(f"[sweep]\nspace.eps = [0.1, 0.2, 0.3, 0.4]\nseed = [{seeds}]"), tmp_path)
+    assert made[:3] == [5, 10, 15] and made[-1] == 200 and sum(made) < 4 * 200
