@@ -270,6 +270,21 @@ def test_a_spec_is_never_half_written(tmp_path: Path, monkeypatch: pytest.Monkey
 # -- broken runs
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device")])
+def test_a_log_that_cannot_be_opened_is_said_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refused(self: Any) -> Any:
+        raise error
+
+    net, data, how = small()
+    monkeypatch.setattr("assay.run.log._Handler._open", refused)
+    with pytest.raises(ay.AssayError, match=r"cannot write to .*(memory|No space)"):
+        ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    monkeypatch.undo()
+    same(ay.evaluate(net, data, **how), ay.evaluate(net, data, **how, run=ay.Run(tmp_path, True)))
+
+
 def test_stopped_while_stored_chunks_are_read_the_report_is_on_all_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

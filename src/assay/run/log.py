@@ -32,9 +32,10 @@ def logged(folder: Path, spec: dict[str, Any]) -> Iterator[None]:
     """Everything from inside goes to the folder's log.txt."""
     try:
         handler = _Handler(folder / "log.txt", encoding="utf-8")
-    except OSError as error:
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or "not enough memory"
         raise AssayError(
-            f"cannot write to '{folder}': {error.strerror}; what is finished there is safe: make "
+            f"cannot write to '{folder}': {reason}; what is finished there is safe: make "
             "room, or choose another folder, and resume"
         ) from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
