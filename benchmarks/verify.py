@@ -3,9 +3,10 @@
     python benchmarks/verify.py            # 10,000 rows, 200 copies
     python benchmarks/verify.py --smoke
 
-Six kinds of change. One byte of a file, and a figure of the document, are made by somebody without
-the means to fit the digests; a changed input, label, answer or model by somebody who saves the run
-anew, so that every digest fits and only the model can tell.
+Seven kinds of change. One byte of a file, a figure of the document and a hash in it (the document's
+own digest made to fit) are changed by somebody without the means to fit the rest; an input, a
+label, an answer or the model by somebody who saves the run anew, so that every digest fits and only
+the model can tell.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from assay.records import Records
 from assay.report.evidence.document import digest
 from assay.report.report import Report
 
-KINDS = ("byte", "figure", "input", "label", "answer", "model")
+KINDS = ("byte", "figure", "hash", "input", "label", "answer", "model")
 
 
 def run(rows, folder):
@@ -49,11 +50,16 @@ def tamper(kind, rng, report, folder, net):
         content[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         path.write_bytes(content)
         return net
-    if kind == "figure":
+    if kind in ("figure", "hash"):
         path = folder / "evidence.json"
         content = json.loads(path.read_text())
-        figure = content["figures"][rng.integers(len(content["figures"]))]
-        figure[rng.choice(["value", "low", "high"])] += 0.01
+        if kind == "figure":
+            figure = content["figures"][rng.integers(len(content["figures"]))]
+            figure[rng.choice(["value", "low", "high"])] += 0.01
+        else:
+            files = content["integrity"]["files"]
+            name, at = rng.choice(sorted(files)), int(rng.integers(64))
+            files[name] = files[name][:at] + "0f"[files[name][at] == "0"] + files[name][at + 1 :]
         content["digest"] = digest(content)
         path.write_text(json.dumps(content, indent=1, ensure_ascii=False))
         return net
@@ -75,7 +81,7 @@ def tamper(kind, rng, report, folder, net):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true")
-    rows, copies = (300, 12) if parser.parse_args().smoke else (10_000, 200)
+    rows, copies = (300, 14) if parser.parse_args().smoke else (10_000, 200)
     with tempfile.TemporaryDirectory() as place:
         net, data, report, folder = run(rows, Path(place) / "run")
         began = time.process_time()

@@ -64,6 +64,10 @@ def test_evidence_opens_prints_and_asks_for_nothing(opened: Any, kind: str) -> N
         assert page.evaluate("window.hacked") is None
         assert pages.HOSTILE in page.locator("body").inner_text()
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"), look
+        page.locator("nav a").first.click()  # where two sections stand side by side too
+        read = page.locator("nav a[aria-current=true]")
+        read.wait_for(state="attached", timeout=5000)
+        assert read.all_text_contents() == ["1 Scope"], look
     pdf = page.pdf(format="A4")
     assert pdf[:5] == b"%PDF-" and len(pdf) > 5_000
 
