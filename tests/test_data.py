@@ -122,3 +122,105 @@ def test_string_labels_take_the_order_that_is_given():
     assert data.y.tolist() == [0, 1, 0]
     with pytest.raises(AssayError, match="y holds 'c'"):
         ay.Dataset(np.zeros((1, 2)), ["c"], classes=("b", "a"))
+
+
+def test_a_mask_that_is_a_series_names_its_rows():
+    """pandas aligns masks by their index; a shuffled one means the rows it names."""
+    frame = pd.DataFrame({"a": range(8), "kind": list("xyxyxyxy")}, index=list("hgfedcba"))
+    data = ay.Dataset(frame, [0, 1] * 4, ids=list("stuvwxyz"))
+    wanted = frame["a"] > 4
+    for mask in (wanted, wanted.sort_index(), wanted.sample(frac=1, random_state=3)):
+        assert data[mask].column("a").tolist() == [5, 6, 7]
+        assert data.where(mask).column("a").tolist() == [5, 6, 7]
+        assert data.where(lambda d, m=mask: m).column("a").tolist() == [5, 6, 7]
+    some = data[[7, 1, 5]]
+    assert some.where(wanted).column("a").tolist() == [7, 5]  # a mask of the whole table
+    by_id = pd.Series(wanted.to_numpy(), index=data.ids).sample(frac=1, random_state=1)
+    assert data[by_id].column("a").tolist() == [5, 6, 7]
+    assert data[wanted.reset_index(drop=True)].column("a").tolist() == [5, 6, 7]
+    with pytest.raises(AssayError, match="index names other rows"):
+        data[pd.Series([True] * 8, index=range(10, 18))]
+
+
+def test_labels_in_another_order_than_their_table_are_refused():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=[5, 6, 7])
+    y = pd.Series(["no", "yes", "yes"], index=[5, 6, 7])
+    assert ay.Dataset(frame, y).y.tolist() == [0, 1, 1]
+    assert ay.Dataset(frame, y.reset_index(drop=True)).y.tolist() == [0, 1, 1]
+    with pytest.raises(AssayError, match=r"y.loc\[frame.index\]"):
+        ay.Dataset(frame, y.sort_index(ascending=False))
+    with pytest.raises(AssayError, match=r"y.loc\[frame.index\]"):
+        ay.Dataset(frame.reset_index(drop=True), y.reset_index(drop=True).iloc[::-1])
+
+
+def test_missing_cells_booleans_and_typing_errors_in_where():
+    frame = pd.DataFrame({"kind": ["a", None, "b", "a"], "n": [1.0, float("nan"), 3.0, 1.0]})
+    for table in (frame, frame.convert_dtypes()):
+        data = ay.Dataset(table, [True, False, True, False])
+        assert data.where(kind=None).ids.tolist() == [1]
+        assert data.where(n=float("nan")).ids.tolist() == [1]
+        assert data.where(kind=["a", None]).ids.tolist() == [0, 1, 3]
+        assert data.where(y=True).ids.tolist() == [0, 2]
+        with pytest.raises(AssayError, match="no row has kind='c'"):
+            data.where(kind=["a", "c"])
+
+
+def test_columns_without_names_and_columns_with_one_name():
+    from sklearn.ensemble import RandomForestClassifier
+
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3)).round(3)
+    y = (x[:, 0] + 0.2 * rng.normal(size=80) > 0).astype(int)
+    frame = pd.DataFrame(x)  # columns 0, 1, 2
+    for model in (
+        RandomForestClassifier(5, random_state=0).fit(frame, y),
+        RandomForestClassifier(5, random_state=0).fit(x, y),
+        xgboost.XGBClassifier(n_estimators=5, booster="gblinear").fit(frame.add_prefix("c"), y),
+        xgboost.XGBClassifier(n_estimators=5).fit(frame, y),
+    ):
+        known = frame.add_prefix("c") if "gblinear" in str(model) else frame
+        report = ay.evaluate(
+            model, ay.Dataset(known, y), space=ay.Linf(0.01, -9, 9), attack=ay.Square(3)
+        )
+        assert report.metric("clean").value == model.score(known, y)
+    turned = ay.evaluate(  # the last is one by name: it knows 2, 1, 0 from 0, 1, 2
+        model, ay.Dataset(frame[[2, 1, 0]], y), space=ay.Linf(0.01, -9, 9), attack=ay.Square(3)
+    )
+    assert turned.metric("clean").value == report.metric("clean").value
+    assert ay.Schema.suggest(frame).names == ("0", "1", "2")
+    twice = pd.DataFrame(x, columns=["a", "a", "b"])
+    for make in (lambda: ay.Dataset(twice, y), lambda: ay.Schema.suggest(twice)):
+        with pytest.raises(AssayError, match="2 columns 'a'"):
+            make()
+    with pytest.raises(AssayError, match="2 levels"):
+        ay.Dataset(pd.concat({"x": frame}, axis=1), y)
+
+
+def test_whole_numbers_that_doubles_cannot_tell_apart_are_refused():
+    frame = pd.DataFrame({"account": [2**60 + 1, 2**60 + 2, 7], "b": [1, 2, 3]})
+    for make in (lambda: ay.Dataset(frame, [0, 1, 0]), lambda: ay.Schema.suggest(frame)):
+        with pytest.raises(AssayError, match="'account'.*beyond 2..53"):
+            make()
+    assert len(ay.Dataset(frame, [0, 1, 0], ids="account")) == 3
+    assert len(ay.Dataset(frame, [0, 1, 0], extra="account")) == 3
+
+
+def test_data_of_some_of_the_models_classes_are_counted_as_the_model_counts():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 2))
+    y = np.array(["a", "b", "c"])[(x[:, 0] > 0).astype(int) + (x[:, 1] > 0)]
+    model = LogisticRegression(C=0.1).fit(x, y)
+    some = y != "a"
+    asked = {"space": ay.Linf(0.05, -9, 9), "attack": ay.Square(5)}
+    ids = np.flatnonzero(some)
+    part = ay.evaluate(model, ay.Dataset(x[some], y[some], ids), **asked)
+    whole = ay.evaluate(model, ay.Dataset(x, y)[some], **asked)
+    assert part.metric("clean").value == model.score(x[some], y[some]) < 1
+    assert part.table["final"].tolist() == whole.table["final"].tolist()
+    assert list(part.metric("clean", by="y")) == ["b", "c"]
+    other = LogisticRegression().fit(x[some], y[some])
+    with pytest.raises(AssayError, match="'a' is in only one of them; leave out rows"):
+        ay.evaluate(other, ay.Dataset(x, y), **asked)

@@ -23,6 +23,7 @@ DATA = ay.Dataset({"a": [1.0, 2], "t": ["u", "v"], "y": ["no", "yes"]}, target="
 NOUNS = [
     *FEATURES, SCHEMA, SCHEMA.freeze("a"), *SCHEMA.relations, DATA,
     SCHEMA.space(eps=0.5), SCHEMA.space(cost=3.0), SCHEMA.space(eps=0.3, cost=3.0),
+    ay.Linf([0.1, 0.2, 0.0]), ay.L2([[0.1], [0.2]]), ay.Schema.suggest({"a": [1, 2], "b": [2, 3]}),
     ay.Linf(0.1), ay.L0(3), ay.L1(2.0), ay.L2(1.0, low=[0, 0], high=[1, 1]),
     ay.Linf(0.1, low=np.zeros(3), high=torch.ones(3)),
     ay.Patch(torch.ones(4, 4)), ay.Patch(ay.masks.eyeglasses(32, 32)), ay.Rectangle(3, 3),
@@ -69,3 +70,15 @@ def test_a_schema_still_works_after_a_pickle():
     region, own = again.around(x), SCHEMA.space(eps=0.3, cost=3.0).around(x)
     assert region.contains(moved).tolist() == own.contains(moved).tolist()
     assert torch.equal(region.distance(moved), own.distance(moved))
+
+
+def test_games_on_one_model_are_equal():
+    def model(x):
+        return x
+
+    assert ay.Static(model) == ay.Static(model) != ay.Static(lambda x: x)
+    one, two = (ay.Nature(model, ay.Normal(sd=s)) for s in (0.1, 0.2))
+    assert one == ay.Nature(model, ay.Normal(sd=0.1)) != two and one != ay.Static(model)
+    net = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2))
+    defender = ay.defenses.TENT(net)
+    assert ay.Transductive(defender, 8) == ay.Transductive(defender, 8) != ay.Transductive(defender)

@@ -7,6 +7,9 @@ one: 0.2 is 51/255 too, and nobody calls it that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 LEVELS = 255  # steps of a picture's pixel between 0 and 1
 
 
@@ -26,3 +29,24 @@ def levels(value: float) -> int:
     if not 1 <= abs(steps) <= 2 * LEVELS or float(f"{value:.3g}") == value:
         return 1
     return LEVELS if abs(steps - round(steps)) <= 1e-6 * abs(steps) else 1
+
+
+def sizes(value: Any) -> str:
+    """An eps for people, also where each channel or feature has its own.
+
+    >>> sizes(0.1), sizes([8 / 255, 4 / 255, 0]), sizes([[0.1], [0.2]] * 40)
+    ('0.1', '8/255, 4/255, 0', '0.1 to 0.2')
+    """
+    if not isinstance(value, Sequence):
+        return written(float(value))
+    numbers = flat(value)
+    if len(numbers) <= 8 and len(numbers) == len(value):
+        return ", ".join(map(written, numbers))
+    return f"{written(min(numbers))} to {written(max(numbers))}"
+
+
+def flat(value: Any) -> list[float]:
+    """The numbers of nested lists, or the one number."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [number for part in value for number in flat(part)]
+    return [float(value)]

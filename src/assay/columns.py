@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DAY = 86_400_000_000  # microseconds
+EXACT = 2.0**53  # up to here every whole number has a double of its own
+DAYS = "days since 1970"  # the unit of a feature that holds dates
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +95,15 @@ class Column:
         if self.kind == "date":
             return days(series)
         try:
-            return series.to_numpy(dtype=np.float64, na_value=np.nan)
+            cells = series.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError) as error:
             raise AssayError(f"column '{self.name}': {error}; expected numbers") from None
+        if self.kind == "integer" and len(cells) and np.nanmax(np.abs(cells), initial=0) > EXACT:
+            raise AssayError(
+                f"column '{self.name}' holds whole numbers beyond 2**53, which double precision "
+                "cannot tell apart: make it text, or leave it out (ids=, extra=)"
+            )
+        return cells
 
     def decode(self, x: Floats) -> Any:
         """Cells of the column's own type."""
@@ -208,8 +216,8 @@ class Columns:
         return pd.DataFrame({c.name: c.decode(x[:, i]) for i, c in enumerate(self.each)})
 
 
-def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame | None:
-    """A table of any library as a pandas frame; None for arrays and tensors.
+def as_frame(table: Any) -> pd.DataFrame | None:
+    """A table of any library as a pandas frame with names as text; None for arrays and tensors.
 
     pandas, polars and Arrow (whatever has `to_pandas`), a mapping of columns.
     """
@@ -217,16 +225,37 @@ def as_frame(table: Any, names: Sequence[str] | None = None) -> pd.DataFrame | N
         import pandas as pd
 
         try:
-            return pd.DataFrame(dict(table))
+            return _named(pd.DataFrame(dict(table)))
         except (ValueError, TypeError) as error:
             raise AssayError(f"a mapping that is no table of columns ({error})") from None
     if hasattr(table, "iloc") and hasattr(table, "columns"):
-        return table  # type: ignore[no-any-return]
+        return _named(table)
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # polars, not yet computed
         table = table.collect()
     if hasattr(table, "to_pandas"):
-        return table.to_pandas()  # type: ignore[no-any-return]
+        made = table.to_pandas()
+        return _named(made) if hasattr(made, "columns") else None
     return None
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Each column has one name of its own, as text: a frame of an array counts 0, 1, 2."""
+    if frame.columns.nlevels > 1:
+        raise AssayError(
+            f"the table's columns have names of {frame.columns.nlevels} levels; give each one, "
+            "e.g. frame.columns = ['_'.join(map(str, c)) for c in frame.columns]"
+        )
+    names = [str(c) for c in frame.columns]
+    twice = [n for n in names if names.count(n) > 1] if len(set(names)) < len(names) else []
+    if twice:
+        raise AssayError(
+            f"the table has {names.count(twice[0])} columns '{twice[0]}'; name each once"
+        )
+    if names == list(frame.columns):
+        return frame
+    renamed = frame.copy(deep=False)
+    renamed.columns = names
+    return renamed
 
 
 def _label(name: str, dtype: Any, values: Iterable[Any]) -> Column:

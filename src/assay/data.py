@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay import given, notebook
+from assay import given, notebook, selection
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
 from assay.labels import labels
@@ -97,8 +97,7 @@ class Dataset:
             raise AssayError(f"target={target!r} and y= were both given; expected one of them")
         if not len(frame):
             raise AssayError("the data set is empty: there is nothing to evaluate")
-        if target is not None:
-            self._set(y=frame[target])
+        self._set(y=selection.paired(self.y if target is None else frame[target], frame, "y"))
         if isinstance(self.ids, str):
             self._set(ids=frame[self.ids].to_numpy())
         if self.schema is not None:
@@ -185,12 +184,15 @@ class Dataset:
 
     def __getitem__(self, rows: Any) -> Dataset:
         if isinstance(rows, str | tuple):
-            raise AssayError(f"data[{rows!r}]: expected rows, e.g. data[10:20] or data[mask]")
+            raise AssayError(
+                f"data[{rows!r}]: expected rows, e.g. data[10:20] or data[mask]; a column is "
+                "data.column(name)"
+            )
         return self.take([rows] if isinstance(rows, int | np.integer) else rows)
 
     def take(self, rows: Any) -> Dataset:
         """The rows at these positions (indices, a slice or a boolean mask), ids kept."""
-        index = self._index(rows)
+        index = selection.positions(rows, self)
         if not len(index):
             raise AssayError(f"no row of {len(self)} is left: there is nothing to evaluate")
         return self.rows(index, self.ids[index.numpy()])
@@ -200,56 +202,18 @@ class Dataset:
         table = None if self.table is None else self.table.iloc[index.numpy()]
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, table=table)
 
-    def _index(self, rows: Any) -> Tensor:
-        if isinstance(rows, slice):
-            rows = range(*rows.indices(len(self)))
-        try:
-            index = given.dense(rows, "rows").cpu()
-        except AssayError:
-            raise AssayError(f"rows {rows!r}: expected positions, a slice or a mask") from None
-        if index.ndim != 1:
-            raise AssayError(f"rows of shape {tuple(index.shape)}: expected (rows,)")
-        if index.dtype == torch.bool:
-            if index.shape != (len(self),):
-                raise AssayError(f"a mask of shape {tuple(index.shape)} for {len(self)} rows")
-            return index.nonzero()[:, 0]
-        index = index.long()
-        if index.numel() and not (-len(self) <= int(index.min()) <= int(index.max()) < len(self)):
-            raise AssayError(f"row {int(index.max())} asked for, but the data has {len(self)} rows")
-        return index
-
     def where(self, rows: Any = None, /, **values: Any) -> Dataset:
         """The rows of a mask, those for which a function of the data gives one, or by values.
 
         `y` names classes (by index or name), any other keyword a column of the table:
-        `data.where(y="paid", purpose=["car", "house"])`.
+        `data.where(y="paid", purpose=["car", "house"])`; None is a missing cell. A mask that is
+        a Series names its rows by its index.
         """
         keep = torch.ones(len(self), dtype=torch.bool)
-        if callable(rows):
-            rows = rows(self)
         if rows is not None:
-            mask = rows.numpy() if isinstance(rows, Tensor) else np.asarray(rows)
-            if mask.dtype != bool or mask.shape != (len(self),):
-                raise AssayError(
-                    f"where({type(rows).__name__} of {mask.dtype}): expected a mask of "
-                    f"{len(self)} booleans, or classes by name: where(y=...)"
-                )
-            keep &= torch.from_numpy(mask.copy())
+            keep &= selection.mask(rows, self)
         for column, value in values.items():
-            one = isinstance(value, int | str | bool | float | np.generic)
-            if not one and not hasattr(value, "__iter__"):
-                raise AssayError(f"where({column}={value!r}): expected a value, or a list of them")
-            wanted: list[Any] = [value] if one else [*value]
-            if column == "y":
-                if any(isinstance(v, bool | np.bool_) for v in wanted):
-                    raise AssayError("where(y=a mask): expected classes; a mask goes without y=")
-                keep &= torch.isin(self.y, torch.tensor([self._class(c) for c in wanted]))
-                if not bool(keep.any()):
-                    known = self.y.unique().tolist()
-                    raise AssayError(f"no row has class {wanted}; classes here: {known}")
-            else:
-                cells = self.column(column).tolist()
-                keep &= torch.tensor([cell in wanted for cell in cells])
+            keep &= selection.among(self, column, value)
         if not bool(keep.any()):
             raise AssayError(f"no row has {values or 'what the mask asks for'}")
         return self.take(keep)
@@ -313,17 +277,6 @@ class Dataset:
             )
         at = self.columns.place(schema.names)
         return replace(self, x=self.x[:, at], schema=schema, columns=None)
-
-    def _class(self, c: int | str) -> int:
-        if not isinstance(c, str):
-            if isinstance(c, bool) or not isinstance(c, int | np.integer) or abs(c) > 2**60:
-                raise AssayError(f"class {c!r}: expected an index or a name")
-            return int(c)
-        if self.classes is None:
-            raise AssayError(f"class '{c}' asked for by name, but the data set has no class names")
-        if c not in self.classes:
-            raise AssayError(f"no class '{c}'{nearest(c, self.classes)}")
-        return self.classes.index(c)
 
     @property
     def hash(self) -> str:

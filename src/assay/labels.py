@@ -24,7 +24,10 @@ def labels(y: Any, classes: Any) -> tuple[Tensor, tuple[str, ...] | None]:
         )
         if (len(wrong) and values.ndim == 1) or (values.size and values.min() < 0):
             first = wrong.ravel()[0] if wrong.size else values.min()
-            raise AssayError(f"y holds {first}; expected class indices 0..C-1")
+            raise AssayError(
+                f"y holds {first}; expected class indices 0..C-1, or labels as text: "
+                "[str(v) for v in y]"
+            )
         return torch.as_tensor(np.array(values)).long(), names
     if any(v is None or v != v for v in values.ravel().tolist()):
         raise AssayError("y has missing labels; drop those rows first")

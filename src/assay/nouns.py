@@ -80,7 +80,7 @@ def same(noun: Any, other: Any) -> bool:
     """Are two nouns of one type with the same fields? For nouns that hold arrays: `__eq__`."""
     if noun.__class__ is not other.__class__:
         return False
-    names = [f.name for f in fields(noun) if f.init]
+    names = [f.name for f in fields(noun) if f.init and not f.name.startswith("_")]
     return all(_alike(getattr(noun, n), getattr(other, n)) for n in names)
 
 
@@ -90,6 +90,8 @@ def hashed(noun: Any) -> int:
 
 
 def _alike(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
     if isinstance(a, Tensor | np.ndarray) or isinstance(b, Tensor | np.ndarray):
         return type(a) is type(b) and np.array_equal(np.asarray(a), np.asarray(b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):

@@ -192,3 +192,83 @@ def test_a_network_on_another_scale_is_flagged():
 
     right = ay.evaluate(Normalised().eval(), data, space=ay.Linf(0.01), attack=ay.PGD(1))
     assert "other-scale" not in [f.id for f in right.flags]
+
+
+# Five more that the check was not written for: files, pipelines and tables as they are.
+
+
+def _pipeline(seed=0):
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    forest = RandomForestClassifier(8, max_depth=4, random_state=seed)
+    numbers = FRAME[["amount", "rate", "age"]]
+    return make_pipeline(StandardScaler(), forest).fit(numbers, TRUE), numbers
+
+
+def _stopped(model, table, y, **said):
+    data = ay.Dataset(table, y)
+    with pytest.raises(AssayError, match="clean answers differ from the model's own predict"):
+        ay.evaluate(wrap(model, **said), data, space=ay.Linf(0.1, -1e6, 1e6), attack=ay.Square(2))
+
+
+def test_the_last_step_of_a_pipeline_in_place_of_the_pipeline():
+    pipe, numbers = _pipeline()
+    _stopped(pipe[-1], numbers.to_numpy(), TRUE, predict=pipe.predict)
+
+
+def test_a_pipeline_whose_scaler_has_seen_other_rows():
+    pipe, numbers = _pipeline()
+    other, _ = _pipeline()
+    other[0].partial_fit(numbers * 3)
+    _stopped(other, numbers, TRUE, predict=pipe.predict)
+
+
+def test_a_file_of_the_model_before_it_was_fitted_again(tmp_path):
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    from sklearn.linear_model import LogisticRegression
+
+    x = FRAME[["amount", "rate", "age"]].to_numpy(np.float32)
+    old, new = (LogisticRegression(max_iter=500).fit(x[rows], TRUE[rows])
+                for rows in (slice(0, 60), slice(None)))  # fmt: skip
+    weight = np.concatenate([-old.coef_, old.coef_]).T.astype(np.float32)
+    bias = np.concatenate([-old.intercept_, old.intercept_]).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["scores"])], "old",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 2])],
+        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(made, tmp_path / "m.onnx")
+    _stopped(tmp_path / "m.onnx", x, TRUE, predict=new.predict)
+
+
+def test_one_row_in_a_hundred_is_encoded_otherwise():
+    rare = FRAME.assign(job=np.where(np.arange(N) % 100 == 37, "pilot", "clerk"))
+    theirs = predict(rare)
+
+    def model(x):
+        return scores(asked(x, codes=[-9.0, 0.0, 1.0]))  # pilot
+
+    data = ay.Dataset(rare, theirs, classes=("low", "high"), schema=SCHEMA)
+    with pytest.raises(AssayError, match="clean answers differ") as error:
+        agree(fitted(wrap(model, inputs="array", predict=predict), data), data)
+    assert "'pilot'" in str(error.value)
+
+
+def test_a_large_sorted_table_is_compared_from_end_to_end():
+    many = pd.concat([FRAME] * 20, ignore_index=True).sort_values("age", ignore_index=True)
+    data = ay.Dataset(many, predict(many), classes=("low", "high"), schema=SCHEMA)
+
+    def model(x):
+        """As it should be, but for the oldest."""
+        return scores(asked(x)) + np.where(x[:, 2:3] > 76, [[9.0, 0.0]], 0.0)
+
+    assert agree(fitted(wrap(lambda x: scores(asked(x)), inputs="array", predict=predict), data),
+                 data) == 1000  # fmt: skip
+    with pytest.raises(AssayError, match="clean answers differ") as error:
+        agree(fitted(wrap(model, inputs="array", predict=predict), data), data)
+    assert "of 100 clean answers" in str(error.value)

@@ -103,6 +103,18 @@ def test_labels_in_another_order():
     assert "below-chance" in flags(model, data)
 
 
+def test_some_labels_in_another_order():
+    """Two of three classes swapped: a third is still right, which is no worse than chance."""
+    x = torch.rand(300, 3)
+    y = x.argmax(1)
+    swapped = torch.tensor([0, 2, 1])[y]
+    found = flags(nn.Identity().eval(), ay.Dataset(x, swapped), ay.FGSM())
+    assert "other-order" in found and "1.000" in found["other-order"].text
+    noisy = torch.where(torch.rand(300) < 0.5, torch.randint(0, 3, (300,)), y)
+    for data in (ay.Dataset(x, y), ay.Dataset(x, noisy), ay.Dataset(x[:20], swapped[:20])):
+        assert "other-order" not in flags(nn.Identity().eval(), data, ay.FGSM())
+
+
 def test_below_chance_is_more_than_bad_luck():
     """20 % of 40 rows with 4 classes happens to a guesser, 20 % of 1,000 does not."""
     x = torch.zeros(1000, 4)

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats as sps
 
 from assay.report import stats
-from assay.report.stats import at_most, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
+from assay.report.stats import (
+    Estimate,
+    at_most,
+    bootstrap,
+    mcnemar,
+    paired_difference,
+    wilcoxon,
+    wilson,
+)
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -90,3 +98,9 @@ def test_paired_difference():
     a, b = np.array([True, True, False, True]), np.array([True, False, False, False])
     e = paired_difference(a, b)
     assert e.value == 0.5 and e.low <= 0.5 <= e.high and e.n == 4
+
+
+def test_an_estimate_equals_its_value_and_another_one_with_the_same_interval():
+    e = Estimate(0.5, 0.4, 0.6, 10)
+    assert e == 0.5 and e != 0.4 and e == Estimate(0.5, 0.4, 0.6, 10)
+    assert e != Estimate(0.5, 0.3, 0.7, 5) and e != "0.5" and hash(e) == hash(0.5)

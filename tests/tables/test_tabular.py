@@ -76,3 +76,30 @@ evaluations = 200
     assert ran.exit_code == 0, ran.output
     report = ay.Report.load("runs/run")
     assert report.metric("clean").value == 1.0 and 0 < report.metric("robust").value < 1
+
+
+def test_dates_come_back_as_dates_and_gaps_are_parts_that_can_be_looked_up():
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "since": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, 80), "D"),
+            "amount": np.where(rng.random(80) < 0.2, np.nan, rng.normal(size=80)),
+            "kind": pd.Series(rng.choice(["a", "b", None], 80), dtype=object),
+            "on": rng.random(80) < 0.5,
+        }
+    )
+    y = (frame["amount"] > 0).to_numpy()
+    schema = ay.Schema.suggest(frame)
+    data = ay.Dataset(frame, y, schema=schema)
+    pd.testing.assert_series_equal(schema.frame(data.x)["since"], frame["since"], check_dtype=False)
+
+    plain = frame.drop(columns=["since", "kind"])
+    model = HistGradientBoostingClassifier(max_iter=5).fit(plain, y)
+    few = ay.Dataset(frame, y, schema=ay.Schema.suggest(plain))
+    report = ay.evaluate(model, few, space=few.schema.space(eps=0.1), attack=ay.Graft(20))
+    assert set(report.metric("robust", by="kind")) == {"a", "b", None}
+    assert {type(k) for k in report.metric("robust", by="on")} == {bool}
+    with pytest.raises(AssayError, match=r"feature 'amount': nan.*Schema.suggest\(frame\).space"):
+        ay.evaluate(model, ay.Dataset(plain, y), space=ay.Linf(0.1, -np.inf, np.inf))

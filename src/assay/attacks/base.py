@@ -21,7 +21,7 @@ from assay.errors import AssayError
 from assay.problem.crossing import on_host
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.tables.region import TableRegion
 
 LAST = 0.2  # of a budget: what a search gains there is its pace

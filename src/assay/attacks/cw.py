@@ -23,7 +23,7 @@ from assay.devices import widest
 from assay.losses import margin
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's
 

@@ -29,7 +29,7 @@ from assay.attacks.combine import single_targets
 from assay.goals.goal import reached
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.spaces.projections import level, room_to
 from assay.spaces.region import per_row
 

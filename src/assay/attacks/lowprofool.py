@@ -26,6 +26,7 @@ from assay.errors import AssayError
 from assay.losses import odds
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.spaces.ball import LpRegion
 from assay.spaces.region import Region
 from assay.tables.region import TableRegion
 
@@ -76,6 +77,9 @@ class LowProFool:
             if len(v) == len(encoding.schema):
                 blocks = [v[c].expand(len(z)) for c, z, _, _ in encoding.categories]
                 return torch.cat([v[encoding.numeric], *blocks])
+        by = region.channels if isinstance(region, LpRegion) else None
+        if by is not None and len(v) == by.clean.shape[1]:
+            return v[by.free]
         if len(v) != size:
             raise AssayError(f"LowProFool(importance=) has {len(v)} weights for {size} features")
         return v

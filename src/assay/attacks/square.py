@@ -34,7 +34,7 @@ from assay.attacks.base import ball, compact, overwrite, start
 from assay.losses import margin
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.streams import Stream
 
 _HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)

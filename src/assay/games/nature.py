@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from assay import nouns
 from assay.attacks.base import Attack
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
@@ -84,6 +85,7 @@ class Nature:
     draws: int = 100_000
     confidence: float = 0.99
     _ensemble: Ensemble | None = field(default=None, repr=False)
+    __eq__, __hash__ = nouns.same, nouns.hashed  # of one and the same model
 
     gaps: ClassVar[bool] = True  # a missing value has no measurement error and stays missing
     divisible: ClassVar[bool] = True  # records do not meet: any batch can be played by itself

@@ -38,6 +38,8 @@ def check_shift(noise: Noise, space: object, x: Floats) -> None:
             f"space={space!r}: noise is shifted within an Lp ball, e.g. "
             "ay.L2(0.1, low=-np.inf, high=np.inf)"
         )
+    if not isinstance(space.eps, int | float):
+        raise Unsupported(f"space={space!r}: noise is shifted by one eps, not by one per feature")
     space.check(torch.from_numpy(x))
     shift(noise, x.shape[1], space.p, space.eps)
 

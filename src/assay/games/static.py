@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from assay import losses
+from assay import losses, nouns
 from assay.attacks.base import Attack, run
 from assay.attacks.parameters import own_losses
 from assay.attacks.standard import standard
@@ -53,6 +53,7 @@ class Static:
 
     model: Any
     batch: ClassVar[int | None] = None
+    __eq__, __hash__ = nouns.same, nouns.hashed  # of one and the same model
     divisible: ClassVar[bool] = True  # rows do not meet: any batch can be played by itself
 
     def describe(self) -> dict[str, Any]:

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay import nouns
 from assay.attacks.base import Attack
 from assay.data import Dataset
 from assay.devices import home
@@ -105,6 +106,7 @@ class Transductive:
     _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
     _random: bool = field(default=False, repr=False)  # found by the probe
     _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
+    __eq__, __hash__ = nouns.same, nouns.hashed  # of one and the same defender
 
     def __post_init__(self) -> None:
         if isinstance(self.defender, type) or not isinstance(self.defender, Defender):

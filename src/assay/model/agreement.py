@@ -39,16 +39,26 @@ def agree(model: Classifier, data: Dataset) -> int:
     if own is None:
         return 0
     began, done = time.process_time(), 0
-    while done < min(ROWS, len(data)):
-        rows = slice(done, min(done + _PART, ROWS, len(data)))
-        done = rows.stop
-        _compare(model, own, data, rows)
+    rows = _spread(len(data))
+    while done < len(rows):
+        part = rows[done : done + _PART]
+        done += len(part)
+        _compare(model, own, data, part)
         if time.process_time() - began > _PATIENCE:
             break
     return done
 
 
-def _compare(model: Classifier, own: Any, data: Dataset, rows: slice) -> None:
+def _spread(n: int) -> Any:
+    """Up to 1,000 rows from all over the table, in an order of which any beginning is so, too: a
+    table may be sorted by just the column that does not fit."""
+    if n <= ROWS:
+        return np.arange(n)
+    rows = np.linspace(0, n - 1, ROWS).round().astype(np.int64)
+    return rows.reshape(_PART, -1).T.reshape(-1)
+
+
+def _compare(model: Classifier, own: Any, data: Dataset, rows: Any) -> None:
     with model.ready(), torch.no_grad():
         logits = model.logits(data.x[rows]).cpu()
     asked = _own_rows(model, own, data, rows)
@@ -75,18 +85,18 @@ def _compare(model: Classifier, own: Any, data: Dataset, rows: slice) -> None:
 
     raise AssayError(
         f"{int(wrong.sum())} of {len(ours)} clean answers differ from the model's own predict. "
-        f"Row {rows.start + i} (id {data.ids[rows.start + i]}): predict says "
+        f"Row {rows[i]} (id {data.ids[rows[i]]}): predict says "
         f"'{called(int(theirs[i]))}', asked in assay's form it says '{called(int(ours[i]))}'."
-        f"{_shown(model, data, rows.start + i)}"
+        f"{_shown(model, data, int(rows[i]))}"
     )
 
 
-def _own_rows(model: Classifier, own: Any, data: Dataset, rows: slice) -> Any:
+def _own_rows(model: Classifier, own: Any, data: Dataset, rows: Any) -> Any:
     """The rows as their owner has them: of the table that came in, or as an array."""
     if data.table is None or data.columns is None:
         return data.x[rows].detach().cpu().numpy().copy()  # models may change what they get
     asked = getattr(own, "__self__", None)
-    names = names_of(asked) if asked is not None else None
+    names = names_of(asked, data.columns.names) if asked is not None else None
     features = [c for c in data.table.columns if str(c) in set(data.columns.names)]
     by_name = {str(c): c for c in data.table.columns}
     if names is not None and all(n in by_name for n in names):
@@ -128,7 +138,7 @@ def _shown(model: Classifier, data: Dataset, row: int) -> str:
         return ""
     asked = data.columns.frame(data.x[row : row + 1].numpy()).iloc[0]
     lines = ["", f"  {'column':<24} {'your table':<24} as the model was asked"]
-    for name in names_of(model.source) or data.columns.names:
+    for name in names_of(model.source, data.columns.names) or data.columns.names:
         if name not in data.columns.names:
             continue
         own = "" if data.table is None else repr(data.table[name].iloc[row])

@@ -68,6 +68,7 @@ class Classifier:
     order: tuple[int, ...] | None = None  # its own class behind each column of the logits
     own: Callable[[Any], Any] | None = field(default=None, repr=False)  # rows as users have them
     score: float | None = None  # the accuracy its owner measured
+    told: bool = False  # its owner said what its outputs are
 
     @property
     def title(self) -> str:
@@ -110,6 +111,7 @@ class Classifier:
             out = self.call(x)
         out = _scores(out)
         if out.ndim == 1 or (out.ndim == 2 and out.shape[1] == 1):
+            _one_score(out)
             out = _two_columns(out.reshape(-1), self.outputs)
         if out.ndim != 2 or len(out) != len(x):
             raise AssayError(
@@ -226,12 +228,14 @@ def _scores(out: Any) -> Tensor:
                 "scores? Wrap a function that returns them"
             )
         out = out[known[0] if known else next(iter(out))]
-    if isinstance(out, tuple):
+    if isinstance(out, tuple) or (isinstance(out, list) and out and np.ndim(out[0]) == 2):
         out = out[0]
+    if isinstance(out, list) and out and isinstance(out[0], Tensor):
+        out = torch.stack(out)
     if isinstance(out, Tensor):
         return out
     try:
-        return torch.as_tensor(np.ascontiguousarray(out))
+        return torch.as_tensor(np.require(out, requirements=["C", "W"]))
     except TypeError as error:
         raise AssayError(
             f"the model gives a {type(out).__name__} that cannot be read as scores ({error}); "
@@ -246,6 +250,15 @@ def _logs(probabilities: Tensor) -> Tensor:
         return probabilities.clamp_min(_TINY).log()
     array = probabilities.numpy()
     return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(_TINY))))
+
+
+def _one_score(out: Tensor) -> None:
+    """Whole numbers instead of a score are labels, and of these only 0 and 1 are as good as one."""
+    if not out.is_floating_point() and out.numel() and not bool(((out == 0) | (out == 1)).all()):
+        raise AssayError(
+            f"the model gives one whole number for a row, up to {int(out.max())}: labels have no "
+            "scores; wrap a function that returns an array (rows, classes)"
+        )
 
 
 def _two_columns(out: Tensor, outputs: str) -> Tensor:
@@ -304,4 +317,5 @@ def wrap(
     if inputs is not None and made.takes != inputs:
         raise AssayError(f"inputs={inputs!r}: {made.kind} is asked in the form it was fitted on")
     given: dict[str, Any] = {"outputs": outputs, "name": name, "own": predict, "score": score}
+    given["told"] = None if outputs is None else True
     return replace(made, **{k: v for k, v in given.items() if v not in (None, "")})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,11 @@ _NATIVE = ("xgboost", "lightgbm", "catboost")
 _COMPOSED = ("pipeline", "compose", "model_selection", "calibration")  # modules of scikit-learn
 
 
-def names_of(model: Any) -> tuple[str, ...] | None:
-    """The columns a model was fitted with, None if it was fitted on an array."""
+def names_of(model: Any, known: Iterable[str] = ()) -> tuple[str, ...] | None:
+    """The columns a model was fitted with, None if it was fitted on an array.
+
+    Names that only count (0, 1, 2) count as none, unless the data's own columns are called so.
+    """
     try:
         found = getattr(model, "feature_names_in_", None)
     except Exception:  # xgboost: not fitted, or fitted on an array
@@ -45,12 +48,13 @@ def names_of(model: Any) -> tuple[str, ...] | None:
         return None
     names = tuple(str(n) for n in found)
     made_up = all(re.fullmatch(rf"(Column_|f)?{i}", n) for i, n in enumerate(names))
-    return None if made_up else names
+    return None if made_up and set(names) != set(known) else names
 
 
 def form(model: Any, columns: Columns | None) -> Rows:
     """Rows (n, d) of these columns as the model takes them."""
-    wanted, root = names_of(model), type(model).__module__.split(".")[0]
+    wanted = names_of(model, () if columns is None else columns.names)
+    root = type(model).__module__.split(".")[0]
     if columns is None:
         return _positional(model, wanted, root)
     if wanted is None:
@@ -69,7 +73,7 @@ def form(model: Any, columns: Columns | None) -> Rows:
         own = Columns(tuple(replace(c, name=n) for c, n in zip(own.each, wanted, strict=True)))
     if root in ("xgboost", "lightgbm"):
         own = categorical(own)
-    if root == "xgboost":
+    if root == "xgboost" and not own.numeric:
         codes = _codes(model, own)
         if codes is not None:
             return lambda x: codes(x[:, at])
@@ -201,18 +205,23 @@ def _ordered(model: Classifier, data: Dataset) -> Classifier:
         odd = next(c for c in (*theirs, *mine) if c not in both)
         raise AssayError(
             f"the model's classes are {', '.join(mine)}, the data's {', '.join(theirs)}: "
-            f"'{odd}' is in only one of them"
+            f"'{odd}' is in only one of them; leave out rows that the model has no class for"
         )
     return model
 
 
 def counted(model: Any, data: Dataset) -> Dataset:
-    """The data with labels as class indices, where the model's classes are numbers other than
-    0..C-1 and `y` holds just these."""
+    """The data with the model's classes: where these are numbers other than 0..C-1 and `y` holds
+    just these, or where they are names of which the data hold some."""
     known = getattr(getattr(model, "source", None) or model, "classes_", None)
-    if known is None or data.classes is not None:
+    if known is None:
         return data
     labels = np.asarray(known)
+    if data.classes is not None:
+        names = tuple(str(c) for c in labels.tolist()) if labels.ndim == 1 else ()
+        if not set(data.classes) < set(names):
+            return data
+        return replace(data, y=[data.classes[i] for i in data.y.tolist()], classes=names)
     if labels.dtype.kind not in "iu" or np.array_equal(labels, np.arange(len(labels))):
         return data
     y = data.y.cpu().numpy()

@@ -155,6 +155,7 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
             f"y holds class {int(y.max())}, but the model has classes 0..{classes - 1}; "
             "map the labels to the model's order of classes"
         )
+    _one_probability(model, first)
     scale = first.abs().amax().clamp_min(1e-12)
     return {
         "classes": classes,
@@ -163,6 +164,20 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
         "repeat_difference": float((first - again).abs().amax() / scale),
         "batch_difference": float((first[:1] - alone).abs().amax() / scale),
     }
+
+
+def _one_probability(model: Classifier, first: Tensor) -> None:
+    """One number per row, never outside [0, 1]: of a probability 0.5 decides, of a score 0."""
+    known = model.told or model.outputs != "logits" or hasattr(model.source, "predict")
+    if known or first.shape[1] != 2 or bool((first[:, 0] != -first[:, 1]).any()):
+        return
+    score = 2 * first[:, 1]
+    if bool(((score >= 0) & (score <= 1)).all()) and not bool(((score == 0) | (score == 1)).all()):
+        raise AssayError(
+            "the model gives one number for each row, all between 0 and 1: say whether it is the "
+            "probability of class 1, ay.wrap(model, outputs='probabilities'), or a score that is "
+            "positive for class 1, outputs='logits'"
+        )
 
 
 def _state(model: Classifier) -> dict[str, tuple[int, int]]:

@@ -27,8 +27,8 @@ from assay.proofs.search.highest import highest
 from assay.proofs.search.linear_form import LinearForm, read
 from assay.proofs.search.milp import best
 from assay.proofs.sentences import bag
+from assay.spaces.ball import LpRegion
 from assay.spaces.choices import ChoiceRegion
-from assay.spaces.lp import LpRegion
 from assay.tables.region import TableRegion
 
 
@@ -95,8 +95,10 @@ class Linear:
 
     def _ball(self, problem: Problem, rows: Tensor, region: LpRegion, form: LinearForm) -> None:
         """Closed forms, on a ball larger by the slack of `contains` and by Newton's last step."""
-        x = region.origin.double()
+        x, by = region.origin.double(), region.channels
         low, high = region.low.double(), region.high.double()
+        if by is not None:
+            x, low, high = (by.inwards(side.double()) for side in (by.clean, by.low, by.high))
         eps = (region.eps * (1 + 4e-6) + region.rounding()).reshape(-1, 1).expand(len(x), 1)
         if region.p == 0:
             eps = torch.full_like(eps, float(int(region.eps)))
@@ -109,12 +111,13 @@ class Linear:
                 if not len(left):
                     continue
                 w = (form.weight[t] - form.weight[s]).expand(len(left), -1)
-                change = highest(w, x[left], low, high, region.p, eps[left])
-                at = x[left] + change
+                slope = w if by is None else by.slope(w)
+                z = x[left] + highest(slope, x[left], low, high, region.p, eps[left])
+                at = z if by is None else by.take(left).reached(z)
                 lead = (w * at).sum(1) + form.bias[t] - form.bias[s]
                 impossible[left[lead < -_slack(form, at)]] = True
                 hopeful = lead > 0
-                z = region.take(left[hopeful]).project(at[hopeful].to(region.origin.dtype))
+                z = region.take(left[hopeful]).project(z[hopeful].to(region.origin.dtype))
                 problem.submit(rows[left[hopeful]], z)
             safe &= impossible
         problem.prove(rows[safe & ~problem.solved[rows]])

@@ -33,6 +33,7 @@ class Flag:
 GAP = 0.1  # of the rows: more that is neither proven nor broken is worth a warning
 VACUOUS = 0.5  # of the proofs: more that rest on what cannot change is worth a warning
 IMPROVING = 0.1  # of the open rows
+MATCHED = 10  # rows per class, where the order of classes is looked at
 CHANCE = 1e-3  # guessing gets as few right with less than this probability
 MOVED = 1e-6  # a change of a correlation that is more than rounding
 DRAWN = ("sampled", "importance")  # intervals of plain draws: no budget, only their number
@@ -74,6 +75,7 @@ IDS = (
     "no-attack",
     "other-score",
     "other-scale",
+    "other-order",
     "wide-gap",
     "vacuous-robustness",
     "still-improving",
@@ -249,6 +251,21 @@ def _of_chance(c: Mapping[str, Any], classes: int) -> Iterator[Flag]:
     if at_most(hits, n, 1 / classes) < CHANCE:
         text = f"clean accuracy {hits / n:.3f} of {n} rows is below chance for {classes} classes"
         yield Flag("below-chance", text + ": are the labels in the model's order?")
+    elif classes > 2 and n >= MATCHED * classes:
+        now, best = hits / n, _best_order(c["y"][once], c["clean"][once], classes)
+        if best - now > 0.25:
+            text = f"clean accuracy is {now:.3f}, and {best:.3f} with the model's classes in "
+            yield Flag("other-order", text + "another order: are the labels in the model's order?")
+
+
+def _best_order(y: Any, clean: Any, classes: int) -> float:
+    """The accuracy, were the model's classes to stand for those they fit best, one each."""
+    from scipy.optimize import linear_sum_assignment
+
+    known = (y >= 0) & (clean >= 0) & (y < classes) & (clean < classes)
+    seen = np.zeros((classes, classes))
+    np.add.at(seen, (y[known], clean[known]), 1)
+    return float(seen[linear_sum_assignment(-seen)].sum() / max(len(y), 1))
 
 
 def _of_noise(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.amounts import flat
 from assay.errors import AssayError
 from assay.report.stats import Estimate, wilson
 
@@ -25,10 +26,10 @@ _POINTS = 24
 
 
 def radius(report: Report) -> float | None:
-    """The size of the run's own region; None where it has none."""
+    """The size of the run's own region (of several eps the largest); None where it has none."""
     space = report.spec.get("space")
     size = space.get("eps", space.get("cost")) if isinstance(space, dict) else None
-    return float(size) if isinstance(size, int | float) else None
+    return max(flat(size)) if isinstance(size, int | float | list | tuple) else None
 
 
 def curve(report: Report, eps: Sequence[float] | None = None) -> pd.DataFrame:

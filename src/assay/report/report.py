@@ -51,6 +51,15 @@ def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
     return name
 
 
+def _plain(value: Any) -> Any:
+    """A cell as the key of a part: one that is missing is None, which can be looked up."""
+    import pandas as pd
+
+    if np.ndim(value) == 0 and pd.isna(value):
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
 @dataclass(frozen=True, eq=False)
 class Report:
     """The outcome of one evaluation.
@@ -169,7 +178,7 @@ class Report:
             )
         names = self.spec.get("classes") or []
         clear = isinstance(by, str) and by in CLASSES and len(set(names)) == len(names)
-        named = class_name(self.spec) if clear else lambda value: value
+        named = class_name(self.spec) if clear else _plain
         parts = {
             value: Report(self.spec, self.records.take(np.asarray(rows)))
             for value, rows in self.table.groupby(

@@ -36,6 +36,15 @@ class Estimate:
     def __float__(self) -> float:
         return self.value
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Estimate):
+            mine, theirs = ((e.value, e.low, e.high, e.n) for e in (self, other))
+            return mine == theirs
+        return self.value == other if isinstance(other, int | float) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
     def __lt__(self, other: float | Estimate) -> bool:
         return self.value < float(other)
 

@@ -28,8 +28,11 @@ def _check_finite(data: Dataset, gaps: bool) -> None:
     bad = flat.isinf() if gaps else ~flat.isfinite()
     if bool(bad.any()):
         row, column = (int(v) for v in bad.nonzero()[0])
+        name = column if data.columns is None else f"'{data.columns.names[column]}'"
+        cure = "drop or fill such rows first"
+        if data.columns is not None and bool(flat[row, column].isnan()):
+            cure += ", or move in a space that knows gaps: Schema.suggest(frame).space(eps=...)"
         raise AssayError(
             f"{int(bad.any(1).sum())} of {len(data)} inputs hold NaN or infinite values, the first "
-            f"in row {row} (id {data.ids[row]}), feature {column}: "
-            f"{float(data.x.reshape(len(data), -1)[row, column])}; drop or fill such rows first"
+            f"in row {row} (id {data.ids[row]}), feature {name}: {float(flat[row, column])}; {cure}"
         )

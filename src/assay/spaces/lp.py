@@ -1,33 +1,26 @@
 """Lp balls inside a box: L1, L2, Linf (and L0, the number of changed features).
 
-The box may differ by feature and have any range. Projections are onto ball *and* box at once: with
-d = z - origin and c the room to the box in d's direction, the nearest point is
-
-    Linf  clip to both             L2  min(s |d|, c), s such that the norm is eps
-    L1    clip(|d| - t, 0, c), t such that the sum is eps
-
-Projecting on the ball and then clipping, as most libraries do, stays inside but is not nearest: in
-corners of the box it wastes budget, which is where images live.
+`eps`, `low` and `high` are one number, one per channel of a picture or feature of a row, or numbers
+in the inputs' own shape. What the geometry does is in `ball`; what an eps per channel means in
+`channels`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from assay import nouns
-from assay.amounts import written
-from assay.devices import on_host, widest
+from assay.amounts import sizes
+from assay.devices import widest
 from assay.errors import AssayError
-from assay.spaces.genes import Genes
-from assay.spaces.projections import room_to, shrink_l1, shrink_l2
-from assay.spaces.region import per_row
-from assay.streams import Stream
+from assay.spaces.ball import LpRegion
+from assay.spaces.channels import spread
 
 _NAMES = {0.0: "L0", 1.0: "L1", 2.0: "L2", math.inf: "Linf"}
 
@@ -37,15 +30,44 @@ def _plain(bound: Any) -> Any:
     return bound.tolist() if hasattr(bound, "tolist") else bound
 
 
+def _several(eps: Any) -> Any:
+    """Numbers as nested tuples (or the one number of an array), none negative and not all 0."""
+    if hasattr(eps, "index") and hasattr(eps, "to_numpy"):
+        raise AssayError(
+            "eps is a Series, and a ball knows no names; give its values in the order of the "
+            "data's columns, e.g. eps[list(data.names)].tolist()"
+        )
+    try:
+        found = np.asarray(eps.tolist() if hasattr(eps, "tolist") else eps)
+    except ValueError:  # lists of different lengths
+        found = np.asarray(None)
+    fine = found.dtype.kind in "fiu" and found.size > 0
+    if not (fine and ((found >= 0) & (found <= LARGEST)).all() and found.any()):
+        said = repr(eps)
+        raise AssayError(
+            f"eps={said if len(said) < 120 else said[:117] + '...'}: expected a positive number, "
+            "or one for each channel or feature (0: it may not change)"
+        )
+    return _tuples(found.astype(float).tolist())
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 LARGEST = 1e300  # a distance that can still be squared in parts
 
 
 @dataclass(frozen=True, eq=False)
 class Lp:
-    """All inputs within `eps` of the clean one in the `p` norm, and within [low, high]."""
+    """All inputs within `eps` of the clean one in the `p` norm, and within [low, high].
+
+    `eps` may be one number per channel or feature (0: it may not change): then each change counts
+    in units of its own eps.
+    """
 
     p: float
-    eps: float
+    eps: Any
     low: Any = 0.0
     high: Any = 1.0
 
@@ -54,11 +76,19 @@ class Lp:
     def __post_init__(self) -> None:
         if self.p not in _NAMES:
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
-        number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
-        if not (number and 0 < self.eps <= LARGEST):
-            huge = isinstance(self.eps, int) and self.eps > LARGEST
-            said = "more than 1e300" if huge else repr(self.eps)
-            raise AssayError(f"eps={said}: expected a positive number")
+        if isinstance(self.eps, int | float) and not isinstance(self.eps, bool):
+            if not 0 < self.eps <= LARGEST:
+                huge = isinstance(self.eps, int) and self.eps > LARGEST
+                said = "more than 1e300" if huge else repr(self.eps)
+                raise AssayError(f"eps={said}: expected a positive number")
+            return
+        object.__setattr__(self, "eps", _several(self.eps))
+        if self.p == 0.0 and self._several:
+            raise AssayError(
+                f"L0({_plain(self.eps)}): L0 counts the features that change, whatever their size; "
+                "give one number. Features that may not change are columns of a schema "
+                "(mutable=False), or lie outside a Patch"
+            )
 
     def __repr__(self) -> str:
         low, high = _plain(self.low), _plain(self.high)
@@ -77,24 +107,33 @@ class Lp:
     @property
     def in_words(self) -> str:
         """The threat as a sentence."""
-        size = written(self.eps)
+        size = sizes(self.eps)
         allowed = {
             0.0: f"at most {size} features",
             1.0: f"features by at most {size} in sum",
             2.0: f"features by at most {size} in Euclidean distance",
             math.inf: f"every feature by at most {size}",
         }[self.p]
+        if self._several:
+            allowed = {
+                1.0: "features, each counted in units of its own eps, by at most 1 in sum",
+                2.0: "features, each counted in units of its own eps, by at most 1 in Euclidean "
+                "distance",
+                math.inf: "every feature by at most its own eps",
+            }[self.p] + f" ({size})"
         return f"The attacker may change {allowed}."
 
     def check(self, x: Tensor) -> None:
         low, high = self._box(x)
         if not bool((low <= high).all()):  # NaN included
             raise AssayError(f"box: low={self.low} lies above high={self.high}, or is no number")
-        width = float((high - low).max()) if low.numel() else math.inf
-        if self.p == math.inf and self.eps > width * (1 + 1e-6):
+        eps = spread(self.eps, x, "eps")
+        wide = (eps > (high - low) * (1 + 1e-6)) | (eps == 0)
+        if self.p == math.inf and low.numel() and bool(wide.all()):
+            width, said = float((high - low).max()), sizes(self.eps)
             raise AssayError(
-                f"eps={self.eps:g} is more than the whole box, {width:g} wide: nothing would be "
-                f"forbidden; for grey levels in [0, 1] write Linf({self.eps:g} / 255)"
+                f"eps={said} is more than the whole box, {width:g} wide: nothing would be "
+                f"forbidden; for grey levels in [0, 1] write Linf({said.split(',')[0]} / 255)"
             )
         flat = x.reshape(len(x), -1)
         for values, wrong in (
@@ -106,32 +145,27 @@ class Lp:
                 raise AssayError(
                     f"{int(wrong.sum())} of {len(x)} inputs lie outside the box "
                     f"[{self.low}, {self.high}]: row {row} holds {float(values[row]):g}; "
-                    f"give the box of your data: {_NAMES[self.p]}({self.eps:g}, low=, high=)"
+                    f"give the box of your data: {_NAMES[self.p]}({_plain(self.eps)}, low=, high=)"
                 )
 
     def _box(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        shape = x.shape[1:]
-        try:
-            return tuple(  # type: ignore[return-value]
-                torch.as_tensor(b, dtype=x.dtype, device=x.device)
-                .expand(shape)
-                .reshape(1, -1)
-                .contiguous()  # an expanded one is read element by element, four times slower
-                for b in (self.low, self.high)
-            )
-        except (RuntimeError, TypeError, ValueError):
-            raise AssayError(
-                f"box: low={self.low!r} and high={self.high!r} must be numbers or "
-                f"have the shape {tuple(shape)} of an input"
-            ) from None
+        return spread(self.low, x, "low"), spread(self.high, x, "high")
+
+    @property
+    def _several(self) -> bool:
+        return not isinstance(self.eps, int | float)
 
     def around(self, x: Tensor) -> LpRegion:
         low, high = self._box(x)
+        if self._several:
+            return LpRegion.of(x, self.p, spread(self.eps, x, "eps", widest(x.device)), low, high)
         return LpRegion(x.reshape(len(x), -1), tuple(x.shape[1:]), self.p, self.eps, low, high)
 
 
-def Linf(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Every feature may change by at most `eps`.
+def Linf(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
+    """Every feature may change by at most `eps`: one number, or one per channel or feature.
+
+    A picture that is normalised channel by channel has all three so, its eps, low and high.
 
     >>> import torch
     >>> import assay as ay
@@ -142,8 +176,8 @@ def Linf(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     return Lp(math.inf, eps, low, high)
 
 
-def L2(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Euclidean distance at most `eps`.
+def L2(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
+    """Euclidean distance at most `eps`; with one eps per channel or feature, of d / eps at most 1.
 
     >>> import torch
     >>> import assay as ay
@@ -154,8 +188,8 @@ def L2(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     return Lp(2.0, eps, low, high)
 
 
-def L1(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Sum of absolute changes at most `eps`.
+def L1(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
+    """Sum of absolute changes at most `eps`; with one eps each, of |d| / eps at most 1.
 
     >>> import torch
     >>> import assay as ay
@@ -176,175 +210,3 @@ def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     True
     """
     return Lp(0.0, eps, low, high)
-
-
-@dataclass(frozen=True, eq=False)
-class LpRegion:
-    """An Lp ball in a box around each row of a batch; z is x, flattened."""
-
-    origin: Tensor  # (n, D)
-    shape: tuple[int, ...]
-    p: float
-    eps: float
-    low: Tensor  # (1, D)
-    high: Tensor
-    constrained: bool = False
-
-    def decode(self, z: Tensor) -> Tensor:
-        return z.reshape(len(z), *self.shape)
-
-    def encode(self, x: Tensor) -> Tensor:
-        return x.flatten(1)
-
-    @cached_property
-    def _ends(self) -> tuple[Tensor, Tensor]:
-        """Lowest and highest values in the ball of Linf and the box."""
-        return (
-            (self.origin - self.eps).clamp_(self.low, self.high),
-            (self.origin + self.eps).clamp_(self.low, self.high),
-        )
-
-    def project(self, z: Tensor) -> Tensor:
-        if self.p == math.inf:
-            return z.clamp(*self._ends)
-        d = z - self.origin
-        room = room_to(self.origin, d.sign(), self.low, self.high)
-        wanted = d.abs()
-        size = wanted.minimum(room)  # inside the box; still to be shrunk into the ball
-        if self.p == 2.0:
-            size = shrink_l2(wanted, room, size, self.eps)
-        elif self.p == 1.0:
-            size = shrink_l1(wanted, size, self.eps)
-        else:
-            kept = size.topk(min(int(self.eps), d.shape[1]), dim=1)
-            size = torch.zeros_like(size).scatter_(1, kept.indices, kept.values)
-        moved: Tensor = size.copysign(d).add_(self.origin).clamp_(self.low, self.high)
-        return moved
-
-    def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
-        step = per_row(step, z)
-        if self.p == math.inf:
-            return grad.sign().mul_(step).add_(z)
-        if self.p == 2.0:
-            length: Tensor = torch.linalg.vector_norm(grad, dim=1, keepdim=True)
-            return (step * grad).div_(length.clamp_min(1e-30)).add_(z)
-        return z + step * self._sparse(z, grad)
-
-    def _sparse(self, z: Tensor, grad: Tensor) -> Tensor:
-        """A step on few features (L1, L0): two thirds as many as are changed now, a fifth at most.
-
-        Features that stand at the box in the gradient's direction cannot move and are passed over
-        (Croce & Hein 2021, whose sparsity schedule this replaces by the iterate's own sparsity).
-        """
-        # At the box up to rounding: x + (low - x) is not always low, and the step would be wasted.
-        rounding = z.abs().mul_(4 * torch.finfo(z.dtype).eps).add_(1e-6 * self.eps)
-        sign = grad.sign()
-        free = torch.gt(room_to(z, sign, self.low, self.high), rounding, out=torch.empty_like(z))
-        weight = free.mul_(grad.abs())
-        changed = (z - self.origin).sign_().abs_().sum(1, keepdim=True)
-        count = (changed / 1.5).clamp(1, max(1.0, 0.2 * z.shape[1])).long()
-        most = max(1, z.shape[1] // 5)
-        largest = weight.topk(int(count.max()) if on_host(z.device) else most, dim=1).indices
-        place = torch.arange(largest.shape[1], device=z.device)
-        chosen = torch.zeros_like(weight).scatter_(1, largest, (place < count).to(weight.dtype))
-        sparse = chosen.mul_(weight.sign()).mul_(sign)
-        if self.p == 0.0:
-            return sparse
-        return sparse / sparse.abs().sum(1, keepdim=True).clamp_min(1.0)
-
-    def random(self, stream: Stream, rows: Tensor) -> Tensor:
-        size = self.origin.shape[1]
-        if self.p == 0.0:
-            return self.origin.clone()
-        if self.p == math.inf:
-            d = 2 * stream.uniform(rows, size) - 1
-        else:
-            if self.p == 2.0:
-                d = stream.normal(rows, size)
-            else:
-                d = stream.sign(rows, size) * stream.exponential(rows, size)
-            radius = stream.uniform(rows, 1) ** (1 / size)  # uniform in the ball's volume
-            d = d * (radius / torch.linalg.vector_norm(d, self.p, 1, keepdim=True))
-        # In float64 up to here: the sum's order depends on the batch, its rounding must not show.
-        return (self.origin + (self.eps * d).to(self.origin.dtype)).clamp(self.low, self.high)
-
-    def penalty(self, z: Tensor) -> Tensor:
-        return z.new_zeros(len(z))
-
-    def contains(self, x: Tensor) -> Tensor:
-        z = self.encode(x)
-        boxed = (z - z.clamp(self.low, self.high)).abs_().amax(1) == 0
-        if not on_host(z.device):  # strict where single precision leaves a doubt, and no waiting
-            return boxed & (self.distance(x) <= self.eps + 0.9 * self._slack)
-        if not self._quick(x):
-            return boxed & (self.distance(x) <= self.eps + self.rounding())
-        # A difference is exact to 2^-24 of itself, far less than the rounding that is allowed: who
-        # is inside with nine tenths of it is inside. The others are measured in double precision.
-        change = z - self.origin
-        if self.p == math.inf:
-            far = change.abs_().amax(1)
-        elif self.p == 1.0:
-            far = change.abs_().sum(1, dtype=torch.float64)
-        else:
-            far = torch.linalg.vector_norm(change, 2, dim=1, dtype=torch.float64)
-        near = far <= self.eps + 0.9 * self._slack
-        doubtful = (boxed & ~near).nonzero()[:, 0]
-        if len(doubtful):
-            part = self.take(doubtful)
-            near[doubtful] = part.distance(x[doubtful]) <= self.eps + part.rounding()
-        return boxed & near
-
-    def _quick(self, x: Tensor) -> bool:
-        single = self.origin.dtype == torch.float32 and x.dtype == torch.float32
-        return single and self.p != 0.0
-
-    @cached_property
-    def _slack(self) -> Tensor:
-        return self.rounding()
-
-    def rounding(self) -> Tensor:
-        """What the rounding of the inputs themselves can add to a distance of eps."""
-        if self.p == 0.0:
-            return self.origin.new_zeros(1, dtype=widest(self.origin.device))
-        largest = self.origin.abs().amax(1).to(widest(self.origin.device))
-        unit = torch.finfo(self.origin.dtype).eps * largest
-        dims = self.origin.shape[1] ** (0.0 if self.p == math.inf else 1 / self.p)
-        slack: Tensor = unit * dims + 1e-6 * self.eps
-        return slack
-
-    def distance(self, x: Tensor) -> Tensor:
-        wide = widest(self.origin.device)
-        change = self.encode(x).to(wide) - self.origin.to(wide)
-        if self.p == math.inf:
-            return change.abs().amax(1)
-        far: Tensor = torch.linalg.vector_norm(change, self.p, dim=1)
-        return far
-
-    def box(self) -> tuple[Tensor, Tensor]:
-        room = self.eps + self.rounding()[:, None] if self.p else math.inf if self.eps >= 1 else 0
-        origin = self.origin.double()
-        low = self.low.double().maximum(origin - room).minimum(origin)
-        high = self.high.double().minimum(origin + room).maximum(origin)
-        return self.decode(low), self.decode(high)
-
-    def genes(self) -> Genes:
-        """Every feature is a real number; beyond the ball's own box nothing is worth trying."""
-        count = self.origin.shape[1]
-        reach = math.inf if self.p == 0.0 else self.eps
-        low = self.low.maximum(self.origin - reach).double()
-        high = self.high.minimum(self.origin + reach).double()
-        start = self.origin.double()
-        return Genes((count, 0, 0), low, high, start, self.origin, torch.arange(count))
-
-    def violation(self, x: Tensor) -> Tensor:
-        return x.new_zeros(len(x))
-
-    def take(self, rows: Tensor) -> LpRegion:
-        part = replace(self, origin=self.origin[rows])
-        if "_slack" in self.__dict__:
-            part.__dict__["_slack"] = self._slack[rows]
-        return part
-
-
-# Masks and `where` cost ten times an arithmetic operation on the CPU, and these functions run at
-# every step of every attack: hence sign(), lt(out=) and minimum() in their place.

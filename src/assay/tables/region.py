@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import Unsupported
+from assay.spaces.ball import LpRegion
 from assay.spaces.genes import Genes, of_table
-from assay.spaces.lp import LpRegion
 from assay.streams import Stream
 from assay.tables import axes
 from assay.tables.box import box

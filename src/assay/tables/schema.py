@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from assay import notebook
-from assay.columns import Column, Columns, as_frame, coded
+from assay.columns import DAYS, Column, Columns, as_frame, coded
 from assay.errors import AssayError, nearest
 from assay.relations import parse
 from assay.relations.expression import Relation, relation
@@ -266,9 +266,13 @@ class Schema:
 
     def frame(self, x: Any) -> pd.DataFrame:
         """Records (a tensor or an array) as a DataFrame: whole numbers as integers, categories as
-        their labels."""
+        their labels, dates as dates. (`data.frame(x)` has all types of the data's own table.)"""
         rows = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-        return self.columns.frame(rows.astype(np.float64, copy=False))
+        dates = [
+            Column(f.name, "date") if f.unit == DAYS else mine
+            for f, mine in zip(self.features, self.columns.each, strict=True)
+        ]
+        return Columns(tuple(dates)).frame(rows.astype(np.float64, copy=False))
 
     @cached_property
     def columns(self) -> Columns:

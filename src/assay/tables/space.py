@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from torch import Tensor
 from assay import nouns
 from assay.errors import AssayError
 from assay.relations.repair import Repair
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.tables.encoding import Encoding
 from assay.tables.missing import Gaps
 from assay.tables.region import TableRegion
@@ -66,7 +67,10 @@ class TableSpace:
             raise AssayError(f"p={self.p}: expected one of 0, 1, 2, inf")
         number = isinstance(self.eps, int | float) and not isinstance(self.eps, bool)
         if not (number and self.radius > 0 and math.isfinite(self.radius)):
-            raise AssayError(f"eps={self.eps!r}: expected a positive number")
+            several = "; a change counts as a share of its feature's range: give the features of a "
+            several += "schema other ranges, or costs and schema.space(cost=)"
+            said = several if isinstance(self.eps, Sequence) else ""
+            raise AssayError(f"eps={self.eps!r}: expected a positive number{said}")
         if not 0 <= self.margin < 1:
             raise AssayError(f"margin={self.margin}: expected a share in [0, 1)")
         if not self.tolerance >= 0:

@@ -48,6 +48,11 @@ class Free:
     def __post_init__(self) -> None:
         if self.p not in (2, math.inf):
             raise AssayError(f"Free(p={self.p!r}): expected 2 or inf")
+        if not isinstance(self.eps, int | float):
+            raise AssayError(
+                f"Free(eps={self.eps!r}): expected one number; Adversarial(CraftBy(PGD(), space)) "
+                "trains with one eps per channel"
+            )
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         # Clamped to the box, rows outside it would be other rows.

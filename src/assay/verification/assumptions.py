@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.verification.judge import each
 from assay.verification.readings import NOTHING, Reader, Said
 from assay.verification.room import Constraint, Floats, Row, Term
 
@@ -45,18 +46,24 @@ class Space:
 
 def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single: bool) -> Space:
     """The space of a spec (its table) around one row; `single`: inputs are float32."""
-    d, kind = len(x0), space["type"]
+    shape, kind = x0.shape, space["type"]
+    x0 = x0.reshape(-1)
+    d = len(x0)
     none = np.zeros((0, 2))
     if kind in _NORMS:
-        p, eps = _NORMS[kind], float(space["eps"])
+        p, own = _NORMS[kind], each(space["eps"], shape)
+        eps = float(own.max())
+        width = own / eps if np.ndim(space["eps"]) else np.ones(d)
+        may = width > 0
         unit = float(np.finfo(np.float32 if single else np.float64).eps) * float(np.abs(x0).max())
-        reach = eps if p == 0 else eps * (1 + 1e-6) + unit * d ** (0 if p == np.inf else 1 / p)
-        low, high = (np.broadcast_to(np.asarray(space.get(k, v), float).reshape(-1), d)
-                     for k, v in (("low", 0.0), ("high", 1.0)))  # fmt: skip
+        rounding = unit * float(np.linalg.norm(1 / width[may], p)) if p > 0 else 0.0
+        reach = eps if p == 0 else eps * (1 + 1e-6) + rounding
+        low, high = (each(space.get(k, v), shape) for k, v in (("low", 0.0), ("high", 1.0)))
         if p > 0:
-            low, high = np.maximum(low, x0 - reach), np.minimum(high, x0 + reach)
+            low, high = np.maximum(low, x0 - reach * width), np.minimum(high, x0 + reach * width)
         row = Row(x0, low, high, ("single" if single else "real",) * d, goal).inwards()
-        return Space(row, [_ball(p, reach, [(i, 1.0, 1.0, False) for i in range(d)], x0)])
+        free = [(i, 1 / float(width[i]), 1.0, False) for i in np.flatnonzero(may).tolist()]
+        return Space(row, [_ball(p, reach, free, x0)])
     tolerance, money = float(space.get("tolerance", 1e-6)), space.get("cost")
     p = float(space.get("p", 2.0)) if "eps" in space else 1.0
     reach = float(space.get("eps", money)) * (1 + 1e-9)

@@ -48,18 +48,39 @@ def allowed(
         return text_allowed(space, was, now, maker)
     a, b = (np.asarray(v, dtype=np.float64).reshape(len(v), -1) for v in (x0, x))
     if kind in _NORMS:
-        low, high = (np.asarray(space.get(k, d), float).reshape(-1)
-                     for k, d in (("low", 0.0), ("high", 1.0)))  # fmt: skip
-        boxed = ((b >= low - 1e-9) & (b <= high + 1e-9)).all(1)
+        shape = np.shape(x)[1:]
+        low, high = (each(space.get(k, d), shape) for k, d in (("low", 0.0), ("high", 1.0)))
+        boxed = ((b >= low - 1e-9) & (b <= high + 1e-9)).all(1) & np.isfinite(b).all(1)
+        if np.ndim(space["eps"]):
+            return boxed & _own_eps(each(space["eps"], shape), a, b, x.dtype, _NORMS[kind])
         rounding = _rounding(x, a, _NORMS[kind])
         size = float(space["eps"]) * (1 + _SLACK) + rounding
-        inside: Bools = np.isfinite(b).all(1) & boxed & (_size(b - a, _NORMS[kind]) <= size)
+        inside: Bools = boxed & (_size(b - a, _NORMS[kind]) <= size)
         return inside
     if kind == "TableSpace" and schema is not None:
         if not (np.isfinite(a).all() and np.isfinite(b).all()) or space.get("cost") is not None:
             return None
         return _table_allowed(space, schema, a, b)
     return None
+
+
+def each(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """One number for each feature of an input: a list belongs to the first axis, the channels."""
+    numbers = np.asarray(value, float)
+    if numbers.ndim == 1 and len(shape) == 3:
+        numbers = numbers[:, None, None]
+    return np.broadcast_to(numbers, shape).reshape(-1)
+
+
+def _own_eps(eps: NDArray[Any], a: NDArray[Any], b: NDArray[Any], kind: Any, p: float) -> Bools:
+    """Each change is a share of its own eps; the norm of the shares is at most 1."""
+    moved, may = np.abs(b - a), eps > 0
+    unit = np.finfo(kind).eps * np.abs(a).max(1)[:, None] if kind.kind == "f" else 0.0
+    still = (moved[:, ~may] == 0).all(1)
+    if np.isinf(p):
+        return np.asarray(still & (moved <= eps * (1 + _SLACK) + unit * may).all(1))
+    most = 1 + _SLACK + _size((unit * np.ones(moved.shape))[:, may] / eps[may], p)
+    return np.asarray(still & (_size(moved[:, may] / eps[may], p) <= most))
 
 
 def _rounding(x: NDArray[Any], a: NDArray[Any], p: float) -> NDArray[Any]:

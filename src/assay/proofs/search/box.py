@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from assay.errors import Unsupported
 from assay.kernels.arrays import Bools, Floats
 from assay.proofs.search.constraint import ABSOLUTE, LINEAR, OUTSIDE, SQUARE, Constraint, Term
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.tables.encoding import Encoding
 from assay.tables.region import TableRegion
 from assay.tables.validate import BOUND_SLACK
@@ -81,19 +81,26 @@ class _Limits:
 
 
 def _ball(region: LpRegion, radius: Floats | None) -> Box:
-    x0 = region.origin.detach().cpu().double().numpy()
+    clean = region.decode(region.origin).flatten(1)
+    x0 = clean.detach().cpu().double().numpy()
     n, d = x0.shape
     slack = region.rounding().double().cpu().numpy().reshape(-1) * np.ones(n)
+    by, width, mutable = region.channels, np.ones(d), np.ones(d, dtype=bool)
     low, high = (
-        np.broadcast_to(b.double().cpu().numpy(), (n, d)) for b in (region.low, region.high)
+        np.broadcast_to(b.double().cpu().numpy(), (n, d))
+        for b in ((region.low, region.high) if by is None else (by.low, by.high))
     )
+    if by is not None:
+        mutable[:] = False
+        mutable[by.free.numpy()] = True
+        width[by.free.numpy()] = by.scale[0].double().numpy()
     kind = SINGLE if region.origin.dtype == torch.float32 else REAL
     eps = np.full(n, float(region.eps)) if radius is None else radius
     return _boxed(
         _Limits(
             x0, low, high, low, high, eps + slack, eps + (0.5 * slack if radius is None else 0.0),
-            region.p, np.ones(d), np.zeros(d), np.full(d, kind, dtype=np.int32), ((),) * d,
-            np.ones(d), np.ones(d, dtype=bool),
+            region.p, width, np.zeros(d), np.full(d, kind, dtype=np.int32), ((),) * d,
+            np.ones(d), mutable,
         )
     )  # fmt: skip
 

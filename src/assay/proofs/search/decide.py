@@ -20,7 +20,7 @@ from assay.proofs.search.expressions import Expressions
 from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, TIES, Answer, search
 from assay.proofs.search.parts import Ask, Parts, Play
 from assay.proofs.search.separable import Separable
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.tables.region import TableRegion
 from assay.trees.ensemble import Ensemble
 
@@ -196,7 +196,7 @@ def _holds(
     part = region.take(torch.from_numpy(rows))
     x = torch.from_numpy(point[rows]).to(region.origin.dtype)
     if isinstance(region, LpRegion):
-        x = x.reshape(len(rows), *region.shape)
+        x = x.reshape(len(rows), *region.inputs)
     valid = part.contains(x).numpy()
     label = ensemble.decide(x.double().numpy().reshape(len(rows), -1))
     return valid & allowed[rows, label], valid

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.proofs.search.domain import Domain
-from assay.spaces.lp import LpRegion
+from assay.spaces.ball import LpRegion
 from assay.spaces.region import Region
 from assay.tables.box import box
 from assay.tables.region import TableRegion
@@ -30,11 +30,13 @@ def domain(region: Region, layer: Any = None, anywhere: bool = False) -> Domain:
     centre = region.decode(region.origin).flatten(1).double()
     n, size = centre.shape
     p, eps = math.inf, torch.zeros(n, 1, dtype=torch.float64)
+    scale = torch.ones(size, dtype=torch.float64)
     if isinstance(region, LpRegion):
         p = region.p
         eps = (region.eps * (1 + 4e-6) + region.rounding()).reshape(-1, 1).expand(n, 1)
-    ones = torch.ones(size, dtype=torch.float64)
-    return Domain(centre, *_rounded(low, high), p, eps, ones, 0 * ones)
+        if region.channels is not None:  # what may not change is held by the box
+            scale[region.channels.free] = region.channels.scale[0].double()
+    return Domain(centre, *_rounded(low, high), p, eps, scale, torch.zeros_like(scale))
 
 
 def _table(region: TableRegion, layer: Any, anywhere: bool) -> Domain:

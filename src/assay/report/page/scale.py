@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from assay.amounts import levels
+from assay.amounts import flat, levels
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -82,12 +82,12 @@ def amount(value: float, per: int = 1, digits: int = 4) -> str:
 
 
 def budget(spec: Mapping[str, Any]) -> float | None:
-    """The eps of the run's space, where it has one."""
+    """The eps of the run's space, where it has one; of one per channel the largest."""
     space = spec.get("space")
     while isinstance(space, Mapping) and isinstance(space.get("inner"), Mapping):
         space = space["inner"]
     eps = space.get("eps") if isinstance(space, Mapping) else None
-    return float(eps) if isinstance(eps, int | float) else None
+    return max(flat(eps)) if isinstance(eps, int | float | list | tuple) else None
 
 
 def units(spec: Mapping[str, Any]) -> int:

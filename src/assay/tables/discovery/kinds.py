@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.columns import Column, as_frame
+from assay.columns import DAYS, Column, as_frame
 from assay.errors import AssayError
 from assay.tables.discovery.pairs import tokens
 from assay.tables.feature import Feature
@@ -86,7 +86,7 @@ def _feature(column: Column, series: Any) -> tuple[Feature, str]:
         return Feature(column.name, "boolean", low, high, missing=missing), "0 and 1 only" + said
     whole = bool((numbers == np.round(numbers)).all())
     kind = "integer" if whole else "real"
-    unit = "days since 1970" if column.kind == "date" else ""
+    unit = DAYS if column.kind == "date" else ""
     seen = "dates, as days" if unit else "whole numbers" if whole else "numbers"
     return Feature(column.name, kind, low, high, unit=unit, missing=missing), seen + said
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay import nouns
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
 from assay.tables.discovery import categories, equalities, families, pairs
@@ -53,6 +54,8 @@ class Suggestion:
     rows: int
     reasons: dict[str, str] = field(default_factory=dict)  # why a feature is what it is
     left_out: dict[str, str] = field(default_factory=dict)  # columns that are no features, and why
+
+    __eq__, __hash__ = nouns.same, nouns.hashed
 
     @cached_property
     def schema(self) -> Schema:

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from assay.amounts import written
+from assay.amounts import flat, sizes, written
 from assay.report.page.marks import bar, dot, label, line, path
 from assay.report.spec import in_text, kind
 
@@ -32,11 +32,17 @@ def picture(spec: Mapping[str, Any]) -> Picture:
     return draw(space, spec)
 
 
-def _ball(outline: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Picture]:
+def _ball(
+    outline: Callable[[float], str],
+) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Picture]:
     def draw(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
-        at = (160.0, _Y) if space["type"] == "L0" else (151.0, 62.0)
-        body = [path(outline, "allowed"), *_border(*at), *_input()]
-        return body, _LP[str(space["type"])].format(written(float(space["eps"])))
+        eps, norm = space["eps"], str(space["type"])
+        several = isinstance(eps, list | tuple)
+        flatter = max(0.35, min(flat(eps)) / max(flat(eps)))
+        at = (160.0, _Y) if norm == "L0" else (151.0, _Y - 16 * flatter)
+        body = [path(outline(flatter), "allowed"), *_border(*at), *_input()]
+        said = (_EACH if several else _LP)[norm]
+        return body, said.format(sizes(eps))
 
     return draw
 
@@ -46,6 +52,11 @@ _LP = {
     "L2": "All features together, by at most {} in Euclidean distance.",
     "L1": "All features together, by at most {} in sum.",
     "L0": "At most {} features, to any value.",
+}
+_EACH = {
+    "Linf": "Every feature, by at most its own eps: {}.",
+    "L2": "All features, each in units of its eps, by at most 1 in Euclidean distance: {}.",
+    "L1": "All features, each in units of its eps, by at most 1 in sum: {}.",
 }
 
 
@@ -147,15 +158,31 @@ def _unknown(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
     ], f"{in_text(spec, 'space')[:140]}."
 
 
-_SQUARE = f"M {_X - _R} {_Y - _R} h {2 * _R} v {2 * _R} h {-2 * _R} Z"
-_CIRCLE = f"M {_X - _R} {_Y} a {_R} {_R} 0 1 0 {2 * _R} 0 a {_R} {_R} 0 1 0 {-2 * _R} 0 Z"
-_DIAMOND = f"M {_X} {_Y - _R - 8} l {_R + 8} {_R + 8} l {-_R - 8} {_R + 8} l {-_R - 8} {-_R - 8} Z"
-_CROSS = f"M {_X - 4} {_Y - 70} h 8 v 66 h 66 v 8 h -66 v 60 h -8 v -60 h -66 v -8 h 66 Z"
+def _square(flatter: float) -> str:
+    """`flatter`: how far the second feature may go, where the first goes 1."""
+    r = _R * flatter
+    return f"M {_X - _R} {_Y - r:g} h {2 * _R} v {2 * r:g} h {-2 * _R} Z"
+
+
+def _circle(flatter: float) -> str:
+    r = f"{_R} {_R * flatter:g}"
+    return f"M {_X - _R} {_Y} a {r} 0 1 0 {2 * _R} 0 a {r} 0 1 0 {-2 * _R} 0 Z"
+
+
+def _diamond(flatter: float) -> str:
+    a, b = _R + 8, f"{(_R + 8) * flatter:g}"
+    return f"M {_X} {_Y - (_R + 8) * flatter:g} l {a} {b} l {-a} {b} l {-a} -{b} Z"
+
+
+def _cross(flatter: float) -> str:
+    return f"M {_X - 4} {_Y - 70} h 8 v 66 h 66 v 8 h -66 v 60 h -8 v -60 h -66 v -8 h 66 Z"
+
+
 _DRAWN: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Picture]] = {
-    "Linf": _ball(_SQUARE),
-    "L2": _ball(_CIRCLE),
-    "L1": _ball(_DIAMOND),
-    "L0": _ball(_CROSS),
+    "Linf": _ball(_square),
+    "L2": _ball(_circle),
+    "L1": _ball(_diamond),
+    "L0": _ball(_cross),
     "TableSpace": _table,
     "Patch": _patch,
     "Rectangle": _patch,

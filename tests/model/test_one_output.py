@@ -1,0 +1,54 @@
+"""One number per row: a probability is decided at 0.5, a score at 0, a label is none."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import assay as ay
+from assay.errors import AssayError
+
+X = np.random.default_rng(0).uniform(size=(60, 2))
+DATA = ay.Dataset(X, (X[:, 0] > 0.5).astype(int))
+ASKED = {"space": ay.Linf(0.01), "attack": ay.Square(3)}
+
+
+def clean(model):
+    return ay.evaluate(model, DATA, **ASKED).metric("clean").value
+
+
+class Steep(nn.Module):
+    def __init__(self, last):
+        super().__init__()
+        self.last = last
+
+    def forward(self, x):
+        return self.last(50 * (x[:, :1] - 0.5))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lambda x: np.asarray(x)[:, 0], lambda x: x[:, :1], Steep(nn.Sigmoid())],
+    ids=["array", "column", "sigmoid"],
+)
+def test_a_probability_that_nobody_called_one_is_asked_about(model):
+    """It was taken for a score: everything was class 1, without a word."""
+    with pytest.raises(AssayError, match="all between 0 and 1.*outputs='probabilities'"):
+        clean(model)
+    assert clean(ay.wrap(model, outputs="probabilities")) == 1.0
+    assert clean(ay.wrap(model, outputs="logits")) < 0.7  # its owner insists
+
+
+def test_scores_and_labels():
+    assert clean(Steep(nn.Identity())) == 1.0
+    assert clean(lambda x: np.asarray(x)[:, 0] - 0.5) == 1.0
+    assert clean(lambda x: (np.asarray(x)[:, 0] > 0.5).astype(int)) == 1.0
+    with pytest.raises(AssayError, match="labels have no scores"):
+        clean(lambda x: 2 * (np.asarray(x)[:, 0] > 0.5).astype(int))
+
+
+def test_lists_are_read_as_tuples_or_as_rows():
+    def two(x):
+        return torch.stack([0.5 - x[:, 0], x[:, 0] - 0.5], 1)
+
+    assert clean(lambda x: [two(x), x]) == clean(lambda x: list(two(x))) == 1.0
