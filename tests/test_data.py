@@ -224,3 +224,17 @@ def test_data_of_some_of_the_models_classes_are_counted_as_the_model_counts():
     other = LogisticRegression().fit(x[some], y[some])
     with pytest.raises(AssayError, match="'a' is in only one of them; leave out rows"):
         ay.evaluate(other, ay.Dataset(x, y), **asked)
+
+
+def test_rows_go_by_the_names_their_table_has():
+    """`frame.loc[report.adversarial_frame().index]` is the same row, also of a shuffled frame."""
+    frame = pd.DataFrame({"a": [0.1, 0.9, 0.4, 0.6]}, index=[30, 10, 20, 0])
+    data = ay.Dataset(frame, [0, 1, 0, 1])
+    assert data.ids.tolist() == [30, 10, 20, 0]
+    report = ay.evaluate(
+        lambda x: x[:, 0] - 0.5, data, space=ay.Linf(0.2), attack=ay.Square(20, start="best")
+    )
+    assert sorted(report.adversarial_frame().index) == [0, 20]
+    assert ay.Dataset(frame.set_axis(list("wxyz")), [0, 1, 0, 1]).ids.tolist() == list("wxyz")
+    for odd in ([1, 1, 2, 3], [0.5, 1, 2, 3], pd.date_range("2020-01-01", periods=4)):
+        assert ay.Dataset(frame.set_axis(odd), [0, 1, 0, 1]).ids.tolist() == [0, 1, 2, 3]

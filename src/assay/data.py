@@ -38,7 +38,7 @@ class Dataset:
 
     `x` may be a table: then `target` and `ids` may name columns of it, `extra` those that are no
     features (for slices); with a `schema`, columns it does not name are extra. `names` are the
-    columns of an array.
+    columns of an array. Without `ids`, rows go by the table's index, where that names each once.
 
     >>> table = {"age": [31, 45], "job": ["clerk", None], "paid": ["no", "yes"]}
     >>> data = Dataset(table, target="paid")
@@ -100,6 +100,8 @@ class Dataset:
         self._set(y=selection.paired(self.y if target is None else frame[target], frame, "y"))
         if isinstance(self.ids, str):
             self._set(ids=frame[self.ids].to_numpy())
+        elif self.ids is None:
+            self._set(ids=selection.row_names(frame))
         if self.schema is not None:
             columns = self.schema.columns_of(frame)
             x = self.schema.tensor(frame).numpy()

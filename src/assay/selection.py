@@ -92,6 +92,15 @@ def paired(series: Any, table: Any, what: str) -> Any:
     return series
 
 
+def row_names(table: Any) -> Any:
+    """A table's index as ids, where it names each row once by whole numbers or text."""
+    index = table.index
+    kinds = ("integer", "string")
+    if index.nlevels == 1 and index.is_unique and index.inferred_type in kinds:
+        return index.to_numpy()
+    return None
+
+
 def _is_series(rows: Any) -> bool:
     return hasattr(rows, "index") and hasattr(rows, "reindex") and hasattr(rows, "dtype")
 

@@ -471,7 +471,7 @@ def test_columns_in_another_order_than_the_models_are_matched_by_name() -> None:
     ]
     assert named[0].equals(named[1]) and not named[0].equals(want)
     frame = frame[list("abcd")]
-    with pytest.raises(AssayError, match="own predict cannot take the rows"):
+    with pytest.raises(AssayError, match="which the data do not have"):
         ay.evaluate(nature, ay.Dataset(frame[:5].rename(columns=str.upper), Y[:5]))  # other names
 
 

@@ -245,3 +245,29 @@ def test_a_linear_booster_is_asked_by_the_names_it_insists_on():
         made = probe(fitted(wrap(model), data), data.x[:32])
         expected = model.predict(FRAME[NUMBERS]).tolist()
         assert made.logits(data.x).argmax(1).tolist() == expected
+
+
+def test_lightgbm_writes_blanks_in_names_as_underscores_and_is_still_asked_by_name():
+    """Searches, proofs, noise and the agreement check: it was a KeyError, or the wrong column."""
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    names = ["amount EUR", "monthly income", "no of kids"]
+    frame = pd.DataFrame(rng.uniform(0, 9, (300, 3)).round(), columns=names)
+    y = (frame["amount EUR"] > frame["monthly income"]).to_numpy()
+    model = lightgbm.LGBMClassifier(n_estimators=8, verbose=-1).fit(frame, y)
+    turned = frame[names[::-1]]
+    schema = ay.Schema.suggest(turned)
+    data = ay.Dataset(turned, y, schema=schema)[:40]
+    own = model.score(frame[:40], y[:40])
+    for attack in (ay.Graft(20), ay.Exact()):
+        report = ay.evaluate(model, data, space=schema.space(eps=0.1), attack=attack)
+        assert report.metric("clean").value == own
+    noise = ay.Normal(sd={"no of kids": 0.01, "amount EUR": 1.0, "monthly income": 1.0})
+    there, here = (
+        ay.evaluate(ay.Nature(model, noise), ay.Dataset(t, y)[:40]) for t in (turned, frame)
+    )
+    assert there.metric("clean").value == own
+    assert there.metric("robust").value == pytest.approx(here.metric("robust").value, abs=1e-3)
+    other = turned.rename(columns={"no of kids": "children"})
+    with pytest.raises(AssayError, match="'no_of_kids', which the data do not have"):
+        ay.evaluate(ay.Nature(model, ay.Normal(sd=1.0)), ay.Dataset(other, y)[:40])

@@ -194,6 +194,9 @@ def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
             errors.append(error)
     if len(options) == 1 or any(isinstance(e, Wrong) for e in errors):
         raise next((e for e in reversed(errors) if isinstance(e, Wrong)), errors[-1])
+    single = [e for o, e in zip(options, errors, strict=True) if get_origin(o) is not Sequence]
+    if len(single) == 1 and not isinstance(value, list | tuple):
+        raise single[0]
     words = [_WORDS.get(o, "a number" if o is float else "a list") for o in options]
     raise AssayError(f"{value!r}; expected {' or '.join(dict.fromkeys(words))}")
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from assay import nouns
 from assay.attacks.base import Attack
+from assay.columns import Columns
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.games import questions
@@ -40,7 +41,7 @@ from assay.goals.goal import Expandable, Goal
 from assay.kernels.arrays import Bools, Floats
 from assay.model.agreement import agree
 from assay.model.classifier import Classifier, wrap
-from assay.model.frames import fitted, names_of
+from assay.model.frames import fitted, names_of, places
 from assay.model.probe import probe
 from assay.noise.joint import Noise
 from assay.nouns import table
@@ -137,13 +138,13 @@ class Nature:
         made = self
         if getattr(self.noise, "names", None) is not None:
             made = replace(self, noise=self.noise.arranged(named))  # type: ignore[attr-defined]
-        wanted = names_of(tree_source(self.model))
-        if self._ensemble is not None or named is None or not set(wanted or ()) <= set(named):
+        source = tree_source(self.model)
+        if self._ensemble is not None or named is None or names_of(source, named) is None:
             return made
         ready = made._ready()
-        if wanted is None or ready._ensemble is None:  # a model of another kind is asked by name
+        place = None if ready._ensemble is None else places(source, Columns.named(named))
+        if place is None or ready._ensemble is None:  # a model of another kind is asked by name
             return made
-        place = [named.index(name) for name in wanted]
         return replace(ready, _ensemble=ready._ensemble.asked_by(place, len(named)))
 
     def prepare(

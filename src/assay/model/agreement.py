@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError
-from assay.model.frames import categorical, names_of
+from assay.model.frames import categorical, known_as, names_of
 
 if TYPE_CHECKING:
     from assay.data import Dataset
@@ -97,10 +97,10 @@ def _own_rows(model: Classifier, own: Any, data: Dataset, rows: Any) -> Any:
         return data.x[rows].detach().cpu().numpy().copy()  # models may change what they get
     asked = getattr(own, "__self__", None)
     names = names_of(asked, data.columns.names) if asked is not None else None
-    features = [c for c in data.table.columns if str(c) in set(data.columns.names)]
-    by_name = {str(c): c for c in data.table.columns}
-    if names is not None and all(n in by_name for n in names):
-        part = data.table.iloc[rows][[by_name[n] for n in names]].copy()
+    features = [c for c in data.table.columns if c in set(data.columns.names)]
+    known = known_as(asked, data.table.columns)
+    if names is not None and all(n in known for n in names):
+        part = data.table.iloc[rows][[known[n] for n in names]].copy()
         if type(asked).__module__.startswith(("xgboost", "lightgbm")):  # take no text as such
             for c in categorical(data.columns).each:
                 if c.name in part and c.kind == "label" and part[c.name].dtype != c.dtype:
@@ -138,9 +138,7 @@ def _shown(model: Classifier, data: Dataset, row: int) -> str:
         return ""
     asked = data.columns.frame(data.x[row : row + 1].numpy()).iloc[0]
     lines = ["", f"  {'column':<24} {'your table':<24} as the model was asked"]
-    for name in names_of(model.source, data.columns.names) or data.columns.names:
-        if name not in data.columns.names:
-            continue
+    for name in data.columns.names:
         own = "" if data.table is None else repr(data.table[name].iloc[row])
         coded = float(data.x[row, data.columns.place([name])[0]])
         seen = repr(asked[name]) if model.takes in ("own", "frame", "mapping") else f"{coded:g}"

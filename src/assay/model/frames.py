@@ -60,7 +60,7 @@ def form(model: Any, columns: Columns | None) -> Rows:
     if wanted is None:
         _count(model, len(columns), columns)
         return lambda x: x
-    at = columns.place(_matched(model, wanted, columns))
+    at = places(model, columns) or []
     own = columns.select([columns.names[i] for i in at])
     straight = at == list(range(len(columns)))
     composed = type(model).__module__.split(".")[1:2] in [[m] for m in _COMPOSED]
@@ -164,11 +164,23 @@ def _count(model: Any, given: int, columns: Columns | None) -> None:
         )
 
 
-def _matched(model: Any, wanted: tuple[str, ...], columns: Columns) -> list[str]:
-    """The data's own names of the columns a model wants; LightGBM writes blanks as _."""
-    known = {name: name for name in columns.names}
+def places(model: Any, columns: Columns) -> list[int] | None:
+    """Where the columns a model wants stand among the data's; None if it was fitted on an array."""
+    wanted = names_of(model, columns.names)
+    return None if wanted is None else columns.place(_matched(model, wanted, columns))
+
+
+def known_as(model: Any, names: Iterable[str]) -> dict[str, str]:
+    """The data's own names by those a model has for them: LightGBM writes blanks as _."""
+    own = {name: name for name in names}
     if type(model).__module__.startswith("lightgbm"):
-        known = {re.sub(r"\s", "_", name): name for name in columns.names} | known
+        own = {re.sub(r"\s", "_", name): name for name in own} | own
+    return own
+
+
+def _matched(model: Any, wanted: tuple[str, ...], columns: Columns) -> list[str]:
+    """The data's own names of the columns a model wants."""
+    known = known_as(model, columns.names)
     missing = [name for name in wanted if name not in known]
     if missing:
         raise AssayError(

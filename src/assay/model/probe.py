@@ -53,10 +53,9 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     leaf = x.detach().clone().requires_grad_()
     try:
         out = model.call(leaf)
-    except (TypeError, AttributeError, ValueError, RuntimeError):
-        # It may know only arrays; if it does not, this call raises the function's own error.
+    except Exception:  # it may know only arrays; if it does not, its own error is told
         model = replace(model, call=as_arrays(model.source, flat=False))
-        out = model.call(x.clone())  # it may change what it gets
+        out = _tried(model, x)
     return replace(model, differentiable=_leads_back(out, leaf))
 
 
@@ -113,6 +112,8 @@ def _tried(model: Classifier, x: Tensor) -> Tensor:
         raise
     except Exception as error:  # whatever a model may raise
         hint = f". It can where its weights may learn. {_AS_A_GAME}" if _learns(model, x) else ""
+        if model.kind.split()[0] == "callable" and model.takes == "tensor" and x.ndim == 2:
+            hint = "; a function of a table: ay.wrap(function, inputs='frame')"
         raise AssayError(
             f"the model cannot take inputs of shape {tuple(x.shape)} and {x.dtype}: "
             f"{type(error).__name__}: {error}{hint}"

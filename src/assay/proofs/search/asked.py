@@ -17,7 +17,7 @@ import torch
 from assay.errors import Unsupported
 from assay.kernels.arrays import Bools, Floats
 from assay.model.classifier import Classifier
-from assay.model.frames import names_of
+from assay.model.frames import places
 from assay.proofs.search.box import Box
 from assay.trees import Ensemble, read
 
@@ -28,10 +28,10 @@ _read: dict[int, tuple[ref[Any], Ensemble]] = {}  # by identity: a CatBoost mode
 def ensemble_of(model: Classifier) -> Ensemble:
     """The flat form of a model, read and checked once, by the columns it is asked with."""
     ensemble = _once(model.source)
-    wanted = names_of(model.source)
-    if model.columns is None or wanted is None:
+    at = None if model.columns is None else places(model.source, model.columns)
+    if model.columns is None or at is None:
         return ensemble
-    return ensemble.asked_by(model.columns.place(list(wanted)), len(model.columns))
+    return ensemble.asked_by(at, len(model.columns))
 
 
 def _once(source: Any) -> Ensemble:
