@@ -131,7 +131,7 @@ WRONG = [
     ('eps = "8/255"', "", 13, "Linf needs eps; it takes eps, low=0.0, high=1.0"),
     ('eps = "8/255"', 'eps = "8/0"', 15, "divides by 0"),
     ('eps = "8/255"', 'eps = "__import__"', 15, "not a number"),
-    ('eps = "8/255"', "eps = [1]", 15, "not a number"),
+    ('eps = "8/255"', "eps = [[1]]", 15, "not a number"),
     ("relation = {1 = [7]", "relation = {1 = 7", 19, "7; expected a list"),
     ("relation =", "relations =", 19, "did you mean 'relation'"),
     ('type = "APGD"', 'type = "APDG"', 24, "no attack 'APDG'; did you mean 'APGD'"),

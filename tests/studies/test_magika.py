@@ -8,10 +8,13 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import assay as ay
+from assay.cli.app import app
 from assay.model.agreement import agree
 
 pytest.importorskip("magika")
@@ -55,3 +58,22 @@ def test_what_is_written_is_the_program_and_bytes_behind_it(example, tmp_path):
     assert example.features(path.read_bytes()) == row.astype(int).tolist()
     path.chmod(0o755)
     assert subprocess.run([path], check=False).returncode == 0
+
+
+def test_the_run_file_asks_what_the_python_asks(example, tmp_path):
+    few = FILE.read_text().replace("def programs(count=12", "def programs(count=3")
+    (tmp_path / "file_types.py").write_text(few)
+    text = FILE.with_suffix(".toml").read_text()
+    assert "steps = 30" in text
+    (tmp_path / "run.toml").write_text(text.replace("steps = 30", "steps = 2"))
+    command = ["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "-q"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    run = ay.Report.load(tmp_path / "out")
+    goal = ay.Group({"elf": run.spec["goal"]["relation"]["elf"]})
+    own = ay.evaluate(
+        example.model(), example.rows(example.programs(3)), goal=goal, attack=ay.APGD(2),
+        space=ay.Symbols(most=64, last=256, without=example.BLANKS), progress=False,
+    )  # fmt: skip
+    same = ["id", "clean", "final", "success", "backwards", "margin"]
+    pd.testing.assert_frame_equal(run.table[same], own.table[same], rtol=1e-6)

@@ -194,9 +194,11 @@ def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
             errors.append(error)
     if len(options) == 1 or any(isinstance(e, Wrong) for e in errors):
         raise next((e for e in reversed(errors) if isinstance(e, Wrong)), errors[-1])
-    single = [e for o, e in zip(options, errors, strict=True) if get_origin(o) is not Sequence]
-    if len(single) == 1 and not isinstance(value, list | tuple):
-        raise single[0]
+    listed = isinstance(value, list | tuple)  # then only the error of a list is worth telling
+    lists = [get_origin(o) in (Sequence, list, tuple) for o in options]
+    own = [e for e, is_list in zip(errors, lists, strict=True) if is_list == listed]
+    if len(own) == 1:
+        raise own[0]
     words = [_WORDS.get(o, "a number" if o is float else "a list") for o in options]
     raise AssayError(f"{value!r}; expected {' or '.join(dict.fromkeys(words))}")
 

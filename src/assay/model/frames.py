@@ -113,18 +113,20 @@ def _codes(model: Any, columns: Columns) -> Rows | None:
             return None
         theirs[: len(c.values), k] = [places[str(v)] for v in c.values]
     column = np.arange(len(labels))
+    run = bool(labels) and labels == list(range(labels[0], labels[-1] + 1))
+    where: Any = slice(labels[0], labels[-1] + 1) if run else labels  # a slice copies nothing
 
     def rows(x: np.ndarray) -> np.ndarray:
         """These are ours to change."""
-        codes = x[:, labels]
-        at = np.where(np.isnan(codes), widest, codes).astype(np.int64)
-        between = (at != codes) & (at != widest)
-        if between.any():
+        codes = x[:, where]
+        codes = np.where(codes == codes, codes, widest)  # missing: the last one
+        at = codes.astype(np.int64)
+        if (at != codes).any():
             raise AssayError(
-                f"a column of labels holds {float(codes[between][0]):g}, between two of them; give "
-                "the data a schema and move in schema.space(...)"
+                f"a column of labels holds {float(codes[at != codes][0]):g}, between two of them; "
+                "give the data a schema and move in schema.space(...)"
             )
-        x[:, labels] = theirs[at, column]
+        x[:, where] = theirs[at, column]
         return x
 
     return rows
