@@ -23,7 +23,6 @@ from torch import Tensor
 from assay import given, notebook, selection
 from assay.columns import Columns, as_frame
 from assay.errors import AssayError, nearest
-from assay.labels import labels
 from assay.spaces import words
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Dataset:
                 self._set(columns=self.schema.columns)
         if names is not None:
             self._set(columns=Columns.named(names))
-        y, classes = labels(self.y, self.classes)
+        y, classes = given.labels(self.y, self.classes)
         ids = given.identifiers(self.ids, len(x))
         self._set(x=x, y=y, ids=ids, classes=classes)
         self._check()

@@ -1,4 +1,4 @@
-"""What users hand over as arrays: made dense tensors and plain ids, or refused with the fix.
+"""What users hand over: made dense tensors, plain ids and classes, or refused with the fix.
 
 What a reader would get wrong: numpy drops the mask of a masked array without a word, and a masked
 cell then holds whatever lay under the mask.
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError
+from assay.errors import AssayError, nearest
 
 FLOATS = (torch.float16, torch.float32, torch.float64)
 
@@ -106,3 +106,32 @@ def names(listed: Any) -> tuple[str, ...] | None:
     if isinstance(listed, str) or not hasattr(listed, "__iter__"):
         raise AssayError(f"classes={listed!r}: expected a list of names, e.g. ('no', 'yes')")
     return tuple(str(c) for c in listed)
+
+
+def labels(y: Any, called: Any) -> tuple[Tensor, tuple[str, ...] | None]:
+    """Class indices, and names where labels are no indices: their sorted order is the classes'."""
+    known = names(called)
+    if y is None:
+        raise AssayError("y is missing: give the true classes, y=, or target= for a table")
+    values = classes(y)
+    if values.dtype.kind in "iuf":
+        wrong = (
+            values[values != np.round(values)] if values.dtype.kind == "f" else values[values < 0]
+        )
+        if (len(wrong) and values.ndim == 1) or (values.size and values.min() < 0):
+            first = wrong.ravel()[0] if wrong.size else values.min()
+            raise AssayError(
+                f"y holds {first}; expected class indices 0..C-1, or labels as text: "
+                "[str(v) for v in y]"
+            )
+        return torch.as_tensor(np.array(values)).long(), known
+    if any(v is None or v != v for v in values.ravel().tolist()):
+        raise AssayError("y has missing labels; drop those rows first")
+    text = np.array([str(v) for v in values.tolist()]) if values.ndim == 1 else values
+    if known is None:
+        known = tuple(np.unique(text).tolist())
+    unknown = [v for v in text.tolist() if v not in known]
+    if unknown:
+        raise AssayError(f"y holds '{unknown[0]}', no class{nearest(str(unknown[0]), known)}")
+    place = {name: i for i, name in enumerate(known)}
+    return torch.tensor([place[v] for v in text.tolist()]), known
