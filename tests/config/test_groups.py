@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import assay as ay
-from assay.config.config import parse, read, to_toml
+from assay.config.config import parse, read
+from assay.config.writing import to_toml
 from assay.run.merge import merge, report_of
 from assay.run.store import Store
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import assay as ay
 from assay.cli import app
-from assay.config.config import parse, read, to_toml
+from assay.config.config import parse, read
+from assay.config.writing import to_toml
 from assay.records import FIELDS, TIMES
 
 MODEL = """

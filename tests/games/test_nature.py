@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 import assay as ay
 from assay.cli.app import app
-from assay.config.config import parse, to_toml
+from assay.config.config import parse
 from assay.config.config import read as read_config
+from assay.config.writing import to_toml
 from assay.errors import AssayError, Unsupported
 from assay.probability.estimated import quasi as correlated
 from assay.probability.factors import by_factors, factors
