@@ -38,7 +38,7 @@ from tests.toys import modules
 EPS = {"mnist": 0.2, "cifar10": 4 / 255}
 RUNGS = ("clean", "transfer", "FPA", "GMSA", "GMSA + Unrolled")
 SINGLE = ("RMC",)  # adapts to one row at a time, as published
-LATE = ("RoTTA",)  # draws too, but only after its first answer, which is all the probe sees
+LATE = ("CoTTA", "RoTTA")  # may draw only after the first answer, which is all the probe sees
 
 
 def build(channels: int) -> nn.Module:
