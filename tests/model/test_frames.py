@@ -271,3 +271,20 @@ def test_lightgbm_writes_blanks_in_names_as_underscores_and_is_still_asked_by_na
     other = turned.rename(columns={"no of kids": "children"})
     with pytest.raises(AssayError, match="'no_of_kids', which the data do not have"):
         ay.evaluate(ay.Nature(model, ay.Normal(sd=1.0)), ay.Dataset(other, y)[:40])
+
+
+def test_a_catboost_model_from_a_file_knows_how_many_columns_it_wants(tmp_path):
+    from catboost import CatBoostClassifier
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((60, 3)), columns=list("abc"))
+    model = CatBoostClassifier(5, verbose=0, thread_count=1, allow_writing_files=False)
+    model.fit(frame.to_numpy(), frame["a"] > 0.5).save_model(str(tmp_path / "m.cbm"))
+    read = CatBoostClassifier().load_model(str(tmp_path / "m.cbm"))
+    assert read.n_features_in_ == 0  # which was taken for the truth
+    data = ay.Dataset(frame.assign(y=(frame["a"] > 0.5).astype(int)), target="y")
+    report = ay.evaluate(read, data.head(10), space=ay.Linf(0.01), progress=False)
+    assert report.metric("clean").value > 0.8
+    with pytest.raises(ay.AssayError, match="fitted on 3 columns, the data have 2"):
+        two = ay.Dataset(frame[["a", "b"]].assign(y=data.y.numpy()), target="y")
+        ay.evaluate(read, two.head(10), space=ay.Linf(0.01), progress=False)

@@ -219,3 +219,24 @@ def test_a_patch_run_is_verified_and_a_pixel_beside_the_frame_is_found(tmp_path)
     Report(report.spec, type(report.records)(report.records.columns, x), report.flags).save(folder)
     wrong = ay.verify(folder, net, data, space).findings
     assert "space" in {f.kind for f in wrong}
+
+
+def test_a_pipeline_with_text_columns_is_asked_as_it_was_in_the_run(tmp_path):
+    import pandas as pd
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"kind": rng.choice(["a", "b", "c"], 200), "size": rng.random(200)})
+    frame["y"] = np.where((frame["kind"] == "a") ^ (frame["size"] > 0.5), "yes", "no")
+    text = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
+    pipe = make_pipeline(text, RandomForestClassifier(5, random_state=0))
+    pipe.fit(frame[["kind", "size"]], frame["y"])
+    schema = ay.Schema.suggest(frame[["kind", "size"]])
+    data = ay.Dataset(frame, target="y", schema=schema).head(30)
+    space = data.schema.space(eps=0.3)
+    report = ay.evaluate(pipe, data, space=space, attack=ay.Graft(20), progress=False)
+    made = ay.verify(report.save(tmp_path), pipe, data, space)
+    assert made and made.checked["adversarial examples"] > 0, str(made)

@@ -159,6 +159,8 @@ def _positional(model: Any, wanted: tuple[str, ...] | None, root: str) -> Rows:
 
 def _count(model: Any, given: int, columns: Columns | None) -> None:
     wanted = getattr(model, "n_features_in_", None)
+    if wanted == 0:  # what CatBoost says of a model that was read from a file
+        wanted = len(getattr(model, "feature_names_", ())) or None
     if wanted is not None and wanted != given:
         named = "" if columns is None else f" ({', '.join(columns.names[:6])} ...)"
         raise AssayError(

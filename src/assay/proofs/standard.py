@@ -55,6 +55,8 @@ _LISTED = 20_000  # sequences that are listed for a row: seconds for small netwo
 class Standard:
     """Both sides, with at most about `seconds` of exact search for a row.
 
+    `certificates=True` keeps what makes proofs about trees checkable (see `Exact`).
+
     >>> import assay as ay
     >>> net, data = ay.testing.toy()
     >>> report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Standard())
@@ -63,6 +65,7 @@ class Standard:
     """
 
     seconds: float = 5.0
+    certificates: bool = False
 
     @property
     def needs(self) -> Needs:
@@ -87,7 +90,8 @@ class Standard:
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
         if reader(model.source) is not None:
-            first.insert(0, Exact(self.seconds))  # dearer only where a row has a handful of records
+            # dearer only where a row has a handful of records
+            first.insert(0, Exact(self.seconds, certificates=self.certificates))
         elif read(model, problem.kept(problem.undecided)) is not None:
             first.append(Linear(self.seconds))
         elif model.module is not None and not model.bound:

@@ -23,7 +23,7 @@ from assay.data import Dataset
 from assay.errors import AssayError
 from assay.games.static import Static
 from assay.model.classifier import Classifier, wrap
-from assay.model.frames import counted
+from assay.model.frames import counted, fitted
 from assay.parquet import Parquet
 from assay.report.checks import incomplete
 from assay.report.report import Report
@@ -147,6 +147,7 @@ def _again(
     if getattr(space, "schema", None) is not None:
         data = data.in_schema(space.schema)
     data = counted(model, data)
+    model = fitted(model, data)  # columns by name, text as text: as it was asked in the run
     if goal is not None:
         data, _ = goal.expand(data)
     place = {str(i): k for k, i in enumerate(data.ids.tolist())}

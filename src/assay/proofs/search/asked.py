@@ -22,6 +22,8 @@ from assay.proofs.search.box import Box
 from assay.trees import Ensemble, read
 
 _ROWS = 64  # compared with the model, as they are and in two corners
+_VALUES = 100  # of a text column that are compared
+_EACH = 9  # rows on which each is
 _read: dict[int, tuple[ref[Any], Ensemble]] = {}  # by identity: a CatBoost model has no hash
 
 
@@ -68,15 +70,46 @@ def agree(model: Classifier, ensemble: Ensemble, box: Box, like: torch.Tensor) -
     few = slice(0, _ROWS)
     corners = [np.where(np.isfinite(b), b, box.x0)[few] for b in (box.low_in, box.high_in)]
     rows: Floats = np.concatenate([box.x0[few], *corners])
+    rows = np.concatenate([rows, _labelled(model, rows)])
     x = torch.from_numpy(rows).to(like.dtype).reshape(len(rows), *like.shape[1:])
-    theirs = model.logits(x).argmax(1).numpy()
+    answers = model.logits(x).double().numpy()
+    theirs = answers.argmax(1)
     if model.order is not None:
         theirs = np.asarray(model.order)[theirs]
+        answers = answers[:, np.argsort(model.order)]
     exact = x.double().numpy().reshape(len(rows), -1)
     wrong = (ensemble.predict(exact) != theirs) & ~ensemble.near_tie(exact)
+    wrong |= _out_of_order(answers, ensemble.scores(exact))
     if wrong.any():
         raise Unsupported(
             f"the reading of this {ensemble.source} model and the model as it is asked here differ "
             f"on {int(wrong.sum())} of {len(rows)} rows (categories in other codes?); use a "
             "search: Graft or MOEVA"
         )
+
+
+def _labelled(model: Classifier, rows: Floats) -> Floats:
+    """These rows with every value of every text column in turn: a library may code them in its own
+    order, and labels of rows as they are need not show it."""
+    if model.columns is None or not len(rows):
+        return rows[:0]
+    each = [(j, code) for j, c in enumerate(model.columns.each) for code in c.codes[:_VALUES]]
+    stride = max(1, len(rows) // _EACH)
+    some = rows[::stride][:_EACH]
+    made = np.tile(some, (len(each), *(1 for _ in some.shape[1:])))
+    for k, (j, code) in enumerate(each):
+        made[k * len(some) : (k + 1) * len(some), j] = code
+    return made
+
+
+def _out_of_order(answers: Floats, scores: Floats) -> Bools:
+    """Rows whose answer does not grow with the score as read; for two classes, where it must."""
+    none = np.zeros(len(answers), bool)
+    if answers.shape[1] != 2 or scores.shape[1] > 2:
+        return none
+    read = scores[:, -1] - (scores[:, 0] if scores.shape[1] == 2 else 0.0)
+    said = answers[:, 1] - answers[:, 0]
+    order = np.argsort(read, kind="stable")
+    highest = np.maximum.accumulate(said[order])
+    none[order] = said[order] < highest - 1e-4 * (1 + np.abs(highest))
+    return none
