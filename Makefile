@@ -14,7 +14,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_N
 # Without a C++ compiler the kernels are compiled by the one that this package carries.
 ZIG := ziglang==0.15.2
 
-.PHONY: setup native demo test test-all lint format bench-smoke docs docs-serve wheel clean
+.PHONY: setup native demo test test-all lint format bench-smoke docs docs-check docs-serve wheel clean
 
 setup: $(VENV)/.ready
 
@@ -50,6 +50,10 @@ bench-smoke: native
 # The site in build/site: gallery (only what changed is played), reference, pages, links looked over.
 docs: native $(VENV)/.docs
 	$(ONE_THREAD) $(BIN)/python docs/site/build.py $(ARGS)
+
+# The same, and every page in chromium: what it asks for, whether its text can be read.
+docs-check: docs $(VENV)/.heavy
+	$(BIN)/python docs/site/browse.py build/site
 
 docs-serve: docs
 	$(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8000

@@ -1,7 +1,11 @@
 """The gallery: scripts of `docs/gallery/` run where they changed, written as pages and notebooks.
 
-A page is kept under `build/gallery/` with a key: the script's text, the player's and the version of
-assay. Only pages whose key changed are played again (`--fresh`: all); two at a time.
+A page is kept under `build/gallery/` with a key: the script's text, the player's, and the sources
+of the package. Only pages whose key changed are played again (`--fresh`: all); two at a time.
+
+What a reader would get wrong: any change of the package plays all pages again, since a page that
+was true of yesterday's code is not known to be true of today's. While you write a page, `--stale`
+keeps what is there and plays only scripts that changed themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +35,12 @@ def scripts() -> list[Path]:
     return sorted(SCRIPTS.glob("*.py"))
 
 
-def played(kept: Path, fresh: bool = False, only: str = "") -> dict[str, dict[str, Any]]:
+def played(
+    kept: Path, fresh: bool = False, only: str = "", stale: bool = False
+) -> dict[str, dict[str, Any]]:
     """Every page as data, by the script's name; those that changed are played first."""
     wanted = [script for script in scripts() if only in script.stem]
-    old = [script for script in wanted if fresh or not _is_current(script, kept / script.stem)]
+    old = [s for s in wanted if fresh or not _is_current(s, kept / s.stem, stale)]
     with ThreadPoolExecutor(2) as pool:
         failed = [text for text in pool.map(lambda s: _play(s, kept / s.stem), old) if text]
     if failed:
@@ -48,14 +55,28 @@ def played(kept: Path, fresh: bool = False, only: str = "") -> dict[str, dict[st
     return pages
 
 
-def _key(script: Path) -> str:
-    text = script.read_text() + Path(play.__file__).read_text() + ay.__version__
-    return hashlib.sha256(text.encode()).hexdigest()
+def _key(script: Path, whole: bool = True) -> str:
+    """Of the script and the player; and, after a blank, of the package."""
+    text = script.read_text() + Path(play.__file__).read_text()
+    own = hashlib.sha256(text.encode()).hexdigest()
+    return f"{own} {sources()}" if whole else own
 
 
-def _is_current(script: Path, folder: Path) -> bool:
+@cache
+def sources() -> str:
+    """A digest of the package's Python and C++."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(ay.__file__).parent.rglob("*")):
+        if file.suffix in {".py", ".cpp", ".h", ".html", ".css", ".js"}:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _is_current(script: Path, folder: Path, stale: bool) -> bool:
     key = folder / "key"
-    return key.exists() and key.read_text() == _key(script) and (folder / "page.json").exists()
+    if not key.exists() or not (folder / "page.json").exists():
+        return False
+    return key.read_text().startswith(_key(script, whole=not stale))
 
 
 def _play(script: Path, folder: Path) -> str:

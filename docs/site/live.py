@@ -5,16 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import gallery
+
 import assay as ay
 
 
 def write(kept: Path, folder: Path) -> None:
     """`report.html` of signs under a group goal, and of web addresses decided by a proof."""
-    if not (kept / ay.__version__).exists():
+    if not (kept / gallery.sources()).exists():
         shutil.rmtree(kept, ignore_errors=True)
         _signs().save(kept / "signs")
         _addresses().save(kept / "addresses")
-        (kept / ay.__version__).touch()
+        (kept / gallery.sources()).touch()
     for name in ("signs", "addresses"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(kept / name / "report.html", folder / name / "report.html")
@@ -38,4 +40,5 @@ def _addresses() -> ay.Report:
     model.fit(url.train.x.numpy(), url.train.y.numpy())
     data = url.test.where(y="phishing").head(60)
     space = data.schema.space(eps=0.05)
-    return ay.evaluate(model, data, space=space, progress=False)
+    named = ay.wrap(model, name="XGBoost, 60 trees of depth 4")
+    return ay.evaluate(named, data, space=space, progress=False)

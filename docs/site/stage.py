@@ -28,8 +28,6 @@ def lay_out(folder: Path) -> None:
         (folder / name).write_text(_led(text, folder), encoding="utf-8")
     shutil.copytree(PAGES / "pictures", folder / "pictures", ignore=shutil.ignore_patterns("*.py"))
     shutil.copytree(PAGES / "site" / "assets", folder / "assets")
-    for picture in PAGES.glob("*.svg"):
-        shutil.copy(picture, folder / picture.name)
 
 
 def _led(text: str, folder: Path) -> str:

@@ -1,0 +1,4 @@
+"""DENT (entropy, per input)."""
+
+TASKS = ("digits",)
+DEFENSE = 'type = "DENT"'

@@ -1,0 +1,4 @@
+"""MedBN (medians of the batch)."""
+
+TASKS = ("digits",)
+DEFENSE = 'type = "MedBN"'

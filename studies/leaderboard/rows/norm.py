@@ -1,0 +1,4 @@
+"""Norm (batch statistics)."""
+
+TASKS = ("digits",)
+DEFENSE = 'type = "Norm"'

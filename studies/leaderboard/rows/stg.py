@@ -1,0 +1,9 @@
+"""STG (stochastic gates)."""
+
+from assay.architectures import STG
+
+TASKS = ("url", "lcld")
+
+
+def make(train, space, goal):
+    return STG(train.schema, seed=0).fit(train.x, train.y, epochs=10)

@@ -1,0 +1,102 @@
+"""What the site's own checks find, on planted pages; and the examples in the reference are code."""
+
+from pathlib import Path
+
+import pytest
+
+SITE = Path(__file__).parents[2] / "docs" / "site"
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch):
+    monkeypatch.syspath_prepend(str(SITE))
+
+
+def planted(folder: Path, body: str, head: str = "") -> Path:
+    head = f'<!doctype html><html lang="en"><head><title>t</title>{head}</head>'
+    text = f"{head}<body>{body}</body></html>"
+    (folder / "index.html").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("<h1>a</h1><h1>b</h1>", "2 h1"),
+        ("<p>none</p>", "0 h1"),
+        ('<h1>a</h1><img src="x.png">', "no alt text"),
+        ('<h1>a</h1><a href="gone.html">b</a>', "no such file"),
+        ('<h1>a</h1><a href="#gone">b</a>', "no such anchor"),
+        ('<h1>a</h1><script src="https://cdn.example/x.js"></script>', "fetches https://cdn"),
+    ],
+)
+def test_a_broken_promise_is_named(tmp_path, body, said):
+    import check
+
+    assert any(said in problem for problem in check.problems(planted(tmp_path, body)))
+
+
+def test_a_sound_page_passes(tmp_path):
+    import check
+
+    assert check.problems(planted(tmp_path, '<h1 id="a">a</h1><a href="#a">b</a>')) == []
+
+
+def test_examples_are_fenced_and_prose_is_not():
+    import doctests
+
+    made = doctests.fenced("Adds.\n\n>>> 1 + 1\n2\n\nThen more.\n>>> x = 1")
+    assert made.count("```pycon") == 2 and made.count("```") == 4
+    assert "\n```\n\nThen more." in made
+
+
+def test_a_gallery_page_is_played_again_when_the_package_changes(tmp_path, monkeypatch):
+    import gallery
+
+    script = gallery.scripts()[0]
+    (tmp_path / "key").write_text(gallery._key(script))
+    (tmp_path / "page.json").write_text("{}")
+    assert gallery._is_current(script, tmp_path, stale=False)
+    monkeypatch.setattr(gallery, "sources", lambda: "other")
+    assert not gallery._is_current(script, tmp_path, stale=False)
+    assert gallery._is_current(script, tmp_path, stale=True)
+
+
+def test_the_version_is_said_once():
+    import tomllib
+
+    import assay as ay
+
+    root = SITE.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
+    assert f"site_name: assay {ay.__version__}\n" in (root / "mkdocs.yml").read_text()
+    assert f"\nversion: {ay.__version__}\n" in (root / "CITATION.cff").read_text()
+    assert f"## {ay.__version__}\n" in (root / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.heavy
+def test_a_browser_sees_requests_and_pale_text(tmp_path):
+    import browse
+
+    body = (
+        '<h1>a</h1><p style="color:#999;background:#fff">pale</p><p style="color:#333">dark</p>'
+        '<div style="background:#000"><p style="color:#fff8">half</p></div>'
+    )
+    planted(tmp_path, body, '<link rel="stylesheet" href="http://192.0.2.1/x.css">')
+    found, opened = browse.problems(tmp_path)
+    assert opened == 1
+    assert any("asks for http://192.0.2.1/x.css" in f for f in found)
+    assert any('"pale"' in f and "2.8" in f for f in found)  # #999 on white: 2.85
+    assert not any('"dark"' in f or '"half"' in f for f in found)  # 12.6; and 5.3 by its layers
+
+
+@pytest.mark.heavy
+def test_the_built_site_asks_for_nothing_and_can_be_read():
+    import browse
+
+    built = SITE.parents[1] / "build" / "site"
+    if not built.exists():
+        pytest.skip("make docs has not been run")
+    found, opened = browse.problems(built)
+    assert found == [] and opened > 40
