@@ -29,8 +29,8 @@ the stored model again.
 small and fitted with one seed and no tuning: this compares runs that anybody can repeat, not
 libraries. *Clean* is over all rows of the sample. *Proven*, *open* and *broken* are over the rows
 whose class the attacker wants to leave; robust accuracy lies between proven and proven + open.
-Rows stand in the order of *proven*, then of *broken*. *Cost* is CPU seconds and forward passes
-per row attacked, attack and proof together.
+Rows stand in the order of *proven*, then of *broken*. *Cost* is seconds on
+a busy machine and forward passes per row attacked, attack and proof together.
 """
 LADDER = """A defence that adapts is not decided row by row: what counts is the accuracy that is
 left, rung by rung. *Static* is the network without the defence; *transfer* is what the defence is
