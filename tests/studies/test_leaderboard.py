@@ -62,6 +62,7 @@ def test_a_new_row_is_one_file(board, tmp_path, monkeypatch):
     assert not board.Row(board.Task("pima"), file).current
 
 
+@pytest.mark.heavy  # every archive is unpacked and looked at; make docs does so, too
 def test_the_page_in_the_repository_is_that_of_the_stored_rows(board):
     import page
 
