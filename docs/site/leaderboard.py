@@ -10,10 +10,9 @@ STUDY = Path(__file__).resolve().parents[2] / "studies" / "leaderboard"
 
 def pages(folder: Path) -> int:
     """Unpacks every stored report; refuses a page that says other than they do."""
-    sys.path.insert(0, str(STUDY))
+    sys.path.insert(0, str(STUDY))  # rows import their neighbours when they are read
     import page
 
-    sys.path.remove(str(STUDY))
     if page.OUT.read_text(encoding="utf-8") != page.written():
         sys.exit("docs/leaderboard.md is not of the stored rows: run studies/leaderboard/page.py")
     return page.pages(folder)
