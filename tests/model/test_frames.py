@@ -288,3 +288,18 @@ def test_a_catboost_model_from_a_file_knows_how_many_columns_it_wants(tmp_path):
     with pytest.raises(ay.AssayError, match="fitted on 3 columns, the data have 2"):
         two = ay.Dataset(frame[["a", "b"]].assign(y=data.y.numpy()), target="y")
         ay.evaluate(read, two.head(10), space=ay.Linf(0.01), progress=False)
+
+
+def test_classes_with_other_names_are_not_matched_by_their_place():
+    y = FRAME["paid"].to_numpy()
+    model = LogisticRegression(max_iter=1000).fit(FRAME[NUMBERS], y)
+    for yes, no in (("bad", "good"), ("good", "bad"), ("Yes", "No")):
+        data = ay.Dataset(FRAME[NUMBERS], np.where(y == "yes", yes, no))
+        with pytest.raises(AssayError, match="nothing says which is which; write the labels as"):
+            fitted(wrap(model), data)
+    numbered = ay.Dataset(FRAME[NUMBERS], np.where(y == "yes", "1", "0"))
+    made = fitted(wrap(model), numbered)
+    assert (
+        made.logits(numbered.x).argmax(1).tolist()
+        == (model.predict(FRAME[NUMBERS]) == "yes").astype(int).tolist()
+    )

@@ -223,7 +223,12 @@ def _ordered(model: Classifier, data: Dataset) -> Classifier:
             f"the model's classes are {', '.join(mine)}, the data's {', '.join(theirs)}: "
             f"'{odd}' is in only one of them; leave out rows that the model has no class for"
         )
-    return model
+    if not any(c.lstrip("-").replace(".", "", 1).isdigit() for c in (*mine, *theirs)):
+        raise AssayError(
+            f"the model's classes are {', '.join(mine)}, the data's {', '.join(theirs)}: nothing "
+            "says which is which; write the labels as the model does"
+        )
+    return model  # numbers on one side: a class by its place
 
 
 def counted(model: Any, data: Dataset) -> Dataset:

@@ -4,6 +4,7 @@ The paper writes "0.1 on the main diagonal": that is a covariance, a standard de
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,14 +115,7 @@ class Normal(Joint):
         parts = [
             still()
             if f in self.immutable or s == 0
-            else Marginal(
-                "norm",
-                (0.0, float(s)),
-                low=float(low[f]),
-                high=float(high[f]),
-                outside=self.outside,
-                integer=f in self.integer,
-            )
+            else _marginal(float(s), float(low[f]), float(high[f]), self.outside, f in self.integer)
             for f, s in enumerate(sd)
         ]
         return widths(parts, features)
@@ -156,3 +150,8 @@ def _places(name: str, given: Any, names: tuple[str, ...] | None) -> tuple[int, 
             f"{name}={given!r}: expected places of features, counted from 0, e.g. {name}=(0, 7)"
         )
     return tuple(int(f) for f in listed)
+
+
+@lru_cache(4096)  # asked for again with every record
+def _marginal(sd: float, low: float, high: float, outside: str, integer: bool) -> Marginal:
+    return Marginal("norm", (0.0, sd), low=low, high=high, outside=outside, integer=integer)

@@ -95,8 +95,8 @@ class Marginal:
     @property
     def plain(self) -> bool:
         """Normal, additive, unbounded: `below` and `above` are those of (t - x - mean) / sd."""
-        free = np.isneginf(self.low) and np.isposinf(self.high) and not self.integer
-        return bool(self.name == "norm" and self.how == "add" and free and self.params[1] > 0)
+        free = self.low == -np.inf and self.high == np.inf and not self.integer
+        return self.name == "norm" and self.how == "add" and free and self.params[1] > 0
 
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
         """P(X <= t) for records x, broadcast."""

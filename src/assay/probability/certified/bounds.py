@@ -184,7 +184,7 @@ def _search(
 ) -> list[Any]:
     """Fill `answer`; (ties, doubtful draws) per record, masses of the ties, cells of both.
 
-    The kernel runs in a thread of its own, so that Python hears an interrupt.
+    More than a second of work runs in a thread of its own, so that Python hears an interrupt.
     """
     stop, handle = np.zeros(1, np.int64), np.zeros(1, np.int64)
     label = np.ascontiguousarray(label, np.int64)
@@ -200,13 +200,16 @@ def _search(
         stop,
         handle,
     )
-    with ThreadPoolExecutor(1) as pool:
-        job = pool.submit(_certified_bounds, *arguments)
-        try:
-            job.result()
-        except BaseException:
-            stop[0] = 1
-            raise
+    if len(label) * asked.work <= PACE:
+        _certified_bounds(*arguments)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(_certified_bounds, *arguments)
+            try:
+                job.result()
+            except BaseException:
+                stop[0] = 1
+                raise
     return unpack(handle, np.int64, np.int64, np.float64, np.int64)
 
 
