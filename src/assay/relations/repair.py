@@ -100,10 +100,11 @@ class Repair:
             out = self._define(out, x0, low, high, tolerance)
             if len(balance):
                 moved = balance(out, x0, low, high, tolerance)
-                # What is missing is in no sum: a row that would lose a value to it stays as it is.
-                lost = (moved.isnan() & ~out.isnan()).any(1, keepdim=True)
-                out = torch.where(lost, out, moved)
-                out = self._define(out, x0, low, high, tolerance)
+                gone = moved.isnan()
+                if bool(gone.any()):
+                    # What is missing is in no sum: a row that would lose a value to it stays.
+                    moved = torch.where((gone & ~out.isnan()).any(1, keepdim=True), out, moved)
+                out = self._define(moved, x0, low, high, tolerance)
             for each in solved:
                 out = each(out, x0, low, high, tolerance)
             if solved:
