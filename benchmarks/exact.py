@@ -30,6 +30,7 @@ import torch
 
 import assay as ay
 from assay.proofs.search.decide import decide
+from assay.spaces.lp import Lp
 from assay.trees import read
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the oracles of the tests
@@ -143,7 +144,7 @@ def asked(cell: Cell, smoke: bool) -> tuple[Any, ay.Dataset, Any]:
     wrong = np.asarray(made.predict(data.x.numpy())).ravel().astype(int) != data.y.numpy()
     order = np.random.default_rng(0).permutation(np.flatnonzero(~wrong))
     rows = data.take(torch.from_numpy(np.sort(order[: 4 if smoke else cell.rows])))
-    space = ay.spaces.lp.Lp(cell.p, cell.eps)
+    space: Any = Lp(cell.p, cell.eps)
     if data.schema is not None:
         space = data.schema.space(eps=cell.eps, p=cell.p)
     return made, rows, space

@@ -42,6 +42,7 @@ def test_a_sound_page_passes(tmp_path):
     assert check.problems(planted(tmp_path, '<h1 id="a">a</h1><a href="#a">b</a>')) == []
 
 
+@pytest.mark.heavy  # griffe comes with the site's requirements: after `make docs`
 def test_examples_are_fenced_and_prose_is_not():
     import doctests
 

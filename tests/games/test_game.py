@@ -69,6 +69,7 @@ def test_evaluate_asks_for_no_particular_game_goal_space_or_attack():
         "kind",
         "Parquet",
         "Dataset | Parquet",
+        "Gathered",  # records, in memory or counted as they come
         "Tally",
     }
     assert asked - plain == {"Expandable", "Until"}  # protocols

@@ -223,5 +223,5 @@ def test_what_a_proof_needs_is_asked_before_any_work():
             return Needs(layers=True, fixed=True)
 
     with pytest.raises(ay.Unsupported, match="layers of a torch module"):
-        ay.evaluate(lambda x: x, DATA, space=SPACE, attack=Walks())
+        ay.evaluate(lambda x: 2 * x - 1, DATA, space=SPACE, attack=Walks())
     assert (Needs(trees=True) | Needs(box=True)) == Needs(trees=True, box=True)

@@ -127,7 +127,8 @@ def test_workers_read_their_own_row_groups(cluster: Any, tmp_path: Path) -> None
     frame.to_parquet(tmp_path / "data" / "d.parquet", row_group_size=24, index=False)
     files = Counted(tmp_path / "data", target="y")
     run = ay.Run(tmp_path / "run", ray=cluster.address)
-    same(ay.evaluate(net, data, **how), ay.evaluate(net, files, **how, run=run))
+    whole = ay.evaluate(net, ay.Dataset(frame, target="y"), **how)
+    same(whole, ay.evaluate(net, files, **how, run=run))
     read = {p.name: p.read_text().splitlines() for p in tmp_path.glob("read-by-*")}
     assert f"read-by-{os.getpid()}" not in read
     assert sorted(line for lines in read.values() for line in lines) == [
