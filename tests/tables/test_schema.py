@@ -121,6 +121,7 @@ def test_validate_names_what_is_undefined():
         (lambda: LOANS.tensor(FRAME.assign(amount=[1.0, None])), "1 of 2 values are missing"),
         (lambda: LOANS.freeze("amont"), "did you mean 'amount'"),
         (lambda: Schema.read("nowhere.toml"), "no schema file"),
+        (lambda: Schema([Feature("a", "real", 0, 1)], name={"a": 1}), "name=dict.: expected text"),
     ],
 )
 def test_bad_input_is_refused_with_the_fix(make, message):

@@ -73,6 +73,8 @@ class Schema:
     def _check(self) -> None:
         if not self.features:
             raise AssayError("a schema needs at least one feature")
+        if not isinstance(self.name, str):
+            raise AssayError(f"Schema(name={type(self.name).__name__}): expected text")
         seen: set[str] = set()
         for each in self.names:
             if each in seen:
