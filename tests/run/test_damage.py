@@ -346,3 +346,16 @@ def test_a_run_that_broke_down_says_so_everywhere(tmp_path: Path) -> None:
     assert f"{len(partial.records)} of 120 rows were finished" in caught.value.__notes__[0]
     os.unlink(tmp_path / "broken" / "records.parquet")
     assert "unfinished" in {f.id for f in Store(tmp_path / "broken").report().flags}
+
+
+def test_a_lock_that_cannot_be_had_is_said_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    net, data, how = small()
+    report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "run"))
+    monkeypatch.setattr("assay.report.folder.FileLock.acquire", refused)
+    with pytest.raises(ay.AssayError, match="cannot write the report to .*: not enough memory"):
+        report.save(tmp_path / "run")

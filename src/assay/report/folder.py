@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,66 +49,63 @@ FIX = "run it again with --resume, which saves it anew, or save the report again
 def save(report: Report, folder: Path) -> None:
     """Write a report, and those of its further goals below it; in the folder of a run, when nobody
     else writes there."""
-    if not (folder / "lock").exists():
-        _save(report, folder)
-        return
     try:
-        with FileLock(folder / "lock", timeout=PATIENCE):
+        held = FileLock(folder / "lock", timeout=PATIENCE)
+        with held if (folder / "lock").exists() else nullcontext():
             _save(report, folder)
     except Timeout:
         raise AssayError(
             f"another process is writing to '{folder}'; wait for it, or save to another folder"
         ) from None
+    except (OSError, MemoryError) as error:
+        why = str(error) or "not enough memory"
+        raise AssayError(f"cannot write the report to '{folder}': {why}") from None
 
 
 def _save(report: Report, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, other in report.also.items():
-            _save(other, folder / "also" / name)
-        spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
-        table = report.table.astype({"id": str})
-        table.attrs.clear()
-        with _log(folder), durable.together(folder) as new:
-            page = new("report.html")
-            page.write(report.html().encode())
-            made = {"records.parquet": new("records.parquet")}
-            pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
-            if report.adversarial is not None:
-                made["adversarial.npz"] = new("adversarial.npz")
-                ids = table["id"].to_numpy(str)
-                said = np.array(words.carried(report.adversarial), str)
-                np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids, words=said)
-            if report.records.certificates is not None:
-                made["certificates.npz"] = new("certificates.npz")
-                proofs: dict[str, Any] = report.records.certificate_arrays()
-                np.savez(made["certificates.npz"], **proofs)
-            if report.examples is not None:
-                made["examples.npz"] = new("examples.npz")
-                report.examples.save(made["examples.npz"])
-            if report.rows is not None:
-                made["rows.parquet"] = new("rows.parquet")
-                pq.write_table(_plain(report.rows), made["rows.parquet"])
-            if report.totals is not None:
-                made["totals.parquet"] = new("totals.parquet")
-                report.totals.save(made["totals.parquet"])
-            spec["saved"] = {name: durable.digest(file) for name, file in made.items()}
-            made |= {"report.html": page, "spec.json": new("spec.json")}
-            made["spec.json"].write(json.dumps(spec, indent=2, default=str).encode())
-            hashes = {name: durable.sha256(file) for name, file in made.items()}
-            hashes |= {n: durable.sha256(folder / n) for n in KEPT if (folder / n).exists()}
-            evidence, shown = document(report, hashes, folder), new("evidence.html")
-            shown.write(html(evidence).encode())
-            whole = evidence.with_file("evidence.html", durable.sha256(shown))
-            new("evidence.json").write(whole.json.encode())
-        for name in {*FILES} - {*made, *_DRAWN}:
-            (folder / name).unlink(missing_ok=True)  # of the report that was here before
-    except (OSError, MemoryError) as error:
-        why = str(error) or "not enough memory"
-        raise AssayError(f"cannot write the report to '{folder}': {why}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, other in report.also.items():
+        _save(other, folder / "also" / name)
+    spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
+    table = report.table.astype({"id": str})
+    table.attrs.clear()
+    with _log(folder), durable.together(folder) as new:
+        page = new("report.html")
+        page.write(report.html().encode())
+        made = {"records.parquet": new("records.parquet")}
+        pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
+        if report.adversarial is not None:
+            made["adversarial.npz"] = new("adversarial.npz")
+            ids = table["id"].to_numpy(str)
+            said = np.array(words.carried(report.adversarial), str)
+            np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids, words=said)
+        if report.records.certificates is not None:
+            made["certificates.npz"] = new("certificates.npz")
+            proofs: dict[str, Any] = report.records.certificate_arrays()
+            np.savez(made["certificates.npz"], **proofs)
+        if report.examples is not None:
+            made["examples.npz"] = new("examples.npz")
+            report.examples.save(made["examples.npz"])
+        if report.rows is not None:
+            made["rows.parquet"] = new("rows.parquet")
+            pq.write_table(_plain(report.rows), made["rows.parquet"])
+        if report.totals is not None:
+            made["totals.parquet"] = new("totals.parquet")
+            report.totals.save(made["totals.parquet"])
+        spec["saved"] = {name: durable.digest(file) for name, file in made.items()}
+        made |= {"report.html": page, "spec.json": new("spec.json")}
+        made["spec.json"].write(json.dumps(spec, indent=2, default=str).encode())
+        hashes = {name: durable.sha256(file) for name, file in made.items()}
+        hashes |= {n: durable.sha256(folder / n) for n in KEPT if (folder / n).exists()}
+        evidence, shown = document(report, hashes, folder), new("evidence.html")
+        shown.write(html(evidence).encode())
+        whole = evidence.with_file("evidence.html", durable.sha256(shown))
+        new("evidence.json").write(whole.json.encode())
+    for name in {*FILES} - {*made, *_DRAWN}:
+        (folder / name).unlink(missing_ok=True)  # of the report that was here before
 
 
 @contextmanager

@@ -93,7 +93,8 @@ class Job:
 
     def prepare(self) -> dict[str, Any]:
         """Check everything and settle the game; facts about the model."""
-        if cast(Any, self.attack) == STANDARD:
+        asked: Any = self.attack
+        if isinstance(asked, str) and asked == STANDARD:
             self.attack = as_game(self.target).default_attack(self.space)
         self.game, self.facts = as_game(self.target).prepare(
             self.data, self.space, self.goal, self.attack

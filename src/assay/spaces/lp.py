@@ -39,7 +39,7 @@ def _several(eps: Any) -> Any:
         )
     try:
         found = np.asarray(eps.tolist() if hasattr(eps, "tolist") else eps)
-    except ValueError:  # lists of different lengths
+    except (ValueError, TypeError, RuntimeError):  # lists of different lengths, tensors of no data
         found = np.asarray(None)
     fine = found.dtype.kind in "fiu" and found.size > 0
     if not (fine and ((found >= 0) & (found <= LARGEST)).all() and found.any()):
