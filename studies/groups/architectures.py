@@ -16,11 +16,11 @@ cheap here; what is asked is only which loss finds more on the same one.
 import argparse
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 import assay as ay
 from assay.architectures.images.mobilenet import MobileNet
@@ -29,10 +29,6 @@ from assay.architectures.images.shufflenet import ShuffleNet
 from assay.architectures.images.smallcnn import SmallCNN
 from assay.architectures.images.squeezenet import SqueezeNet
 from assay.architectures.images.vgg import VGG
-from assay.attacks.base import run
-from assay.attacks.combine import single_targets
-from assay.attacks.orders import ByMD
-from assay.extend import Needs
 from assay.report.stats import bootstrap
 from assay.training import Free, Standard, accuracy, fit, fresh
 
@@ -44,6 +40,7 @@ KINDS = {
     "VGG": lambda: VGG(43, 3, 12, (1, 1, 1, 1)),
     "SqueezeNet": lambda: SqueezeNet(43, 3, 24),
 }
+RECIPES = {"Linf": Free(replays=2), "L2": Free(replays=2, p=2, eps=0.5)}
 PAIRS = (
     ("lse", "mdmul"),
     ("odds", "mdmul"),
@@ -68,56 +65,57 @@ def attacks(steps: int, few: bool) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Escalation with other numbers of steps for the nearest target, the next, ..."""
-
-    steps: tuple[int, ...]
-    needs = Needs(gradient=True)
-
-    def __call__(self, problem) -> None:
-        scores = ByMD(1, among=10).scores(problem)
-        for k, targets in enumerate(single_targets(problem, len(self.steps), scores)):
-            run(ay.APGD(self.steps[k], loss="md"), problem.aim(targets=targets))
-
-
-# Tried on the networks that came last; names that the table does not know are left out of it.
-SCHEDULES = ((20, 10, 10), (14, 10, 7), (10, 10, 10), (12, 9, 7, 5), (20, 10, 5, 5))
-
-
-def measure(kind: str, seed: int, given: argparse.Namespace) -> dict[str, object]:
-    """One network: accuracy, and per budget and attack the successes and gradients by image."""
+def network(kind: str, norm: str, seed: int, given: argparse.Namespace) -> nn.Module:
+    """A few epochs of standard, then of free adversarial training in that norm; kept in `nets`."""
+    net = fresh(KINDS[kind], seed)
+    file = given.nets and given.nets / f"{kind}-{norm}-{seed}.pt"
+    if file and file.exists():
+        net.load_state_dict(torch.load(file, weights_only=True))
+        return net.eval()
     signs = ay.datasets.gtsrb()
     train = signs.train.sample(min(given.train, len(signs.train)))
-    began = time.process_time()
-    net = fresh(KINDS[kind], seed)
     how = {"batch": 32, "rate": 3e-3, "seed": seed, "progress": False}
     fit(net, train, Standard(), epochs=given.epochs, **how)
-    fit(net, train, Free(replays=2), epochs=given.epochs, **how)
+    fit(net, train, RECIPES[norm], epochs=given.epochs, **how)
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(net.state_dict(), file)
+    return net.eval()
+
+
+def measure(kind: str, seed: int, given: argparse.Namespace, kept: dict) -> dict[str, object]:
+    """One network: accuracy, and per budget and attack the successes and gradients by image.
+
+    What is in `kept` is not measured again; the network must still be the one it was measured on.
+    """
+    began = time.process_time()
+    net = network(kind, "Linf", seed, given)
+    signs = ay.datasets.gtsrb()
     goal = signs.slow_down_goal()
     speed = signs.test.where(y=list(goal.relation))
     speed = speed.sample(min(given.images, len(speed)))
-    found: dict[str, object] = {
-        "accuracy": accuracy(net, signs.test),
-        "training": time.process_time() - began,
-        "ids": speed.ids.tolist(),
-    }
+    now = {"accuracy": accuracy(net, signs.test), "ids": speed.ids.tolist()}
+    if any(kept.get(k, v) != v for k, v in now.items()):
+        raise SystemExit(
+            f"{kind} {seed} has accuracy {now['accuracy']}, but the answers that were kept are of "
+            f"a network with {kept['accuracy']}; use a new --out"
+        )
+    found = now | kept
     for budget in (8, 4):
         for name, attack in attacks(given.steps, budget == 4).items():
+            if f"{budget} {name}" in found:
+                continue
             report = ay.evaluate(net, speed, space=ay.Linf(budget / 255), goal=goal, attack=attack,
                                  seed=11, progress=False)  # fmt: skip
             found[f"{budget} {name}"] = {
                 "success": report.table["success"].astype(int).tolist(),
                 "gradients": report.table["backwards"].tolist(),
             }
-    for steps in SCHEDULES if given.schedules else ():
-        report = ay.evaluate(net, speed, space=ay.Linf(8 / 255), goal=goal, attack=Schedule(steps),
-                             seed=11, progress=False)  # fmt: skip
-        found[f"schedule {steps}"] = {
-            "success": report.table["success"].astype(int).tolist(),
-            "gradients": report.table["backwards"].tolist(),
-        }
-    return found | {"seconds": time.process_time() - began}
+    return found | {"seconds": time.process_time() - began + kept.get("seconds", 0.0)}
+
+
+def complete(kept: dict, steps: int) -> bool:
+    return all(f"{b} {name}" in kept for b in (8, 4) for name in attacks(steps, b == 4))
 
 
 def table(runs: dict[tuple[str, int], dict]) -> None:
@@ -125,10 +123,9 @@ def table(runs: dict[tuple[str, int], dict]) -> None:
     print("accuracy  " + "  ".join(
         f"{k} " + " ".join(f"{runs[r]['accuracy']:.3f}" for r in runs if r[0] == k) for k in kinds
     ))  # fmt: skip
-    print(f"CPU-s {sum(r['seconds'] for r in runs.values()):.0f}, of it training "
-          f"{sum(r['training'] for r in runs.values()):.0f}")  # fmt: skip
+    print(f"{len(runs)} networks, {sum(r['seconds'] for r in runs.values()):.0f} CPU-s")
     for budget in (8, 4):
-        names = [k[2:] for k in next(iter(runs.values())) if k.startswith(f"{budget} ")]
+        names = attacks(1, budget == 4)
         print(f"\nLinf {budget}/255    success by architecture (mean over seeds), mean, gradients")
         print(f"{'':14s}" + "".join(f"{k:>11s}" for k in kinds))
         rates = {
@@ -154,13 +151,13 @@ def table(runs: dict[tuple[str, int], dict]) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--out", type=Path, help="folder that keeps what was measured")
+    options.add_argument("--nets", type=Path, help="folder that keeps the networks")
     options.add_argument("--kinds", nargs="*", default=list(KINDS))
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--train", type=int, default=1892)
     options.add_argument("--epochs", type=int, default=5, help="of standard, then of free training")
     options.add_argument("--images", type=int, default=120)
     options.add_argument("--steps", type=int, default=20)
-    options.add_argument("--schedules", action=argparse.BooleanOptionalAction, default=True)
     options.add_argument("--smoke", action="store_true")
     given = options.parse_args()
     if given.smoke:
@@ -170,14 +167,14 @@ def main() -> None:
     for kind in given.kinds:
         for seed in range(given.seeds):
             file = given.out and given.out / f"{kind}-{seed}.json"
-            if file and file.exists():
-                runs[kind, seed] = json.loads(file.read_text())
-                continue
-            runs[kind, seed] = measure(kind, seed, given)
-            if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps(runs[kind, seed]))
-            print(f"{kind} {seed}: {runs[kind, seed]['seconds']:.0f} CPU-s", flush=True)
+            kept = json.loads(file.read_text()) if file and file.exists() else {}
+            runs[kind, seed] = kept
+            if not complete(kept, given.steps):
+                runs[kind, seed] = measure(kind, seed, given, kept)
+                if file:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(json.dumps(runs[kind, seed]))
+                print(f"{kind} {seed}: {runs[kind, seed]['seconds']:.0f} CPU-s", flush=True)
     table(runs)
 
 

@@ -3,8 +3,8 @@
     python studies/transductive/through.py --out runs/through [--most 250]   goes on where it was
     python studies/transductive/through.py --smoke
 
-unrolled   DENT and TENT: GMSA, GMSA refined by `Unrolled`, and more of GMSA for at least as much
-           CPU time; paired by row.
+unrolled   DENT and TENT: GMSA, GMSA refined by `Unrolled`, and GMSA with as many more iterations
+           as the refinement's CPU time buys, rounded up; paired by row.
 poison     Norm, TENT and MedBN: a quarter of each batch is the attacker's; accuracy of the others'
            rows under `Poison`, under random changes of the same rows, and with nobody attacking.
 
@@ -14,6 +14,7 @@ thread, of the whole evaluation.
 
 import argparse
 import json
+import math
 import time
 from pathlib import Path
 
@@ -52,25 +53,27 @@ def network(seed, given):
 
 def unrolled(net, seed, given):
     data, space = ay.datasets.mnist().test.sample(given.rows, seed), ay.Linf(given.eps)
-    first = ay.GMSA(ay.APGD(given.steps), "avg", 2)
-    lines = {
-        "GMSA": first,
-        "GMSA + Unrolled": ay.Then(first, ay.Unrolled(ay.PGD(given.steps, step=0.1, start="best"))),
-        "GMSA, longer": ay.GMSA(ay.APGD(given.steps * 3 // 2), "avg", 4),
-    }
+    inner = ay.APGD(given.steps)
+    first = ay.GMSA(inner, "avg", 2)
+    refined = ay.Then(first, ay.Unrolled(ay.PGD(given.through, step=given.step, start="best")))
     for name, defender in (("DENT", DENT(net)), ("TENT", TENT(net, episodic=True))):
         game = ay.Transductive(defender, batch=64, probe=False)
-        for line, attack in lines.items():
+
+        def line(attack, game=game):
             began = time.process_time()
             report = ay.evaluate(game, data, space=space, attack=attack, seed=seed, progress=False)
-            yield (
-                f"{name} | {line}",
-                {
-                    "held": (~report.table["success"]).astype(int).tolist(),
-                    "ids": report.table["id"].tolist(),
-                    "seconds": time.process_time() - began,
-                },
-            )
+            return {
+                "held": (~report.table["success"]).astype(int).tolist(),
+                "ids": report.table["id"].tolist(),
+                "seconds": time.process_time() - began,
+            }
+
+        line(None)  # the game nobody attacks is played once, in nobody's time
+        plain, more = line(first), line(refined)
+        rounds = math.ceil(2 * more["seconds"] / plain["seconds"])
+        yield f"{name} | GMSA", plain
+        yield f"{name} | GMSA + Unrolled", more
+        yield f"{name} | GMSA, as long", line(ay.GMSA(inner, "avg", rounds)) | {"rounds": rounds}
 
 
 def poison(net, seed, given):
@@ -113,7 +116,7 @@ def show(found):
             print(f"{name:26s} robust {e.value:.3f} [{e.low:.3f}, {e.high:.3f}]  n {len(values)}"
                   f"  {cost:.0f} CPU-s")  # fmt: skip
         refined, ids = held[f"{defence} | GMSA + Unrolled"]
-        for other in ("GMSA", "GMSA, longer"):
+        for other in ("GMSA", "GMSA, as long"):
             e = bootstrap(refined - held[f"{defence} | {other}"][0], ids)
             print(f"  refined - {other}: {e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}]")
     for name in found[0]:
@@ -133,6 +136,9 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=128)
     options.add_argument("--eps", type=float, default=0.22, help="of the attacks on DENT and TENT")
     options.add_argument("--steps", type=int, default=25)
+    options.add_argument("--through", type=int, default=25, help="steps of `Unrolled`")
+    options.add_argument("--step", type=float, default=0.1, help="of `Unrolled`, as a share of eps")
+    options.add_argument("--first", type=int, default=0, help="seed of the first network")
     options.add_argument("--parts", nargs="*", default=["unrolled", "poison"])
     options.add_argument("--most", type=float, default=1e9, help="CPU-s after which it stops")
     options.add_argument("--smoke", action="store_true")
@@ -142,7 +148,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for part in given.parts:
         found = []
-        for seed in range(given.seeds):
+        for seed in range(given.first, given.first + given.seeds):
             file = given.out and given.out / f"{part}-{seed}.json"
             if file and file.exists():
                 found.append(json.loads(file.read_text()))
