@@ -120,7 +120,7 @@ def why(name: str, model: Any, x: np.ndarray, rows: np.ndarray, level: float) ->
     for row in rows:
         label = int(ensemble.decide(row[None])[0])
         drawn = noise.sample(row[None], PROBE, np.random.default_rng(0))[0]
-        lead = margins(model, drawn, label)
+        lead = margins(model, drawn, label).astype(np.float64)
         mean, off = lead.mean(1), lead - lead.mean(1, keepdims=True)
         z = mean / np.maximum(off.std(1), 1e-12)
         second = np.where(z > 0, 1 / (1 + z**2), 1).sum()
