@@ -163,19 +163,15 @@ class Corners:
         side = self.canvas.side(share)
         if self.canvas.flat:
             where = u[:, :w].topk(side, dim=1).indices
-            sign = _sign(u[:, w : w + side], z)
+            up = u[:, w : w + side] >= 0.5
         else:
             where = self.canvas.square(side, u[:, :2]).flatten(1)
-            sign = _sign(u[:, 2:], z).repeat_interleave(side * side, dim=1)
-        origin, low, high = (
-            region.origin.gather(1, where),
-            region.low[0][where],
-            region.high[0][where],
-        )
-        what = (origin + region.eps * sign).clamp(low, high)
+            up = (u[:, 2:, None] >= 0.5).expand(-1, -1, side * side).flatten(1)
+        ends = [end.gather(1, where) for end in region.corners]
+        what, other = torch.where(up, ends[1], ends[0]), torch.where(up, ends[0], ends[1])
         # A proposal that changes nothing would waste its query: the other sign does change.
         idle = (what == z.gather(1, where)).all(1, keepdim=True)
-        what = torch.where(idle, (origin - region.eps * sign).clamp(low, high), what)
+        what = torch.where(idle, other, what)
         return z.scatter(1, where, what)
 
 

@@ -144,23 +144,35 @@ def _ctype(kind: str) -> Any:
 def _check(place: str, kind: str, value: Any, sizes: dict[str, int]) -> None:
     if kind == "size" or kind in SCALARS:
         return
-    match = ARRAY.fullmatch(kind)
-    if match is None:
+    wanted = _array(kind)
+    if wanted is None:
         raise AssayError(f"{place}: no such kind of argument: {kind!r}")
-    out, dtype, shape, optional = match.groups()
+    out, dtype, letters, optional = wanted
     if value is None and optional:
         return
-    if not isinstance(value, np.ndarray) or value.dtype != np.dtype(dtype):
+    if not isinstance(value, np.ndarray) or value.dtype != dtype:
         raise AssayError(f"{place}: {_describe(value)}; expected {kind}")
     if not value.flags.c_contiguous or (out and not value.flags.writeable):
         raise AssayError(f"{place}: expected a contiguous {'writeable ' if out else ''}array")
-    letters = [s.strip() for s in shape.split(",")]
     fits = value.ndim == len(letters)
     for letter, length in zip(letters, value.shape, strict=False):
-        expected = int(letter) if letter.isdigit() else sizes.setdefault(letter, length)
+        expected = letter if isinstance(letter, int) else sizes.setdefault(letter, length)
         fits = fits and length == expected
     if not fits:
+        shape = ", ".join(map(str, letters))
         raise AssayError(f"{place}: shape {value.shape}; expected [{shape}] with {sizes}")
+
+
+@cache
+def _array(kind: str) -> tuple[bool, np.dtype[Any], tuple[str | int, ...], bool] | None:
+    """An array's description, read once: to be written?, type, lengths, may be missing?"""
+    match = ARRAY.fullmatch(kind)
+    if match is None:
+        return None
+    out, dtype, shape, optional = match.groups()
+    letters = [s.strip() for s in shape.split(",")]
+    lengths = tuple(int(s) if s.isdigit() else s for s in letters)
+    return bool(out), np.dtype(dtype), lengths, bool(optional)
 
 
 def _pass(kind: str, value: Any, size: int | None) -> Any:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from assay.problem.problem import Problem
 
 
-def crosses(model: Classifier, x: Tensor, loss: Loss) -> bool:
+def crosses(model: Classifier, device: torch.device | None, x: Tensor, loss: Loss) -> bool:
     """Whether a gradient is asked for whose model is elsewhere, by a loss that may go there."""
-    if not (x.requires_grad and torch.is_grad_enabled()) or model.device in (None, x.device):
+    if device in (None, x.device) or not (x.requires_grad and torch.is_grad_enabled()):
         return False
     return _travels(loss) and not (model.bound or model.together)
 

@@ -50,6 +50,10 @@ class Problem:
     victims: Victims | None = None  # attacked in place of `model`
     rehearsal: Rehearsal | None = None  # None: the model is fixed
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
+    _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
+
+    def __post_init__(self) -> None:
+        self._place = self.model.device
 
     @property
     def open(self) -> Tensor:
@@ -331,7 +335,7 @@ class Problem:
         loss = loss or self.loss
         if self.victims is not None:
             return self.victims.look(x, rows, loss, self.targets[rows])
-        if crossing.crosses(self.model, x, loss):
+        if crossing.crosses(self.model, self._place, x, loss):
             return crossing.look(self.model, x, loss, self.targets[rows])
         logits = self.model.logits(x, rows)
         return logits, loss(logits, self.targets[rows])

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from assay.devices import on_host, widest
+from assay.spaces import compiled
 from assay.spaces.channels import Channels
 from assay.spaces.genes import Genes
 from assay.spaces.projections import room_to, shrink_l1, shrink_l2
@@ -67,7 +68,7 @@ class LpRegion:
         return flat if self.channels is None else self.channels.inwards(flat)
 
     @cached_property
-    def _ends(self) -> tuple[Tensor, Tensor]:
+    def corners(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest values in the ball of Linf and the box."""
         return (
             (self.origin - self.eps).clamp_(self.low, self.high),
@@ -76,7 +77,9 @@ class LpRegion:
 
     def project(self, z: Tensor) -> Tensor:
         if self.p == math.inf:
-            return z.clamp(*self._ends)
+            return z.clamp(*self.corners)
+        if self.p and compiled.serves(z, self.origin, self.low, self.high):
+            return compiled.project(z, self.origin, self.low, self.high, self.p, self.eps)
         d = z - self.origin
         room = room_to(self.origin, d.sign(), self.low, self.high)
         wanted = d.abs()
@@ -92,6 +95,9 @@ class LpRegion:
         return moved
 
     def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
+        if self.p < 2.0 and compiled.serves(z, grad, step, self.origin, self.low, self.high):
+            box = self.low, self.high
+            return compiled.sparse_step(z, grad, step, self.origin, *box, self.p, self.eps)
         step = per_row(step, z)
         if self.p == math.inf:
             return grad.sign().mul_(step).add_(z)
@@ -145,6 +151,8 @@ class LpRegion:
         if self.channels is not None:
             return self.channels.kept(x.reshape(len(x), -1)) & self._near(x)
         z = self.encode(x)
+        if self._quick(x) and self.p == math.inf and on_host(z.device):
+            return (z - z.clamp(*self._edges)).abs_().amax(1) == 0
         boxed = (z - z.clamp(self.low, self.high)).abs_().amax(1) == 0
         if not on_host(z.device):  # strict where single precision leaves a doubt, and no waiting
             return boxed & (self.distance(x) <= self.eps + 0.9 * self._slack)
@@ -153,9 +161,7 @@ class LpRegion:
         # A difference is exact to 2^-24 of itself, far less than the rounding that is allowed: who
         # is inside with nine tenths of it is inside. The others are measured in double precision.
         change = z - self.origin
-        if self.p == math.inf:
-            far = change.abs_().amax(1)
-        elif self.p == 1.0:
+        if self.p == 1.0:
             far = change.abs_().sum(1, dtype=torch.float64)
         else:
             far = torch.linalg.vector_norm(change, 2, dim=1, dtype=torch.float64)
@@ -165,6 +171,14 @@ class LpRegion:
             part = self.take(doubtful)
             near[doubtful] = part.distance(x[doubtful]) <= self.eps + part.rounding()
         return boxed & near
+
+    @cached_property
+    def _edges(self) -> tuple[Tensor, Tensor]:
+        """The lowest and highest single-precision numbers in the ball of Linf and the box."""
+        reach = (self.eps + self._slack)[:, None]
+        low, high = self.origin.double() - reach, self.origin.double() + reach
+        inner = (_rounded(low, torch.inf), _rounded(high, -torch.inf))
+        return inner[0].maximum(self.low), inner[1].minimum(self.high)
 
     def _near(self, x: Tensor) -> Tensor:
         """(n,) bool: near enough, each feature with the rounding of its own units."""
@@ -235,7 +249,18 @@ class LpRegion:
 
     def take(self, rows: Tensor) -> LpRegion:
         by = self.channels and self.channels.take(rows)
-        part = replace(self, origin=self.origin[rows], channels=by)
-        if "_slack" in self.__dict__:
-            part.__dict__["_slack"] = self._slack[rows]
+        rows = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
+        part = replace(self, origin=self.origin.index_select(0, rows), channels=by)
+        known = vars(self)
+        if "_slack" in known:
+            vars(part)["_slack"] = self._slack.index_select(0, rows)
+        if "_edges" in known:
+            vars(part)["_edges"] = tuple(edge.index_select(0, rows) for edge in self._edges)
         return part
+
+
+def _rounded(edge: Tensor, towards: float) -> Tensor:
+    """Single precision, rounded in one direction."""
+    near = edge.float()
+    past = near.double() < edge if towards > 0 else near.double() > edge
+    return torch.where(past, near.nextafter(near.new_tensor(towards)), near)

@@ -101,8 +101,8 @@ class QuantisedRegion:
     levels: int
 
     def __getattr__(self, name: str) -> Any:
-        """What only balls have and their attacks ask for (`shape`, and the box as tensors)."""
-        if name in ("shape", "low", "high"):
+        """What only balls have and their attacks ask for: `shape`, the box, the corners."""
+        if name in ("shape", "low", "high", "corners"):
             return getattr(self.inner, name)
         raise AttributeError(name)
 
