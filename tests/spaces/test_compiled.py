@@ -7,10 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.lp_ball import level_by_sorting
 
+from assay.errors import AssayError
 from assay.spaces import compiled
 from assay.spaces.lp import Lp
-from tests.oracles.lp_ball import level_by_sorting
 
 
 def cases(dtype, p, d=97, n=60):
@@ -49,6 +50,21 @@ def test_a_compiled_step_on_few_features_is_the_one_in_torch(p, dtype, monkeypat
     wanted = region.ascend(z, grad, step)
     assert torch.equal(found != z, wanted != z)
     assert torch.allclose(found, wanted, atol=1e-6 if dtype == torch.float32 else 1e-13)
+
+
+def test_without_a_compiled_library_torch_does_it(monkeypatch):
+    def missing():
+        raise AssayError("the compiled kernels are missing")
+
+    region, z, _ = cases(torch.float32, 1.0)
+    found = region.project(z)
+    compiled._built.cache_clear()
+    monkeypatch.setattr(compiled, "load", missing)
+    try:
+        assert not compiled.serves(z)
+        assert float((region.project(z) - found).abs().max()) < 3e-6
+    finally:
+        compiled._built.cache_clear()
 
 
 def test_of_gradients_that_are_equal_as_many_are_followed_as_of_others():

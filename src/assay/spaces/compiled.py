@@ -1,7 +1,7 @@
 """Steps and projections of L1 and L2 balls, compiled: one pass over a row instead of thirty.
 
-The same in torch stands in `projections` and `ball`, for accelerators, for half precision and for
-whoever wants a gradient through it; tests compare the two.
+The same in torch stands in `projections` and `ball`, for accelerators, for half precision, for
+whoever wants a gradient through it, and where no compiled library is; tests compare the two.
 
 What a reader would get wrong: the two agree up to rounding, not to the bit. Each row's level is
 found in double precision here and by itself, whatever rows stand beside it.
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from assay.devices import on_host
-from assay.kernels.native import Kernel
+from assay.errors import AssayError
+from assay.kernels.native import Kernel, load
 
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
 _FEW = 1 << 18  # numbers that one thread has done before another has begun
@@ -26,10 +27,21 @@ def serves(*tensors: Tensor) -> bool:
     """Whether these can be handed to a kernel: on the host, of one usual type, and no gradient."""
     first = tensors[0]  # of the box: one for all rows, or one for each
     return (
-        on_host(first.device)
+        _built()
+        and on_host(first.device)
         and first.dtype in _NAMES
         and all(t.dtype == first.dtype and not t.requires_grad for t in tensors)
     )
+
+
+@cache
+def _built() -> bool:
+    """Whether the library is there; a network can be attacked without, so this is no error here."""
+    try:
+        load()
+    except AssayError:
+        return False
+    return True
 
 
 @cache
