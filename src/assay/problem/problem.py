@@ -188,14 +188,12 @@ class Problem:
         `better` (n,) bool names the rows instead; what the trial saw on the way counts anyhow.
         """
         mine, theirs = self.referee, trial.referee
-        if better is not None:
-            pass
-        elif mine.keep == "first":
+        if better is None and mine.keep == "first":
             near = self.regions.distance
             # Clearly nearer: a tie must not be decided by rounding, which differs between batches.
             nearer = near(theirs.best) < near(mine.best) * (1 - 1e-6)
             better = theirs.solved & (~mine.solved | nearer)
-        else:
+        elif better is None:
             better = theirs.value > mine.value
         mine.absorb(theirs, better)
 
