@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
+
 import assay as ay
 
 
@@ -28,27 +31,41 @@ URL = {
 }
 
 
-def case(name: str) -> Case:
+def case(name: str, split: int | None = None) -> Case:
+    """By name; with `split` all rows of the table are parted anew (a fifth for testing)."""
     if name in URL:
         eps, p, price = URL[name]
-        splits = ay.datasets.url()
+        train, test = _parts(ay.datasets.url(), split)
         goal = ay.Group({"phishing": ["legitimate"]})
-        space = splits.train.schema.space(eps=eps, p=p)
-        return Case(splits.train, splits.test, space, goal, "phishing", price)
+        space = train.schema.space(eps=eps, p=p)
+        return Case(train, test, space, goal, "phishing", price)
     if name == "lcld":  # a sample of 993 loans: half of it is trained on
-        train, test = ay.training.holdout(ay.datasets.lcld().test, 0.5, seed=0)
+        train, test = ay.training.holdout(ay.datasets.lcld().test, 0.5, seed=split or 0)
         goal = ay.Group({"charged off": ["fully paid"]})  # who will not pay wants the loan
         space = train.schema.space(eps=0.05, p=math.inf)
         return Case(train, test, space, goal, "charged off", 0.05)
     if name == "adult":  # who earns less says otherwise, in at most one field that is not checked
-        splits = ay.datasets.adult()
+        parts = _parts(ay.datasets.adult(), split)
         goal = ay.Group({"<=50K": [">50K"]})
         checked = ["age", "fnlwgt", "education", "education_num", "marital_status", "relationship",
                    "race", "sex", "native_country"]  # fmt: skip
-        schema = splits.train.schema.freeze(*checked)
-        train, test = (_coded(part, schema) for part in (splits.train, splits.test))
+        schema = parts[0].schema.freeze(*checked)
+        train, test = (_coded(part, schema) for part in parts)
         return Case(train, test, schema.space(eps=1, p=0), goal, "<=50K", 0.05)
     raise SystemExit(f"no case {name!r}: {', '.join(CASES)}")
+
+
+def _parts(splits: Any, split: int | None) -> tuple[ay.Dataset, ay.Dataset]:
+    """The table's own training and test rows, or all its rows split anew."""
+    if split is None:
+        return splits.train, splits.test
+    parts = [p for p in (splits.train, splits.val, splits.test) if p is not None]
+    whole = ay.Dataset(
+        torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]),
+        ids=np.concatenate([np.asarray(p.ids) for p in parts]),
+        schema=parts[0].schema, classes=parts[0].classes,
+    )  # fmt: skip
+    return ay.training.holdout(whole, 0.2, seed=1000 + split)  # not the draw of harden's own
 
 
 def _coded(data: ay.Dataset, schema: ay.Schema) -> ay.Dataset:

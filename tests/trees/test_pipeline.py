@@ -64,3 +64,11 @@ def test_noise_on_a_scaled_forest_is_read_not_drawn():
 
 def test_what_bends_the_axis_is_not_read():
     assert reader(make_pipeline(PowerTransformer(), RandomForestClassifier(5)).fit(X, Y)) is None
+
+
+@pytest.mark.parametrize("first", [(), ("passthrough",)], ids=["alone", "passthrough"])
+def test_a_pipeline_that_scales_nothing_is_its_last_step(first):
+    x = np.random.default_rng(0).random((200, 3))
+    y = (x[:, 0] > 0.5).astype(int)
+    pipe = make_pipeline(*first, RandomForestClassifier(5, max_depth=3, random_state=0)).fit(x, y)
+    assert (read(pipe).predict(x) == pipe.predict(x)).all()

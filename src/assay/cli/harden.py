@@ -23,6 +23,9 @@ def harden(
     max_vacuous: Annotated[
         float, typer.Option(help="Share of proofs that may hang on what nobody can move.")
     ] = 1.0,
+    caution: Annotated[
+        float, typer.Option(help="Standard errors added to the accuracy that was lost.")
+    ] = 1.0,
     rounds: Annotated[int, typer.Option(help="At most so many refits.", min=1)] = 40,
     most: Annotated[int, typer.Option(help="Training rows attacked a round.", min=1)] = 500,
     folder: Annotated[
@@ -51,8 +54,8 @@ def harden(
         raise AssayError(f"'{file}' has no [space]: against what is the model to be hardened?")
     hardened = refit(
         getattr(model, "source", model), data, options["space"], options["goal"],
-        max_loss=max_loss, min_proven=min_proven, max_vacuous=max_vacuous, rounds=rounds,
-        most=most, folder=folder, seed=config.seed,
+        max_loss=max_loss, min_proven=min_proven, max_vacuous=max_vacuous, caution=caution,
+        rounds=rounds, most=most, folder=folder, seed=config.seed,
     )  # fmt: skip
     typer.echo(str(hardened))
     joblib.dump(hardened.model, out)

@@ -170,8 +170,29 @@ def _count(model: Any, given: int, columns: Columns | None) -> None:
 
 def places(model: Any, columns: Columns) -> list[int] | None:
     """Where the columns a model wants stand among the data's; None if it was fitted on an array."""
+    own = matched(model, columns)
+    return None if own is None else columns.place(own)
+
+
+def matched(model: Any, columns: Columns) -> list[str] | None:
+    """The data's names of the columns a model wants; None if it was fitted on an array."""
     wanted = names_of(model, columns.names)
-    return None if wanted is None else columns.place(_matched(model, wanted, columns))
+    return None if wanted is None else _matched(model, wanted, columns)
+
+
+def to_fit(model: Any, columns: Columns | None) -> Rows:
+    """Rows as a model like this one is fitted on them: with names and types where it knows them.
+
+    To be asked, numbers alone would do (`form`); fitted on these, it would forget its names.
+    """
+    own = None if columns is None else matched(model, columns)
+    if columns is None or own is None:
+        wanted = names_of(model) if columns is None else None
+        return (lambda x: x) if wanted is None else Columns.named(wanted).frame
+    at, shown = columns.place(own), columns.select(own)
+    if type(model).__module__.split(".")[0] in ("xgboost", "lightgbm"):
+        shown = categorical(shown)
+    return lambda x: shown.frame(np.ascontiguousarray(x[:, at]))
 
 
 def known_as(model: Any, names: Iterable[str]) -> dict[str, str]:

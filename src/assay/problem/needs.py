@@ -62,7 +62,7 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
             "use Exact for trees, Enumerate where few points are valid, or an attack alone"
         )
     if needs.trees:
-        trees.read(model.source)  # says itself what it cannot read
+        trees.read(model.source, model.columns)  # says itself what it cannot read
     instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
     if needs.norms is not None and space.norm not in needs.norms:
         names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"

@@ -89,7 +89,7 @@ class Standard:
         attack = _attack(table, model.differentiable)
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
-        if reader(model.source) is not None:
+        if reader(model.source, model.columns) is not None:
             # dearer only where a row has a handful of records
             first.insert(0, Exact(self.seconds, certificates=self.certificates))
         elif read(model, problem.kept(problem.undecided)) is not None:

@@ -81,8 +81,12 @@ def labels(ensemble: Ensemble, model: Any, x: Floats) -> Ints:
         if p.ndim == 2:
             return np.asarray(p.argmax(axis=1), dtype=np.int64)
         return np.asarray(p > 0.5 if ensemble.outputs == 1 else p, dtype=np.int64)
-    predicted = np.asarray(model.predict(_named(model, x))).ravel()
-    classes = np.asarray(ensemble.classes)
+    return positions(ensemble, model.predict(_named(model, x)))
+
+
+def positions(ensemble: Ensemble, predicted: Any) -> Ints:
+    """Predicted classes as positions in `ensemble.classes`."""
+    predicted, classes = np.asarray(predicted).ravel(), np.asarray(ensemble.classes)
     order = np.argsort(classes)
     return np.asarray(order[np.searchsorted(classes, predicted, sorter=order)], dtype=np.int64)
 
@@ -107,7 +111,7 @@ def raw_scores(ensemble: Ensemble, model: Any, x: Floats) -> Floats:
         found = model.decision_function(_named(model, x))
     else:
         found = model.predict_proba(_named(model, x)) * ensemble.n_trees
-    return np.asarray(found, dtype=np.float64).reshape(len(x), ensemble.outputs)
+    return np.asarray(found, dtype=np.float64).reshape(x.shape[0], ensemble.outputs)
 
 
 def _xgboost(booster: Any, x: Floats, **how: Any) -> Any:

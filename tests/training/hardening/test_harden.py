@@ -1,53 +1,16 @@
 """Hardening: every share is what evaluate says, the estimator stays of its kind, proofs hold."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
-
 import numpy as np
 import pytest
 import torch
 from catboost import CatBoostClassifier
-from lightgbm import LGBMClassifier
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-)
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.ensemble import RandomForestClassifier
+from tests.training.hardening.cases import MODELS, rows
 from xgboost import XGBClassifier
 
 import assay as ay
 from assay.training.holdout import holdout
 from assay.trees import read
-
-
-def rows(n=900, seed=0):
-    """Two features the attacker may move, each alone enough; one that tells less, and stays put."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n)
-    x = rng.random((n, 3))
-    x[:, 0] = np.clip(0.47 + 0.06 * y + rng.normal(0, 0.02, n), 0, 1)
-    x[:, 1] = np.clip(0.3 + 0.4 * y + rng.normal(0, 0.12, n), 0, 1)
-    x[:, 2] = (rng.random(n) < 0.2 + 0.6 * y).astype(float)
-    return ay.Dataset(x, y)
-
-
-MODELS = [
-    XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1, random_state=0),
-    LGBMClassifier(n_estimators=15, num_leaves=7, n_jobs=1, verbose=-1, random_state=0),
-    CatBoostClassifier(iterations=15, depth=3, verbose=0, random_seed=0, thread_count=1,
-                       allow_writing_files=False),
-    RandomForestClassifier(10, max_depth=4, random_state=0),
-    ExtraTreesClassifier(10, max_depth=4, random_state=0),
-    GradientBoostingClassifier(n_estimators=15, random_state=0),
-    HistGradientBoostingClassifier(max_iter=15, max_depth=3, random_state=0),
-    make_pipeline(StandardScaler(), XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1)),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: type(m).__name__)
@@ -200,40 +163,6 @@ def test_the_same_seed_gives_the_same_path():
         for _ in range(2)
     )
     assert one.path == two.path
-
-
-KILLED = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from test_harden import MODELS, rows
-import assay as ay
-data = rows(200)
-model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
-ay.training.harden(model, data, ay.Linf(0.05), rounds=5, folder=sys.argv[1], progress=False)
-"""
-
-
-def test_a_hardening_that_was_killed_goes_on_and_ends_the_same(tmp_path):
-    folder = tmp_path / "rounds"
-    here = os.path.dirname(__file__)
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder), here])
-    until = time.monotonic() + 120
-    while not (folder / "round-002.joblib").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    kept = len(list(folder.glob("round-*.joblib")))
-    assert kept >= 3
-    data = rows(200)
-    model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
-    how = {"rounds": 5, "progress": False}
-    resumed = ay.training.harden(model, data, ay.Linf(0.05), folder=folder, **how)
-    straight = ay.training.harden(model, data, ay.Linf(0.05), **how)
-    assert resumed.path == straight.path and resumed.chosen == straight.chosen
-    x = data.x.numpy()
-    assert (resumed.model.predict_proba(x) == straight.model.predict_proba(x)).all()
-    with pytest.raises(ay.AssayError, match="another hardening"):
-        ay.training.harden(model, data, ay.Linf(0.04), folder=folder, **how)
 
 
 def test_a_gate_can_require_what_hardening_gives():

@@ -14,6 +14,7 @@ from weakref import ref
 import numpy as np
 import torch
 
+from assay.columns import Columns
 from assay.errors import Unsupported
 from assay.kernels.arrays import Bools, Floats
 from assay.model.classifier import Classifier
@@ -24,24 +25,26 @@ from assay.trees import Ensemble, read
 _ROWS = 64  # compared with the model, as they are and in two corners
 _VALUES = 100  # of a text column that are compared
 _EACH = 9  # rows on which each is
-_read: dict[int, tuple[ref[Any], Ensemble]] = {}  # by identity: a CatBoost model has no hash
+# by identity: a CatBoost model has no hash; the columns it was read for
+_read: dict[int, tuple[ref[Any], Columns | None, Ensemble]] = {}
 
 
 def ensemble_of(model: Classifier) -> Ensemble:
     """The flat form of a model, read and checked once, by the columns it is asked with."""
-    ensemble = _once(model.source)
+    ensemble = _once(model.source, model.columns)
     at = None if model.columns is None else places(model.source, model.columns)
     if model.columns is None or at is None:
         return ensemble
     return ensemble.asked_by(at, len(model.columns))
 
 
-def _once(source: Any) -> Ensemble:
+def _once(source: Any, columns: Columns | None) -> Ensemble:
     key = id(source)
     known = _read.get(key)
-    if known is None or known[0]() is not source:
-        known = _read[key] = ref(source, partial(_forget, key, _read)), read(source)
-    return known[1]
+    if known is None or known[0]() is not source or known[1] is not columns:
+        kept = ref(source, partial(_forget, key, _read))
+        known = _read[key] = kept, columns, read(source, columns)
+    return known[2]
 
 
 def _forget(key: int, among: dict[int, Any], _: Any) -> None:

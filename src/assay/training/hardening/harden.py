@@ -30,7 +30,6 @@ import numpy as np
 import torch
 
 from assay.data import Dataset
-from assay.errors import AssayError
 from assay.goals.classes import Untargeted
 from assay.goals.goal import Goal
 from assay.kernels.arrays import Bools
@@ -41,7 +40,8 @@ from assay.training.hardening.explain import Explanation, leans_on, protected_by
 from assay.training.hardening.judge import Judge
 from assay.training.hardening.networks import retrain
 from assay.training.hardening.path import Hardened, Round, choice
-from assay.training.hardening.refit import growable, refit
+from assay.training.hardening.question import bare, refuse, refuse_numbers
+from assay.training.hardening.refit import count, refit
 from assay.training.hardening.retention import retention
 from assay.training.hardening.saved import Saved
 from assay.training.holdout import holdout
@@ -49,6 +49,7 @@ from assay.training.holdout import holdout
 Refit = Callable[..., Any]
 FREE = 0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 1.0
 BEST = 3  # starts from which counterexamples are added
+PATIENCE = 6  # rounds beyond the price, one after the other, that end a climb
 
 
 def harden(
@@ -60,6 +61,7 @@ def harden(
     max_loss: float | None = 0.015,
     min_proven: float | None = None,
     max_vacuous: float = 1.0,
+    caution: float = 1.0,
     rounds: int = 40,
     free: Sequence[float] = FREE,
     retain: float = 0.3,
@@ -73,8 +75,9 @@ def harden(
 ) -> Hardened:
     """Refit a fitted model until no attacker of this `space` and `goal` finds much.
 
-    `max_loss`: at most this much accuracy may be lost, with one standard error added to what was
-    lost on held-out rows; of those rounds the one with the largest proven share is chosen.
+    `max_loss`: at most this much accuracy may be lost, with `caution` standard errors added to what
+    was lost on held-out rows (0: the price is spent, and half of the time a little more); of those
+    rounds the one with the largest proven share is chosen.
     `min_proven` instead: the most accurate round that reaches it.
     `max_vacuous`: only rounds of whose proofs at most this share hangs on what nobody can move.
     At most `rounds` refits, each attacked on `most` training rows for at most `seconds` a row. A
@@ -91,29 +94,43 @@ def harden(
     >>> len(hardened.path)
     3
     """
-    if rounds < 1:
-        raise AssayError(f"harden(rounds={rounds}): expected at least 1")
-    if not free or any(not 0 <= f <= 1 for f in free):
-        raise AssayError(f"harden(free={free!r}): expected shares of the trees, e.g. (0, 0.1, 1)")
+    shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
+    counts = {"rounds": rounds, "most": most, "judged": judged}
+    refuse_numbers(free, shares, counts, {"seconds": seconds, "caution": caution})
     goal = Untargeted() if goal is None else goal
+    model = bare(model)
+    refuse(model, data, space, goal)
+    network = isinstance(model, torch.nn.Module)
     train, held = holdout(data, share, seed)
     judge = Judge.of(held, space, goal, judged, 5 * seconds, seed)
-    network = isinstance(model, torch.nn.Module)
     keeps = np.ones(data.x.shape[1]) if network else retention(train, space, goal)
     kept = keeps >= retain
     again = retrain(seed) if network else refit
-    asked = (max_loss, rounds, tuple(free), retain, most, share, judged, seconds, seed)
-    saved = Saved(folder, f"{_named(model)}|{data.hash}|{space!r}|{goal!r}|{asked}")
+    asked = (
+        max_loss,
+        min_proven,
+        caution,
+        rounds,
+        tuple(free),
+        retain,
+        most,
+        share,
+        judged,
+        seconds,
+        seed,
+    )
+    saved = Saved(folder, model, f"{data.hash}|{space!r}|{goal!r}|{asked}")
     pool = partial(Pool, train, space, goal, most, seed)
-    loop = _Loop(model, train, judge, again, kept, pool, seconds, saved)
+    price = partial(Round.within, max_loss=max_loss, caution=caution)
+    loop = _Loop(model, train, judge, again, kept, pool, seconds, saved, price)
     with Bar(rounds, progress) as bar:
         loop.refit(1.0, 0, None, bar)
         starts = [loop.starts(f, bar) for f in _plans(model, kept, free)[:rounds]]
-        starts.sort(key=lambda r: _promise(r, loop.path[0], max_loss, min_proven), reverse=True)
+        starts.sort(key=lambda r: _promise(r, loop.path[0], price, min_proven), reverse=True)
         for i, start in enumerate(starts[:BEST]):
             left = rounds + 1 - len(loop.path)
-            loop.climb(start, left // (min(BEST, len(starts)) - i), max_loss, bar)
-    chosen = choice(loop.path, max_loss, min_proven, max_vacuous)
+            loop.climb(start, left // (min(BEST, len(starts)) - i), bar)
+    chosen = choice(loop.path, max_loss, min_proven, max_vacuous, caution)
     final = loop.models[chosen]
     proven = counterexamples(final, judge.part, space, goal, seconds).proven
     why = Explanation(
@@ -131,10 +148,11 @@ class _Loop:
 
     def __init__(
         self, model: Any, train: Dataset, judge: Judge, again: Refit, kept: Bools,
-        pool: Callable[[], Pool], seconds: float, saved: Saved,
+        pool: Callable[[], Pool], seconds: float, saved: Saved, price: Callable[..., bool],
     ) -> None:  # fmt: skip
         self.model, self.train, self.judge, self.again = model, train, judge, again
         self.kept, self.pool, self.seconds, self.saved = kept, pool, seconds, saved
+        self.price = price
         self.models: list[Any] = []
         self.path: list[Round] = []
         self.weak: dict[str, tuple[float, float]] = {}
@@ -163,7 +181,7 @@ class _Loop:
         """The model of a plan before any counterexample; the plain one is there already."""
         return self.path[0] if plan == 1.0 else self.refit(plan, 0, None, bar)
 
-    def climb(self, start: Round, rounds: int, max_loss: float | None, bar: Bar) -> None:
+    def climb(self, start: Round, rounds: int, bar: Bar) -> None:
         """Counterexamples and refits from one start, until none is found or the price is passed."""
         pool, model, dear = self.pool(), self.models[start.number], 0
         for step in range(1, rounds + 1):
@@ -174,26 +192,22 @@ class _Loop:
                 return
             now = self.refit(start.free, step, pool, bar)
             model = self.models[-1]
-            dear = dear + 1 if not now.within(self.path[0], max_loss) else 0
-            if dear == 2:
-                return  # further rounds cost more
+            dear = 0 if self.price(now, self.path[0]) else dear + 1
+            if dear == PATIENCE:
+                return
 
 
 def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
     """Shares of trees that see everything; one plan where features make no difference."""
     if kept.all() or not kept.any():
         return [1.0]
-    return [f for f in free if f in (0.0, 1.0) or growable(model)]
+    return [f for f in free if f in (0.0, 1.0) or count(model) is not None]
 
 
 def _promise(
-    r: Round, first: Round, max_loss: float | None, min_proven: float | None
+    r: Round, first: Round, price: Callable[..., bool], min_proven: float | None
 ) -> tuple[bool, float]:
     """What a start is worth going on from: within the price, then by the proven share."""
     if min_proven is not None:
         return r.proven >= min_proven, r.accuracy
-    return r.within(first, max_loss), r.proven
-
-
-def _named(model: Any) -> str:
-    return f"{type(model).__name__}{model.get_params() if hasattr(model, 'get_params') else model}"
+    return price(r, first), r.proven

@@ -131,6 +131,19 @@ def _rule(train: Dataset, held: Dataset, still: Any) -> tuple[str, float]:
     if place < 0:
         return "always the same answer", float(stump.score(of(held), held.y.numpy()))
     f = int(still[place])
-    name = train.columns.names[f] if train.columns is not None else str(f)
-    threshold = float(stump.tree_.threshold[0])
-    return f"{name} <= {threshold:g}", float(stump.score(of(held), held.y.numpy()))
+    return _said(train, f, float(stump.tree_.threshold[0])), float(
+        stump.score(of(held), held.y.numpy())
+    )
+
+
+def _said(data: Dataset, f: int, threshold: float) -> str:
+    """A question about one feature; of text, which values it is about."""
+    if data.columns is None:
+        return f"{f} <= {threshold:g}"
+    column = data.columns.each[f]
+    if column.kind != "label":
+        return f"{column.name} <= {threshold:g}"
+    pairs = zip(column.values, column.codes, strict=True)
+    low = [str(v) for v, code in pairs if code <= threshold]
+    more = f" ... ({len(low)} values)" if len(low) > 3 else ""
+    return f"{column.name} is {' or '.join(low[:3])}{more}"

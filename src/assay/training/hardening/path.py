@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.report.stats import wilson
 from assay.training.hardening.explain import Explanation
+
+FEW = 50  # rows below which a share says little
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,10 @@ class Round:
     counterexamples: int  # fitted on
     error: float = 0.0  # the standard error of the accuracy lost since round 0, row by row
 
-    def within(self, first: Round, max_loss: float | None) -> bool:
-        """Does it lose at most this much accuracy, one standard error added?"""
-        return max_loss is None or first.accuracy - self.accuracy + self.error <= max_loss
+    def within(self, first: Round, max_loss: float | None, caution: float = 1.0) -> bool:
+        """Does it lose at most this much accuracy, `caution` standard errors added?"""
+        lost = first.accuracy - self.accuracy + caution * self.error
+        return max_loss is None or lost <= max_loss
 
     def __str__(self) -> str:
         return (
@@ -96,7 +100,15 @@ class Hardened:
             return []
         now, found = self.path[self.chosen], []
         if self.chosen == 0:
-            found.append("no round kept the price: this is the model refitted as it was")
+            better = any(r.proven > now.proven for r in self.path)
+            why = "no round kept the price" if better else "no round proved more"
+            found.append(f"{why}: this is the model refitted as it was")
+        if self.attacked < FEW:
+            share = wilson(now.proven * self.attacked, self.attacked)
+            found.append(
+                f"only {self.attacked} held-out rows were judged: the share proven lies between "
+                f"{share.low:.2f} and {share.high:.2f} (95 %), and rounds differ by chance"
+            )
         if now.vacuous >= 0.5:
             found.append(
                 f"vacuous: at least {now.vacuous:.0%} of the proofs hold however far the attacker "
@@ -120,7 +132,7 @@ class Hardened:
 
 def choice(
     path: Sequence[Round], max_loss: float | None, min_proven: float | None,
-    max_vacuous: float = 1.0,
+    max_vacuous: float = 1.0, caution: float = 1.0,
 ) -> int:  # fmt: skip
     """The round that the price buys; one with more vacuous proofs than allowed is none.
 
@@ -135,4 +147,5 @@ def choice(
         if enough:
             return max(enough, key=lambda r: r.accuracy).number
         return max(path, key=lambda r: r.proven).number
-    return max((r for r in path if r.within(path[0], max_loss)), key=lambda r: r.proven).number
+    cheap = [r for r in path if r.within(path[0], max_loss, caution)]
+    return max(cheap, key=lambda r: r.proven).number

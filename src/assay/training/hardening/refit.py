@@ -10,6 +10,7 @@ With `kept`, all trees but a share `free` of them see only the kept features; th
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from assay.data import Dataset
 from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Bools, Floats, Ints
-from assay.model.frames import form
+from assay.model.frames import to_fit
 from assay.training.hardening.growth import Stage, grow, trees_of
 
 
@@ -33,12 +34,7 @@ def refit(
     >>> refit(tree, rows, np.array([[0.4]]), np.array([1]), np.array([1.0])).predict([[0.3]])
     array([1])
     """
-    labels = getattr(model, "classes_", None)
-    if labels is None or not hasattr(model, "fit"):
-        raise Unsupported(
-            f"harden refits an estimator: {type(model).__name__} has no fit() or was never fitted; "
-            "give the fitted classifier (XGBClassifier, not its Booster)"
-        )
+    labels = checked(model)
     rows = data.x.double().numpy()
     if rows.ndim != 2:
         raise AssayError(f"x has shape {rows.shape}; a table is (rows, features)")
@@ -47,7 +43,7 @@ def refit(
         rows, truth = np.concatenate([rows, x]), np.concatenate([truth, y])
         weights = np.concatenate([weights, weight])
     blanked = rows if kept is None else np.where(kept, rows, rows[0])
-    formed = form(model, data.columns)
+    formed = to_fit(model, data.columns)
     named = np.asarray(labels)[_own(labels, data)[truth]]
     before, last = _split(model)
     shown = formed(rows.copy())
@@ -59,14 +55,32 @@ def refit(
     ready = [part if before is None else before.transform(part)
              for part in (formed(blanked.copy()), shown)]  # fmt: skip
     fresh = grow(last, _stages(last, ready, 1.0 if kept is None else free), named, weights)
-    if before is None:
+    if last is model:
         return fresh
-    return type(model)([*before.steps, (model.steps[-1][0], fresh)])
+    whole = copy.copy(model)  # with what else was asked of it: memory, verbose
+    whole.steps = [*(before.steps if before is not None else ()), (model.steps[-1][0], fresh)]
+    return whole
 
 
-def growable(model: Any) -> bool:
-    """Can its trees be fitted in stages?"""
-    return trees_of(_split(model)[1]) is not None
+def checked(model: Any) -> Any:
+    """The classes of an estimator that can be fitted anew."""
+    labels = getattr(model, "classes_", None)
+    if labels is None or not hasattr(model, "fit"):
+        raise Unsupported(
+            f"harden refits an estimator: {type(model).__name__} has no fit() or was never fitted; "
+            "give the fitted classifier (XGBClassifier, not its Booster)"
+        )
+    return labels
+
+
+def count(model: Any) -> int | None:
+    """How many trees it has; None where they cannot be fitted in stages."""
+    return trees_of(last_step(model))
+
+
+def last_step(model: Any) -> Any:
+    """The classifier of a pipeline; another model itself."""
+    return _split(model)[1]
 
 
 def _stages(model: Any, ready: list[Any], free: float) -> list[Stage]:
@@ -88,5 +102,5 @@ def _own(labels: Any, data: Dataset) -> Ints:
 def _split(model: Any) -> tuple[Any | None, Any]:
     """What comes before the last step of a pipeline, and the last step."""
     if isinstance(getattr(model, "steps", None), list):
-        return model[:-1], model.steps[-1][1]
+        return (model[:-1] if len(model.steps) > 1 else None), model.steps[-1][1]
     return None, model

@@ -1,27 +1,37 @@
 """A hardening that was cut off goes on where it was: one file per round, whole or not there.
 
 What a reader would get wrong: a file of another question is refused, not overwritten. The question
-is the estimator with its parameters, the data, the space, the goal, the seed and the settings.
+is the estimator with its parameters and number of trees (or the network with its weights), the
+data, the space, the goal, the seed and the settings. An estimator that was fitted once more by the
+script that goes on is the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from assay.durable import reading, write
 from assay.errors import AssayError
+from assay.model.classifier import wrap
+from assay.training.hardening.refit import count
 
 
 class Saved:
     """The rounds of one hardening in a folder; without a folder nothing is kept."""
 
-    def __init__(self, folder: str | Path | None, question: str) -> None:
+    def __init__(self, folder: str | Path | None, model: Any, question: str) -> None:
         self.folder = None if folder is None else Path(folder)
-        self.question = hashlib.sha256(question.encode()).hexdigest()[:16]
         if self.folder is not None:
+            question = f"{_digest(model)}|{question}"
+            self.question = hashlib.sha256(question.encode()).hexdigest()[:16]
+            if self.folder.exists() and not self.folder.is_dir():
+                raise AssayError(f"folder='{folder}' is a file; give a folder for the rounds")
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def load(self, number: int) -> dict[str, Any] | None:
@@ -53,3 +63,20 @@ class Saved:
     def _path(self, number: int) -> Path:
         assert self.folder is not None
         return self.folder / f"round-{number:03d}.joblib"
+
+
+def _digest(model: Any) -> str:
+    """What the rounds are fitted from, the same in every process: no address is part of it."""
+    import joblib
+
+    if isinstance(model, torch.nn.Module):
+        return wrap(model).hash
+    from sklearn.base import clone
+
+    try:
+        return f"{joblib.hash(clone(model))} {count(model)}"
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise AssayError(
+            f"{type(model).__name__} cannot be saved ({error}), so its rounds cannot be kept; "
+            "leave out folder=, or give named functions instead of lambdas"
+        ) from None

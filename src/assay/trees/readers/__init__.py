@@ -9,26 +9,34 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from assay.columns import Columns
 from assay.errors import AssayError, Unsupported
 from assay.trees.agreement import check, labels
 from assay.trees.ensemble import Ensemble
 
 SUPPORTED = (
     "scikit-learn DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and "
-    "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters"
+    "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters; "
+    "pipelines of scalers, imputers, one-hot and ordinal encoders (of text) before one of them"
 )
 
 
-def reader(model: Any) -> str | None:
-    """The name of the reader for this model, None if it is no tree model we read."""
+def reader(model: Any, columns: Columns | None = None) -> str | None:
+    """The name of the reader for this model, None if it is no tree model we read.
+
+    With the data's `columns` also pipelines that encode them.
+    """
     package = type(model).__module__.split(".")[0]
     name = type(model).__name__
     if package == "sklearn":
+        from assay.trees.readers.encoded import encoded
         from assay.trees.readers.pipeline import scaled
         from assay.trees.readers.sklearn import NAMES
 
         if scaled(model):
             return "pipeline" if reader(model.steps[-1][1]) is not None else None
+        if columns is not None and encoded(model):
+            return "encoded" if reader(model.steps[-1][1]) is not None else None
         return "sklearn" if name in NAMES else None
     known = {
         "xgboost": ("XGBClassifier", "XGBRFClassifier", "Booster"),
@@ -38,11 +46,13 @@ def reader(model: Any) -> str | None:
     return package if name in known.get(package, ()) else None
 
 
-def read(model: Any, *, checked: bool = True) -> Ensemble:
+def read(model: Any, columns: Columns | None = None, *, checked: bool = True) -> Ensemble:
     """Read a fitted model and compare the reading with the model's own predictions."""
     if isinstance(model, Ensemble):
         return model
-    name = reader(model)
+    name = reader(model, columns)
+    if name == "encoded":
+        return _encoded(model, columns)
     if name is None:
         raise Unsupported(
             f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}"
@@ -61,6 +71,20 @@ def read(model: Any, *, checked: bool = True) -> Ensemble:
             f"({type(error).__name__}: {error}): it is damaged, or of a version not known here"
         ) from error
     return replace(ensemble, library=partial(labels, ensemble, model))
+
+
+def _encoded(model: Any, columns: Any) -> Ensemble:
+    from assay.trees.readers.encoded import read
+
+    try:
+        return read(model, columns)
+    except AssayError:
+        raise
+    except Exception as error:  # scikit-learn's own, on a value it does not know
+        raise Unsupported(
+            f"this {type(model).__name__} cannot be read ({type(error).__name__}: {error}); use a "
+            "search: Graft or MOEVA"
+        ) from error
 
 
 def _require_fitted(model: Any, name: str) -> None:

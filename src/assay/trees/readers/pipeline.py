@@ -9,6 +9,7 @@ What a reader would get wrong: only the scaler's own `transform` knows how it ro
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +23,9 @@ SCALERS = ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler")
 
 
 def scaled(model: Any) -> bool:
-    """Is it a pipeline of scalers before one last model?"""
+    """Is it a pipeline of scalers, or of nothing, before one last model?"""
     steps = [step for _, step in getattr(model, "steps", [])]
-    return len(steps) > 1 and all(
+    return bool(steps) and all(
         type(s).__name__ in SCALERS or s is None or s == "passthrough" for s in steps[:-1]
     )
 
@@ -46,15 +47,24 @@ def read(model: Any) -> Ensemble:
 
 def _borders(model: Any, feature: Array, threshold: Floats) -> Floats:
     """The largest input whose scaled value is at most the threshold."""
-    top = np.finfo(np.float64).max
-    low, high = (np.full(len(feature), _key(np.array([end]))[0]) for end in (-top, top))
     at = np.arange(len(feature))
-    x = np.zeros((len(feature), int(model.n_features_in_)))
+    x = np.zeros((len(feature), int(model.steps[-1][1].n_features_in_)))
+
+    def passes(values: Floats) -> Array:
+        x[at, feature] = values
+        return np.asarray(transformed(model, x)[at, feature] <= threshold)
+
+    return borders(passes, len(feature))
+
+
+def borders(passes: Callable[[Floats], Array], n: int) -> Floats:
+    """Of n tests that hold up to some number each: the largest float64 for which they hold."""
+    top = np.finfo(np.float64).max
+    low, high = (np.full(n, _key(np.array([end]))[0]) for end in (-top, top))
     for _ in range(64):
         middle = low // 2 + high // 2 + (low % 2 + high % 2) // 2  # their difference overflows
-        x[at, feature] = _value(middle)
-        passes = transformed(model, x)[at, feature] <= threshold
-        low, high = np.where(passes, middle, low), np.where(passes, high, middle)
+        yes = passes(_value(middle))
+        low, high = np.where(yes, middle, low), np.where(yes, high, middle)
     return _value(low)
 
 
