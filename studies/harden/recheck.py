@@ -43,9 +43,7 @@ def recheck(model: Any, of: Case, name: str, rows: int, highs: bool) -> dict[str
         found["broken_by_search"] = int((again.table["verdict"] == "broken").sum())
         found["contradictions"] += found["broken_by_search"]
     if highs and name in URL and type(model).__name__ == "XGBClassifier":
-        solved, wrong, unsolved = _highs(
-            model, of, name, part.take(torch.arange(min(highs, len(part))))
-        )
+        solved, wrong, unsolved = _highs(model, of, name, part)
         found |= {"highs": solved, "highs_unsolved": unsolved, "highs_wrong": wrong}
         found["contradictions"] += wrong
     return found

@@ -113,6 +113,27 @@ def test_a_proof_holds_for_every_record_of_a_small_table():
     assert {"broken", "proven"} <= set(verdict)
 
 
+def test_missing_cells_go_where_the_pipeline_sends_them():
+    frame, y = table()
+    frame = frame.drop(columns="own")
+    gaps = np.random.default_rng(2).random(frame.shape) < 0.15
+    frame = frame.mask(gaps)
+    pipe = make_pipeline(
+        make_column_transformer(
+            (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["kind"]),
+            (OneHotEncoder(), ["town"]),  # missing is a town of its own
+            (SimpleImputer(add_indicator=True), NUMBER),
+        ),
+        forest(),
+    ).fit(frame, y)
+    data = ay.Dataset(frame, y)
+    assert (read(pipe, data.columns).decide(data.x.numpy()) == pipe.predict(frame)).all()
+    schema = ay.Schema.suggest(frame)
+    few = ay.Dataset(frame, y, schema=schema)[:20]
+    report = ay.evaluate(pipe, few, space=schema.space(eps=0.1), progress=False)  # by default
+    assert report.metric("open").value == 0.0
+
+
 def test_what_keeps_no_order_is_left_to_searches():
     frame, y = table()
     columns = ay.Dataset(frame, y).columns

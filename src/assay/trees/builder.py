@@ -76,10 +76,10 @@ class Grower:
                 border = _strict(mark, self.operator, self.precision) if mark or not zero else zero
                 node = self._node(feature, border, node, above, False, [0.0] * self.outputs)
                 state = above
-        return self._missing(feature, node, missing)
+        return self.unless_missing(feature, node, missing)
 
-    def _missing(self, feature: int, node: int, missing: int) -> int:
-        # one more test that only NaN tells apart: every number is <= inf
+    def unless_missing(self, feature: int, node: int, missing: int) -> int:
+        """What `node` says, but NaN goes to `missing`: every number is <= inf."""
         return self._node(feature, np.inf, node, missing, False, [0.0] * self.outputs)
 
     def _node(

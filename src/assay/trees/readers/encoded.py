@@ -105,6 +105,7 @@ def read(model: Any, columns: Columns) -> Ensemble:
     made = grower.ensemble(
         base=trees.base.tolist(), n_features=len(inputs.columns), classes=trees.classes,
         source=f"encoded {trees.source}", cut=trees.cut, single=trees.single,
+        missing=tests.gone is not None,
     )  # fmt: skip
 
     def library(x: Floats) -> Ints:
@@ -129,20 +130,30 @@ def _inputs(model: Any, columns: Columns) -> _Inputs:
     return _Inputs(model, Columns(tuple(each)), own is not None, codes)
 
 
-def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats]]:
-    """The input that each output is made of (-1: none), and the outputs of every code."""
+def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats] | None]:
+    """The input that each output is made of (-1: none), the outputs of every code, and those of a
+    missing value of each input (None where the steps refuse one)."""
     first = inputs(inputs.base[None])[0]
     owner = np.full(len(first), -1)
     table: dict[int, Floats] = {-1: first[None]}
+    gone = _gone(inputs)
     for i, codes in enumerate(inputs.codes):
         out = inputs.varied(i, (-1e6, -1.0, 0.0, 1.0, 1e6) if codes is None else codes)
         moved = (out != out[0]).any(0)
+        if gone is not None:
+            moved |= gone[i] != out[0]
         if (owner[moved] >= 0).any():
             raise Unsupported("an output of the pipeline's first steps depends on several columns")
         owner[moved] = i
-        if codes is not None:
-            table[i] = out
-    return owner, table
+        table[i] = out
+    return owner, table, gone
+
+
+def _gone(inputs: _Inputs) -> dict[int, Floats] | None:
+    try:
+        return {i: inputs.varied(i, [np.nan])[0] for i in range(len(inputs.codes))}
+    except Exception:  # scikit-learn's own: this pipeline takes no missing values
+        return None
 
 
 class _Tests:
@@ -150,10 +161,10 @@ class _Tests:
 
     def __init__(self, inputs: _Inputs, trees: Ensemble, gaps: bool) -> None:
         self.inputs, self.trees, self.gaps = inputs, trees, gaps  # gaps: 0 is missing
-        self.owner, self.table = _owners(inputs)
+        self.owner, self.table, self.gone = _owners(inputs)
         number = np.array([c is None for c in inputs.codes] + [False])  # [-1]: of no column
         f = np.maximum(trees.feature, 0)
-        at = (trees.feature >= 0) & np.isfinite(trees.threshold) & number[self.owner[f]]
+        at = (trees.feature >= 0) & number[self.owner[f]]
         outputs = np.unique(trees.feature[at])
         below, zero = (self._borders(outputs, np.full(len(outputs), t)) for t in (-5e-324, 0.0))
         self.zero = dict(zip(outputs.tolist(), zip(below, zero, strict=True), strict=True))
@@ -184,27 +195,34 @@ class _Tests:
         f, t = int(e.feature[node]), float(e.threshold[node])
         if f < 0:
             return grower.leaf(e.value[node].tolist())
-        left, right = int(e.left[node]), int(e.right[node])
-        missing = left if e.missing_left[node] else right
-        i = int(self.owner[f])
-        if np.isfinite(self.border[node]):
+        i, left, right = int(self.owner[f]), int(e.left[node]), int(e.right[node])
+        gap = left if e.missing_left[node] else right
+
+        def goes(values: Any) -> Any:
+            """Where these outputs are sent."""
+            to = np.where(np.isnan(values), gap, np.where(values <= t, left, right))
+            return np.where(values == 0, gap, to) if self.gaps else to
+
+        codes = self.inputs.codes[i] if i >= 0 else ()
+        gone = None if self.gone is None or i < 0 else int(goes(self.gone[i][f]))
+        if codes is None:
             low, high = (self.grow(grower, n, done) for n in (left, right))
-            made = grower.split(i, float(self.border[node]), low, high, False)
-            if not self.gaps:
-                return made
-            gap, (below, zero) = done[missing], self.zero[f]
-            upto = grower.split(i, float(below), made, gap, False)
-            return grower.split(i, float(zero), upto, made, False)
-        values = self.table[i][:, f]
-        goes = np.where(values <= t, left, right)
-        if self.gaps:
-            goes = np.where(values == 0, missing, goes)
-        if (goes == goes[0]).all():
-            return self.grow(grower, int(goes[0]), done)
-        low, high = (self.grow(grower, n, done) for n in (left, right))
-        codes = self.inputs.codes[i] or ()
-        some = [int(c) for c, to in zip(codes, goes, strict=True) if to == left]
-        return grower.member(i, some, low, high, high)
+            made = grower.split(i, float(self.border[node]), low, high, gone == left)
+            if self.gaps:
+                below, zero = self.zero[f]
+                made = grower.split(i, float(zero),
+                                    grower.split(i, float(below), made, done[gap], False),
+                                    made, False)  # fmt: skip
+            return made
+        to = goes(self.table[i][:, f])
+        ends = {int(n): self.grow(grower, int(n), done) for n in {*to.tolist(), gone} - {None}}
+        if (to == to[0]).all():
+            made = ends[int(to[0])]
+            return made if gone in (None, to[0]) else grower.unless_missing(i, made, ends[gone])
+        some = [int(c) for c, n in zip(codes, to, strict=True) if n == left]
+        return grower.member(
+            i, some, ends[left], ends[right], ends[right if gone is None else gone]
+        )
 
 
 def _check(made: Ensemble, inputs: _Inputs, last: Any, library: Callable[[Floats], Ints]) -> None:
@@ -213,7 +231,7 @@ def _check(made: Ensemble, inputs: _Inputs, last: Any, library: Callable[[Floats
     x = probes(made, _PROBES, rng)
     for i, codes in enumerate(inputs.codes):
         if codes is not None:
-            x[:, i] = rng.choice(codes, len(x))
+            x[:, i] = rng.choice([*codes, np.nan] if made.missing else codes, len(x))
     off = np.abs(made.scores(x) - raw_scores(made, last, inputs.shown(x))).max(axis=1)
     wrong = ~(off <= made.slack())
     wrong |= (made.predict(x) != library(x)) & ~made.near_tie(x)
