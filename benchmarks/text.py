@@ -208,7 +208,11 @@ def main() -> None:
     for order in RECIPES:
         contest: dict[str, Callable[[], Any]] = {
             "Greedy": lambda o=order: ay.evaluate(
-                net, right, space=ay.Text(), attack=ay.Greedy(RECIPES[o][1]), progress=False
+                net,
+                right,
+                space=ay.Text(),
+                attack=ay.Greedy(RECIPES[o][1], swaps=0),
+                progress=False,
             ).table["success"],
             "loop": lambda o=order: np.array(
                 [one(ask, t, y, o) for t, y in zip(texts, labels, strict=True)]

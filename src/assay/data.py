@@ -67,7 +67,8 @@ class Dataset:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
-        x = words.encode(self.x) if words.are_sentences(self.x) else given.dense(self.x)
+        texts = words.texts(self.x)
+        x = given.dense(self.x) if texts is None else words.encode(texts)
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise AssayError(f"schema={self.schema!r}: expected an ay.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):

@@ -107,6 +107,7 @@ def cell(kind: str, seed: int, goal_name: str, given: argparse.Namespace) -> dic
             "winner": t["winner"].tolist(),
             "similarity": np.round(near(sentences(right.x[mine]), after), 4).tolist(),
             "changed": t["distance"].tolist(),
+            "after": [text if won else None for text, won in zip(after, t["success"], strict=True)],
             "gradients": float(t["backwards"].mean()),
             "queries": float(t["forwards"].mean()),
             "seconds": time.process_time() - began,

@@ -106,6 +106,33 @@ def test_searches_claim_only_what_may_be_written_and_flips_the_answer(attack):
         assert (report.table["success"].to_numpy() == truth).all()
 
 
+def in_pairs(texts):
+    """ "a" is worth most by itself, "b" and "c" only together."""
+    worth = {"a": 0.6, "b": 0.3}
+    values = []
+    for text in texts:
+        found = set(text.split(" "))
+        values.append(sum(worth.get(w, 0.0) for w in found) + 0.8 * ({"b", "c"} <= found) - 1.0)
+    return torch.tensor(values)[:, None] * torch.tensor([[-0.5, 0.5]])
+
+
+@pytest.mark.parametrize("order", ["gain", "importance"])
+def test_a_swap_finds_the_pair_that_one_pass_walks_past(order):
+    table = {"x": ("a",), "y": ("b",), "z": ("c",)}
+    data = ay.Dataset(["x y z", "x z y"], [0, 0])
+    near = Text(Synonyms(table), most=0.7, keep=())
+    model = strings(in_pairs, "callable pairs")
+
+    def won(swaps):
+        attack = Greedy(order, swaps=swaps)
+        return ay.evaluate(model, data, space=near, attack=attack, progress=False)
+
+    assert not won(0).table["success"].any()
+    assert not won(1).table["success"].any()  # the change that matters less does not help
+    report = won(2)
+    assert words.sentences(torch.as_tensor(report.adversarial)) == ["x b c", "x c b"]
+
+
 class Bag(torch.nn.Module):
     """A network on words: the mean of their vectors, and one layer."""
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from assay.errors import AssayError, Unsupported
 from assay.model.classifier import Classifier
 from assay.spaces.choices import Chosen
-from assay.spaces.words import PAD, sentences, spell
+from assay.spaces.words import PAD, core, sentences, spell
 
 UNKNOWN = 1  # the place of words a vocabulary does not have; 0 is padding
 PIECE = 512  # sentences at a time: what a network makes of them stays in the processor's cache
@@ -85,26 +85,43 @@ def by_length(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 class Places:
-    """Word ids -> places in a vocabulary, looked up once per word."""
+    """Word ids -> places in a vocabulary; with `bare`, "good," that is not in it is "good".
 
-    def __init__(self, vocabulary: Sequence[str], lower: bool) -> None:
+    An id is a hash of 48 bits: the last 16 say where in a table it stands, the others stand there
+    beside the place. Two words that share a line take it from each other: slower, never wrong. Id
+    and place are one number, so that threads cannot read one word's id with another's place.
+    """
+
+    _LINE, _PLACE = 16, 30  # bits
+
+    def __init__(self, vocabulary: Sequence[str], lower: bool, bare: bool = False) -> None:
         self._index = {word: i for i, word in enumerate(vocabulary)}
-        self._lower = lower
-        self._memo: dict[float, int] = {PAD: 0}
+        self._lower, self._bare = lower, bare
+        self._table = np.full(1 << self._LINE, -1, dtype=np.int64)
 
     def _place(self, number: float) -> int:
-        if number not in self._memo:
-            word = spell(number)
-            word = word.lower() if self._lower else word
-            self._memo[number] = self._index.get(word, UNKNOWN)
-        return self._memo[number]
+        if number == PAD:
+            return 0
+        word = spell(number)
+        word = word.lower() if self._lower else word
+        if self._bare and word not in self._index:
+            word = core(word)[1]
+        return self._index.get(word, UNKNOWN)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(…) places; NaN, where there is no option, is padding."""
         numbers = x.detach().as_subclass(Tensor).nan_to_num(PAD).cpu().numpy()
-        used, place = np.unique(numbers, return_inverse=True)
-        places = np.array([self._place(float(i)) for i in used], dtype=np.int64)
-        return torch.from_numpy(places[place.reshape(numbers.shape)])
+        ids = numbers.astype(np.int64)
+        lines, rest = ids & ((1 << self._LINE) - 1), ids >> self._LINE
+        held = self._table[lines]
+        missed = held >> self._PLACE != rest
+        places: np.ndarray = held & ((1 << self._PLACE) - 1)
+        if missed.any():
+            used, which = np.unique(numbers[missed], return_inverse=True)
+            found = np.array([self._place(float(i)) for i in used], dtype=np.int64)
+            places[missed] = found[which]
+            self._table[lines[missed]] = rest[missed] << self._PLACE | found[which]
+        return torch.from_numpy(places)
 
 
 def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
@@ -129,7 +146,8 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
         if not isinstance(x, Chosen):
             return logits_of(module(ids))
         options = places(x.options).to(layer.weight.device)
-        with steered(layer, lambda: mixture(layer, options, x.weights)):
+        table, weights = layer.weight, x.weights
+        with steered(layer, lambda out: straight_through(out, table, options, weights)):
             return logits_of(module(ids))
 
     return Classifier(
@@ -138,21 +156,41 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
     )  # fmt: skip
 
 
-def mixture(layer: torch.nn.Embedding, options: Tensor, weights: Tensor) -> Tensor:
-    """(n, L, d): the weighted mean of the options' vectors."""
-    table = layer.weight
-    return torch.einsum("nlk,nlkd->nld", weights.to(table.dtype), table[options])
+def straight_through(embedded: Tensor, table: Tensor, options: Tensor, weights: Tensor) -> Tensor:
+    """What was embedded (n, m, d), with the gradient of the options' (n, m, K) weighted mean.
+
+    The mean itself is never computed: with respect to a weight its gradient is the product with the
+    option's vector. Slots without an option (place 0) get none.
+    """
+    found: Tensor = _StraightThrough.apply(embedded, table, options, weights)
+    return found
+
+
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, embedded: Tensor, table: Tensor, options: Tensor, weights: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(table, options)
+        ctx.dtype = weights.dtype
+        return embedded.view_as(embedded)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, Tensor]:
+        table, options = ctx.saved_tensors
+        (grad,) = grads
+        found = grad.new_zeros(options.shape, dtype=ctx.dtype)
+        found[..., 0] = (table[options[..., 0]] * grad).sum(2)
+        row, place = (options[..., 1:] != 0).any(2).nonzero(as_tuple=True)
+        vectors = table[options[row, place]]  # (s, K, d)
+        found[row, place] = (vectors @ grad[row, place, :, None])[..., 0].to(ctx.dtype)
+        return grad, None, None, found
 
 
 @contextmanager
-def steered(layer: torch.nn.Module, made: Callable[[], Tensor]) -> Any:
-    """Within the block the layer's output carries the mixture's gradient, and keeps its value."""
-
-    def hook(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
-        mixed = made()
-        return output + (mixed - mixed.detach())
-
-    handle = layer.register_forward_hook(hook)
+def steered(layer: torch.nn.Module, through: Callable[[Tensor], Tensor]) -> Any:
+    """Within the block the layer's output is what `through` makes of it: gradients, no values."""
+    handle = layer.register_forward_hook(lambda _module, _inputs, output: through(output))
     try:
         yield
     finally:
@@ -221,14 +259,15 @@ def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classif
         inside = torch.from_numpy(words >= 0)[..., None].to(layer.weight.dtype)
         place = torch.from_numpy(np.maximum(words, 0))
 
-        def mixed() -> Tensor:
+        def through(output: Tensor) -> Tensor:
             vectors = torch.einsum(
                 "nlk,nlkd->nld", x.weights.to(layer.weight.dtype), means(x.options)
             )
             index = place[..., None].expand(-1, -1, vectors.shape[2])
-            return vectors.gather(1, index) * inside
+            mixed = vectors.gather(1, index) * inside
+            return output + (mixed - mixed.detach())
 
-        with steered(layer, mixed):
+        with steered(layer, through):
             return logits_of(model(**batch))
 
     names = getattr(getattr(model, "config", None), "id2label", None)
@@ -280,7 +319,13 @@ def adapt(model: Any, outputs: str | None = None) -> Classifier:
 
 def _pipeline(model: Any) -> Classifier:
     """A scikit-learn pipeline: probabilities, else scores, else labels as votes."""
-    labels = np.asarray(model.classes_)
+    try:
+        labels = np.asarray(model.classes_)
+    except AttributeError:
+        raise AssayError(
+            f"{type(model).__name__} has no classes: it is not fitted, or not a classifier; call "
+            "fit(sentences, y) first"
+        ) from None
     names = tuple(str(c) for c in labels)
     kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
 

@@ -47,7 +47,8 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
         give = "give the file as ay.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
         raise Unsupported(
             f"{attack!r} needs gradients, but {model.kind} has none; {give}"
-            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table"
+            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table, Greedy or Beam "
+            "in a text"
         )
     if needs.fixed and moves:
         raise Unsupported(

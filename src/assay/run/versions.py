@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from typing import Any
 
 from assay import __version__
@@ -63,7 +64,7 @@ def _libraries(things: Iterable[Any]) -> set[str]:
         kind = thing if isinstance(thing, type) else type(thing)
         names |= {c.__module__.partition(".")[0] for c in kind.__mro__}
         names.add(str(getattr(thing, "__module__", None) or "").partition(".")[0])
-        waiting += list(_inside(thing))[:_PARTS]
+        waiting += islice(_inside(thing), _PARTS)
     return names
 
 

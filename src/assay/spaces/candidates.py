@@ -11,7 +11,7 @@ Punctuation around a word and a capital at its beginning stay (`Good,` -> `Fine,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -41,18 +41,12 @@ class Candidates(Protocol):
         ...
 
 
-def _each(words: Sequence[str], of: Callable[[str], tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Candidates of the bare words, dressed as the words are."""
-    made: list[tuple[str, ...]] = []
-    for word in words:
-        before, bare, behind = core(word)
-        found = of(bare.lower()) if bare else ()
-        if not found:
-            made.append(())
-            continue
-        dressed = (before + (w.capitalize() if bare[:1].isupper() else w) + behind for w in found)
-        made.append(tuple(w for w in dict.fromkeys(dressed) if w != word))
-    return made
+def _dressed(word: str, of: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
+    """Candidates of the bare word, dressed as the word is."""
+    before, bare, behind = core(word)
+    found = of(bare.lower()) if bare else ()
+    dressed = (before + (w.capitalize() if bare[:1].isupper() else w) + behind for w in found)
+    return tuple(w for w in dict.fromkeys(dressed) if w != word)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +68,21 @@ class Synonyms:
 
     __eq__, __hash__ = nouns.same, nouns.hashed
 
+    def __post_init__(self) -> None:
+        if self.table is None:
+            return
+        if not isinstance(self.table, Mapping):
+            raise AssayError(f"Synonyms({self.table!r}): expected a table, {{word: (synonyms,)}}")
+        for word, found in self.table.items():
+            listed = isinstance(found, Iterable) and not isinstance(found, str)
+            wrong = next((w for w in found if not isinstance(w, str)), None) if listed else found
+            if wrong is not None:
+                raise AssayError(f"Synonyms: {word!r} has {wrong!r}; expected a list of words")
+
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        return _each(words, self.of)
+        known = self._memo
+        return [known[w] if w in known else known.setdefault(w, _dressed(w, self.of))
+                for w in words]  # fmt: skip
 
     @cached_property
     def _memo(self) -> dict[str, tuple[str, ...]]:
@@ -90,15 +97,13 @@ class Synonyms:
 
     def of(self, word: str) -> tuple[str, ...]:
         """The synonyms of one word."""
-        if word not in self._memo:
-            table, vectors = self._sources
-            found = [w for w in table.get(word, ()) if w != word]
-            if vectors is not None and found:
-                near = vectors.cosines(word, found)
-                order = np.argsort(-near, kind="stable")
-                found = [found[i] for i in order if near[i] >= self.least]
-            self._memo[word] = tuple(found[: self.at_most])
-        return self._memo[word]
+        table, vectors = self._sources
+        found = [w for w in table.get(word, ()) if w != word]
+        if vectors is not None and found:
+            near = vectors.cosines(word, found)
+            order = np.argsort(-near, kind="stable")
+            found = [found[i] for i in order if near[i] >= self.least]
+        return tuple(found[: self.at_most])
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +124,7 @@ class Neighbours:
     __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        return _each(words, self.of)
+        return [_dressed(word, self.of) for word in words]
 
     @cached_property
     def _memo(self) -> dict[str, tuple[str, ...]]:

@@ -19,6 +19,7 @@ from assay import nouns
 from assay.amounts import sizes
 from assay.devices import widest
 from assay.errors import AssayError
+from assay.spaces import words
 from assay.spaces.ball import LpRegion
 from assay.spaces.channels import spread
 
@@ -142,6 +143,8 @@ class Lp:
         ):
             if bool(wrong.any()):
                 row = int(wrong.nonzero()[0])
+                if words.are(x):
+                    raise AssayError(f"{self!r}: the inputs are sentences; use space=ay.Text()")
                 raise AssayError(
                     f"{int(wrong.sum())} of {len(x)} inputs lie outside the box "
                     f"[{self.low}, {self.high}]: row {row} holds {float(values[row]):g}; "

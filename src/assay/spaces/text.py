@@ -12,9 +12,9 @@ however much of it has changed; so the space is a product, and can be counted an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,8 +61,15 @@ class Text:
     __eq__, __hash__ = nouns.same, nouns.hashed
 
     def __post_init__(self) -> None:
-        if not 0 < self.most <= 1:
+        number = isinstance(self.most, int | float) and not isinstance(self.most, bool)
+        if not number or not 0 < self.most <= 1:
             raise AssayError(f"Text(most={self.most!r}): expected a share of the words, 0 to 1")
+        if not isinstance(self.least, int | float):
+            raise AssayError(f"Text(least={self.least!r}): expected a number")
+        if self.similarity is not None and not callable(self.similarity):
+            raise AssayError(f"Text(similarity={self.similarity!r}): expected e.g. ay.Centroid()")
+        if isinstance(self.keep, str) or not isinstance(self.keep, Iterable):
+            raise AssayError(f"Text(keep={self.keep!r}): expected a list of words that stay")
         if isinstance(self.candidates, type) or not callable(self.candidates):
             raise AssayError(f"Text(candidates={self.candidates!r}): expected e.g. ay.Synonyms()")
         object.__setattr__(self, "keep", tuple(sorted({w.lower() for w in self.keep})))
@@ -100,6 +107,8 @@ class Text:
                 f"inputs of shape {tuple(x.shape)} and {x.dtype}: Text takes sentences, "
                 "ay.Dataset(list of strings, y)"
             )
+        if bool((x[:, :1] == words.PAD).any()):
+            raise AssayError("rows of zeros are no sentences: Text takes ay.Dataset(strings, y)")
         words.tokens(x[:1])
 
     def around(self, x: Tensor) -> ChoiceRegion:
@@ -118,25 +127,65 @@ class Text:
 
     def _options(self, row: list[str]) -> list[tuple[float, ...]]:
         """Ids of the candidates of each word."""
-        bare = [words.core(word)[1].lower() for word in row]
+        bare = [_bare(word) for word in row]
         opposites = {} if self.antonyms else lexicon.antonyms()
+        near = [opposites.get(word) for word in bare]
         made: list[tuple[float, ...]] = []
-        for place, found in enumerate(self.candidates(row)):
+        for place, found in enumerate(self._asked(row)):
             if not found or bare[place] in self._kept or row[place].lower() in self._kept:
                 made.append(())
                 continue
-            near = [opposites[w] for w in bare[max(0, place - 2) : place + 3] if w in opposites]
-            made.append(
-                tuple(
-                    words.identify(word)
-                    for word in dict.fromkeys(found)
-                    if not (near and any(words.core(word)[1].lower() in some for some in near))
-                    and " " not in word and word != row[place]
+            if isinstance(found, str):
+                raise AssayError(
+                    f"candidates are {found!r} for the word {row[place]!r}; expected a tuple"
                 )
-            )  # fmt: skip
+            ids, plain = _ids(row[place], tuple(found))
+            for some in near[max(0, place - 2) : place + 3]:
+                if some and not some.isdisjoint(plain):
+                    ids = tuple(i for i, w in zip(ids, plain, strict=True) if w not in some)
+                    plain = tuple(w for w in plain if w not in some)
+            made.append(ids)
         return made
+
+    def _asked(self, row: list[str]) -> Sequence[Sequence[str]]:
+        """What the maker says, if it is what a maker says."""
+        found = self.candidates(row)
+        if not isinstance(found, Sequence) or len(found) != len(row):
+            said = f"{len(found)} lists" if isinstance(found, Sequence) else repr(found)
+            raise AssayError(
+                f"{self.candidates!r} gave {said} of candidates for {len(row)} words; expected a "
+                "tuple of words for each"
+            )
+        return found
 
     def _also(self, clean: Tensor, x: Tensor) -> Tensor:
         assert self.similarity is not None
-        score = self.similarity(words.sentences(clean), words.sentences(x))
-        return torch.as_tensor(np.asarray(score, dtype=float) >= self.least)
+        was, now = words.sentences(clean), words.sentences(x)
+        score = np.asarray(self.similarity(was, now), dtype=float)
+        if score.shape != (len(was),):
+            raise AssayError(
+                f"{self.similarity!r} gave scores of shape {score.shape} for {len(was)} pairs of "
+                "sentences; expected one each"
+            )
+        if np.isnan(score).any():
+            pair = int(np.isnan(score).argmax())
+            raise AssayError(
+                f"{self.similarity!r} gave nan for {was[pair]!r} and {now[pair]!r}; expected one "
+                "number for each pair"
+            )
+        return torch.as_tensor(score >= self.least)
+
+
+@cache
+def _bare(word: str) -> str:
+    return words.core(word)[1].lower()
+
+
+@cache
+def _ids(word: str, found: tuple[str, ...]) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """The ids and bare words of those candidates that can stand in the place of this word."""
+    for one in found:
+        if not isinstance(one, str):
+            raise AssayError(f"candidates hold {one!r} for the word {word!r}; expected words")
+    fit = [w for w in dict.fromkeys(found) if " " not in w and w != word]
+    return tuple(words.identify(w) for w in fit), tuple(_bare(w) for w in fit)

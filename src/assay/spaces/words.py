@@ -37,7 +37,10 @@ def identify(word: str) -> float:
     """
     known = _IDS.get(word)
     if known is None:
-        digest = hashlib.blake2b(word.encode(), digest_size=6).digest()
+        try:
+            digest = hashlib.blake2b(word.encode(), digest_size=6).digest()
+        except UnicodeEncodeError as error:
+            raise AssayError(f"the word {word!r} is no Unicode text: {error}") from None
         known = float(int.from_bytes(digest, "little") + 1)
         if _WORDS.setdefault(known, word) != word:
             raise AssayError(f"the words {word!r} and {_WORDS[known]!r} have the same id")
@@ -51,8 +54,8 @@ def spell(number: float) -> str:
         return _WORDS[number]
     except KeyError:
         raise AssayError(
-            f"{number!r} is the id of no word met so far; inputs of a text model are made by "
-            "ay.Dataset(sentences, y)"
+            f"{number!r} is the id of no word met so far; inputs of a text model are sentences: "
+            'ay.Dataset(list of strings, y), e.g. ay.Dataset(frame["text"], frame["label"])'
         ) from None
 
 
@@ -129,8 +132,24 @@ def core(word: str) -> tuple[str, str, str]:
     return match.group(1), match.group(2), match.group(3)
 
 
-def are_sentences(x: Any) -> bool:
-    """Strings, one per example."""
-    if isinstance(x, np.ndarray):
-        return x.ndim == 1 and len(x) > 0 and all(isinstance(v, str) for v in x)
-    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(v, str) for v in x)
+def texts(x: Any) -> list[str] | None:
+    """The sentences of a list, an array or a column; None of what holds no text.
+
+    >>> texts(("a good film", "dull")), texts([[1.0, 2.0]])
+    (['a good film', 'dull'], None)
+    """
+    if isinstance(x, str):
+        raise AssayError(f"x is one string, {x[:40]!r}; expected a list of them, one per example")
+    if not isinstance(x, list | tuple):
+        if getattr(x, "ndim", getattr(x, "shape", None)) not in (1, (len(x),)):
+            return None
+        x = x.tolist() if hasattr(x, "tolist") else list(x)
+    if not any(isinstance(v, str) for v in x):
+        return None
+    for row, value in enumerate(x):
+        if not isinstance(value, str):
+            raise AssayError(
+                f"x holds text, but row {row} is {value!r}; expected a string in every row: drop "
+                'or fill what is missing, e.g. frame.dropna(subset=["text"])'
+            )
+    return [str(v) for v in x]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.model.text import Places, mixture
+from assay.model.text import Places, straight_through
 from assay.spaces.choices import Chosen
 from assay.spaces.lexicon import Vectors, vectors
 
@@ -20,15 +20,16 @@ PADDING, UNKNOWN = "<pad>", "<unk>"
 class WordInput(nn.Module):
     """(n, L) word ids -> vectors (n, L, d) and which places hold a word (n, L).
 
-    The vectors are GloVe's unless given, and stay as they are unless `train`. Unknown words have
-    the vector 0.
+    The vectors are GloVe's unless given, and stay as they are unless `train`. A word with signs
+    around it ("good,") has the vector of the bare word if it has none of its own; unknown words
+    have the vector 0.
     """
 
     def __init__(self, given: Vectors | None = None, train: bool = False) -> None:
         super().__init__()
         given = given or vectors()
         self.vocabulary = (PADDING, UNKNOWN, *given.words)
-        self.places = Places(self.vocabulary, lower=True)
+        self.places = Places(self.vocabulary, lower=True, bare=True)
         extra = np.zeros((2, given.table.shape[1]), dtype=np.float32)
         table = torch.from_numpy(np.concatenate([extra, given.table.astype(np.float32)]))
         count, size = table.shape
@@ -45,8 +46,8 @@ class WordInput(nn.Module):
         ids = self.places(x).to(device)
         embedded = self.embedding(ids)
         if isinstance(x, Chosen):
-            mixed = mixture(self.embedding, self.places(x.options).to(device), x.weights)
-            embedded = embedded + (mixed - mixed.detach())
+            options = self.places(x.options).to(device)
+            embedded = straight_through(embedded, self.embedding.weight, options, x.weights)
         there = ids != 0
         there[:, 0] = True  # a sentence without words is still one
         return embedded, there

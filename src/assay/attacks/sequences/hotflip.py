@@ -67,6 +67,8 @@ class HotFlip:
     def _run(self, problem: Problem) -> None:
         rows = problem.open
         region = choices_of(problem, rows, self)
+        if region.options.shape[2] == 1:  # nothing can change
+            return
         slots = region.slots(start_at(problem, rows, self.start))
         for _ in range(self.steps):
             code = torch.nn.functional.one_hot(slots, region.options.shape[2])

@@ -8,21 +8,28 @@
     Beam(width)           at each step all single replacements of the best `width` sequences are
                           tried and the best `width` kept; Beam(1) reconsiders every position
 
+Neither plan looks back, so what is still open afterwards gets up to `swaps` exchanges: the change
+that matters least is taken back and the best other one made, or, if that was none, the next least.
+The pass is steered by the goal's log odds, all its classes together; the exchange by the margin,
+the one class that is nearest: what the first cannot reach is often near by the second.
+`Greedy(order, swaps=0)` is the plan of the papers.
+
 All rows are asked at once. They work in any region of choices: words, letters, bytes.
 
-What a reader would get wrong: a replacement counts only if it raises the goal's log odds; what
-makes it worse is not taken even if the budget allows it.
+What a reader would get wrong: a replacement counts only if it raises the score; what makes it worse
+is not taken even if the budget allows it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from assay import losses
 from assay.errors import AssayError, Unsupported
+from assay.losses import Loss
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.choices import ChoiceRegion
@@ -34,7 +41,7 @@ OUT = 0.0  # in the place of a symbol that is taken out: padding, which no vocab
 
 @dataclass(frozen=True)
 class Greedy:
-    """One position after the other, in the order of "gain" or of "importance".
+    """One position after the other, in the order of "gain" or of "importance"; then `swaps`.
 
     >>> import torch
     >>> import assay as ay
@@ -48,6 +55,7 @@ class Greedy:
     """
 
     order: str = "gain"
+    swaps: int = field(default=8, metadata={"least": 0})
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -60,6 +68,8 @@ class Greedy:
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
         region = choices_of(problem, rows, self)
+        if region.options.shape[2] == 1:  # nothing can change
+            return
         slots = torch.zeros(region.options.shape[:2], dtype=torch.int64)
         value = _ask(problem, rows, region, slots)
         others = region.there[..., 1:].any(2)  # (n, L)
@@ -87,6 +97,32 @@ class Greedy:
             better = best > value[at]
             slots[at[better], place[at[better]]] = slot[better] + 1
             value[at[better]] = best[better]
+        if self.swaps:
+            self._swap(problem, rows, region, slots)
+
+    def _swap(self, problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor) -> None:
+        """Take back the change that matters least, make the best one instead; then the next."""
+        left = (problem.alive(rows) & (slots > 0).any(1)).nonzero()[:, 0]
+        rows, region, slots = rows[left], region.take(left), slots[left]
+        value = _ask(problem, rows, region, slots, losses.margin)
+        back = _taken_back(problem, rows, region, slots)
+        for _ in range(self.swaps):
+            left = (problem.alive(rows) & (back > -torch.inf).any(1)).nonzero()[:, 0]
+            if not len(left):
+                return
+            rows, region = rows[left], region.take(left)
+            slots, value, back = slots[left], value[left], back[left]
+            here, out = torch.arange(len(rows)), back.argmax(1)
+            new = slots.clone()
+            new[here, out] = 0
+            others = (new == 0) & region.there[..., 1:].any(2)
+            found = _singles(problem, rows, region, new, others, losses.margin)
+            best, at = found.flatten(1).max(1)
+            new[here, at // found.shape[2]] = at % found.shape[2] + 1
+            back[here, out] = -torch.inf  # tried
+            better = (best > value).nonzero()[:, 0]
+            slots[better], value[better] = new[better], best[better]
+            back[better] = _taken_back(problem, rows[better], region.take(better), slots[better])
 
 
 @dataclass(frozen=True)
@@ -117,6 +153,8 @@ class Beam:
     def __call__(self, problem: Problem) -> None:
         rows = problem.open
         region = choices_of(problem, rows, self)
+        if region.options.shape[2] == 1:  # nothing can change
+            return
         beams = torch.zeros(len(rows), 1, region.options.shape[1], dtype=torch.int64)
         value = _ask(problem, rows, region, beams[:, 0])[:, None]
         for _ in range(int(region.most.max()) if len(rows) else 0):
@@ -166,24 +204,27 @@ def choices_of(problem: Problem, rows: Tensor, attack: object) -> ChoiceRegion:
     return region
 
 
-def _ask(problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor) -> Tensor:
-    """(m,) log odds of the goal for hard choices (m, L)."""
-    return _odds(problem, rows, region.written(slots))
+def _ask(
+    problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor, score: Loss = losses.odds
+) -> Tensor:
+    """(m,) scores of the goal for hard choices (m, L)."""
+    return _scores(problem, rows, region.written(slots), score)
 
 
-def _odds(problem: Problem, rows: Tensor, x: Tensor) -> Tensor:
+def _scores(problem: Problem, rows: Tensor, x: Tensor, score: Loss = losses.odds) -> Tensor:
     found = []
     for start in range(0, len(rows), BLOCK):
         part = rows[start : start + BLOCK]
         logits = problem.query(part, x[start : start + BLOCK])
-        found.append(losses.odds(logits, problem.targets[part]).double())
+        found.append(score(logits, problem.targets[part]).double())
     return torch.cat(found).nan_to_num(-torch.inf) if found else torch.empty(0).double()
 
 
 def _singles(
-    problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor, where: Tensor
-) -> Tensor:
-    """(m, L, K - 1) log odds with one more position changed, -inf where `where` (m, L) is false."""
+    problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor, where: Tensor,
+    score: Loss = losses.odds,
+) -> Tensor:  # fmt: skip
+    """(m, L, K - 1) scores with one more position changed, -inf where `where` (m, L) is false."""
     there = region.there[..., 1:] & where[..., None]
     found = torch.full(there.shape, -torch.inf, dtype=torch.float64)
     base, symbols = region.written(slots), region.options[..., 1:]
@@ -192,7 +233,17 @@ def _singles(
         x = base[row]
         inside = place if region.places is None else region.places[place]
         x[torch.arange(len(row)), inside] = symbols[row, place, slot]
-        found[row, place, slot] = _odds(problem, rows[row], x)
+        found[row, place, slot] = _scores(problem, rows[row], x, score)
+    return found
+
+
+def _taken_back(problem: Problem, rows: Tensor, region: ChoiceRegion, slots: Tensor) -> Tensor:
+    """(m, L) margins with one change taken back, -inf where there is none."""
+    found = torch.full(slots.shape, -torch.inf, dtype=torch.float64)
+    row, place = (slots > 0).nonzero(as_tuple=True)
+    back = slots[row]
+    back[torch.arange(len(row)), place] = 0
+    found[row, place] = _ask(problem, rows[row], region.take(row), back, losses.margin)
     return found
 
 
@@ -204,5 +255,5 @@ def _without(problem: Problem, rows: Tensor, region: ChoiceRegion, where: Tensor
     here = torch.arange(region.x0.shape[1])
     after = torch.cat([region.x0, torch.full_like(region.x0[:, :1], OUT)], dim=1)[row]
     x = after.gather(1, here + (here >= inside[:, None]))  # what follows moves up, as when deleted
-    found[row, place] = _odds(problem, rows[row], x)
+    found[row, place] = _scores(problem, rows[row], x)
     return found

@@ -1,0 +1,136 @@
+"""Sentences as people have them: columns with holes, emoji, no words at all, makers gone wrong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import assay as ay
+from assay.architectures.text import TextCNN, TextLSTM, TextTransformer
+from assay.spaces import words
+
+GOOD = ["a good clever film", "an excellent funny movie", "great fun and a fine story"]
+BAD = ["a dull film", "a bad boring movie", "terrible and awful plot"]
+NO_CHOICE = ["", "a", "xyzzy plugh", "😀"]  # nothing in them has a synonym
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    made = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    return made.fit(GOOD + BAD, ["nice"] * 3 + ["poor"] * 3)
+
+
+def evaluated(model, texts, space=None, attack=None):
+    data = ay.Dataset(texts, ay.wrap(model).logits(words.encode(texts)).argmax(1))
+    rest = {} if attack is None else {"attack": attack}
+    return ay.evaluate(model, data, space=space or ay.Text(), progress=False, **rest)
+
+
+@pytest.mark.parametrize("kind", [TextCNN, TextLSTM, TextTransformer])
+@pytest.mark.parametrize(
+    "attack",
+    [None, ay.Greedy(), ay.Greedy("importance"), ay.Beam(2), ay.HotFlip(3), ay.Graft(50),
+     ay.MOEVA(generations=2, population=6, offspring=4), ay.PGD(2), ay.APGD(2)],
+    ids=lambda a: "default" if a is None else type(a).__name__,
+)  # fmt: skip
+def test_where_nothing_can_change_no_attack_succeeds_or_fails_to_end(kind, attack):
+    net = ay.training.fresh(lambda: kind(classes=2), 0).eval()
+    report = evaluated(net, NO_CHOICE, attack=attack)
+    assert not report.table["success"].any()
+    if attack is None:
+        assert set(report.table["verdict"]) == {"proven"}
+
+
+def test_odd_strings_are_judged_like_any_other(pipeline):
+    odd = [
+        "",
+        "  ",
+        "good  film",
+        "😀 good 😀",
+        "Good, film!",
+        "\u200b",
+        "a\tgood\nfilm",
+        "ＧＯＯＤ",
+    ]
+    report = evaluated(pipeline, odd)
+    after = words.sentences(torch.as_tensor(report.adversarial))
+    said, was = pipeline.predict(after), pipeline.predict(odd)
+    assert set(report.table["verdict"]) <= {"broken", "proven"}
+    assert report.table["success"].any()
+    assert (report.table["success"] == (said != was)).all()
+
+
+def test_signs_around_a_word_do_not_hide_its_vector():
+    from assay.architectures.text.words import WordInput
+
+    vectors, _ = WordInput()(words.encode(['"Good, film!', "good film"]))
+    assert torch.equal(vectors[0], vectors[1])
+    assert bool(vectors[0].any(1).all())
+
+
+def test_a_column_of_a_frame_is_a_list_of_sentences(pipeline):
+    frame = pd.DataFrame({"review": ["a good film", "a dull film"], "y": ["nice", "poor"]}, [7, 3])
+    for x in (frame["review"], frame["review"].to_numpy(), tuple(frame["review"]),
+              np.array(["a good film", "a dull film"])):  # fmt: skip
+        data = ay.Dataset(x, frame["y"])
+        assert words.sentences(data.x) == ["a good film", "a dull film"]
+        assert list(data.classes) == ["nice", "poor"]
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda: ay.Dataset(["good", float("nan")], [0, 1]), "row 1 is nan"),
+        (lambda: ay.Dataset(pd.Series(["good", None, "bad"]), [0, 1, 1]), "row 1 is (None|nan)"),
+        (lambda: ay.Dataset("a good film", [0]), "one string"),
+        (lambda: ay.Dataset(["a \ud800 film"], [0]), "no Unicode"),
+        (lambda: ay.Text(keep=None), r"keep=None\): expected a list of words"),
+        (lambda: ay.Text(keep="the"), r"keep='the'\): expected a list of words"),
+        (lambda: ay.Text(most="0.25"), "share of the words"),
+        (lambda: ay.Text(most=True), "share of the words"),
+        (lambda: ay.Text(similarity="USE"), r"similarity='USE'\): expected e\.g\. ay\.Centroid"),
+        (lambda: ay.Text(least="high"), r"least='high'\): expected a number"),
+        (lambda: ay.Synonyms({"good": "fine"}), "'good' has 'fine'; expected a list of words"),
+        (lambda: ay.Synonyms({"good": (1, 2)}), "'good' has 1"),
+        (lambda: ay.Synonyms(["good"]), "expected a table"),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_is_given(make, said):
+    with pytest.raises(ay.AssayError, match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    "space, said",
+    [
+        (ay.Text(lambda found: [("x",)]), "1 lists of candidates for 4 words"),
+        (ay.Text(lambda found: None), "gave None"),
+        (ay.Text(lambda found: ["bad"] * len(found)), "'bad' for the word 'a'"),
+        (ay.Text(lambda found: [(1,)] * len(found)), "1 for the word 'a'"),
+        (ay.Text(similarity=lambda a, b: 0.9), r"shape \(\) for 2 pairs"),
+        (ay.Text(similarity=lambda a, b: [0.9]), r"shape \(1,\) for 2 pairs"),
+        (ay.Text(similarity=lambda a, b: [float("nan")] * len(a)), "nan for 'a good clever film'"),
+        (ay.Linf(0.1), "sentences"),
+    ],
+)
+def test_makers_and_measures_that_answer_something_else_are_refused(pipeline, space, said):
+    if isinstance(space, ay.Text) and space.similarity is None:
+        object.__setattr__(space, "keep", ())
+    with pytest.raises(ay.AssayError, match=said):
+        evaluated(pipeline, ["a good clever film", "a dull film"], space=space)
+
+
+def test_what_is_no_sentence_and_what_is_not_fitted_is_refused(pipeline):
+    with pytest.raises(ay.AssayError, match="sentences"):
+        ay.evaluate(pipeline, ay.Dataset(np.zeros((2, 3)), [0, 1]), space=ay.Text())
+    unfitted = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    with pytest.raises(ay.AssayError, match="not fitted"):
+        ay.evaluate(unfitted, ay.Dataset(GOOD, [0, 1, 1]), space=ay.Text())
+
+
+def test_without_gradients_the_searches_for_words_are_named(pipeline):
+    with pytest.raises(ay.Unsupported, match="Greedy or Beam"):
+        evaluated(pipeline, ["a good film"], attack=ay.PGD(2))
