@@ -162,7 +162,7 @@ def straight_through(embedded: Tensor, table: Tensor, options: Tensor, weights: 
     The mean itself is never computed: with respect to a weight its gradient is the product with the
     option's vector. Slots without an option (place 0) get none.
     """
-    found: Tensor = _StraightThrough.apply(embedded, table, options, weights)
+    found: Tensor = _StraightThrough.apply(embedded, table, options, weights)  # type: ignore[no-untyped-call]
     return found
 
 
