@@ -70,7 +70,7 @@ CELLS = [
     *(Cell("tables", d, "XGB 60x4", e, p, 100, BOTH if d == "adult" else ())
       for d in ("adult", "lcld", "lcld47", "ctu13") for e, p in ((0.05, INF), (0.1, 2.0))),
     Cell("tables", "adult", "XGB 60x4", 2, 0.0, 100, BOTH),
-    Cell("forest", "url", "RF 100", 0.05, INF, 200, ("Graft",)),
+    Cell("forest", "url", "RF 100", 0.05, INF, 100, ("Graft",)),
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
 OPEN, BROKEN, PROVEN, TIED = range(4)
-SWEEPS = 20, 3  # of messages: at the root, in every other box
+SWEEPS = 20, 5  # of messages: at the root, in every other box
 TIES = 16  # tied cells of a row that are kept, for the library to decide
 _SHORT = 2.0**20  # sums of whole multiples of 1 / _SHORT are exact
 

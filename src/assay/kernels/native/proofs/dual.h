@@ -6,8 +6,8 @@
 // is valid for *any* lam and any mu >= 0, so nothing here can make a proof wrong, only weak. A sweep
 // takes feature after feature: every tree's min-marginals go into theta_f, then each of the n trees
 // gets back (min over its interval of theta_f - min theta_f) / n (sequential tree-reweighted
-// message passing, Kolmogorov 2006, with whole trees as factors). Each mu_r is set to its best value
-// given the rest. No step lowers the bound.
+// message passing, Kolmogorov 2006, with whole trees as factors), or / (n + 1) where constraints know
+// the feature, too. Each mu_r is set to its best value given the rest. No step lowers the bound.
 #pragma once
 
 #include "proofs/cells.h"
@@ -299,7 +299,9 @@ class Dual {
         for (int32_t c = low; c <= high; ++c) least = std::min(least, th[c]);
         if (n == 0) return;
         kept_.assign(th + low, th + high + 1);
-        const double share = 1.0 / n;
+        // The constraints are one more factor: without a share of their own theta_f would be level,
+        // and no multiplier could move without a loss.
+        const double share = 1.0 / (n + (cells.entries_of[f].empty() ? 0 : 1));
         for (int32_t p : cells.pairs_of[f]) {
             const Range clip = clip_[p];
             if (clip.a == clip.b) continue;

@@ -203,7 +203,7 @@ class Search {
         const Verdict verdict = judge(x.data());
         if (verdict == kProven) return certificate.close(node.id, kOneLabel), kProven;
         if (!point_.build(box.low, box, nullptr, true)) {
-            const Fit fit = fitting_.run(box.low, 500, certificate, node.id);
+            const Fit fit = fitting_.run(box, 500, certificate, node.id);
             unresolved_ |= fit == Fit::kUnknown;
             if (fit != Fit::kFound) return kProven;
             point_.x = fitting_.x;
@@ -212,11 +212,20 @@ class Search {
         return verdict;
     }
 
+    // No valid point in the box, whatever the trees say? `limit` parts of it are looked at.
+    bool empty(const Node& node, int limit) {
+        Certificate none(false, 0);
+        if (fitting_.run(node.box, limit, none, node.id) != Fit::kNone) return false;
+        fitting_.run(node.box, limit, certificate, node.id);
+        return true;
+    }
+
     void branch(Node& node, std::vector<Node>& stack) {
         auto [f, side] = violated(dual_, node.box, true);  // if-thens and counts first
         if (f < 0) std::tie(f, side) = dual_.disagreement();
         if (f < 0) std::tie(f, side) = violated(dual_, node.box);
         if (f < 0) {  // trees and constraints agree, and yet no point: cut this cell off
+            if (empty(node, 100)) return;
             f = dual_.free_features()[0], side = 1;
             for (int32_t g : dual_.free_features())
                 if (node.box.high[g] - node.box.low[g] > node.box.high[f] - node.box.low[f]) f = g;

@@ -1,4 +1,4 @@
-// Is there a valid point in one product of cells? The trees no longer matter there, only the
+// Is there a valid point in a box of cells? The trees do not matter here, only the
 // constraints: bounds are tightened, a point is tried, and the widest feature is halved.
 #pragma once
 
@@ -15,13 +15,13 @@ class Fitting {
 
     explicit Fitting(const Cells& c) : x(c.x0, c.x0 + c.F), cells_(c) {}
 
-    // `cell` (F,) within the features; at most `limit` boxes are looked at.
-    Fit run(const std::vector<int32_t>& cell, int limit, Certificate& certificate, int32_t id) {
+    // Some valid point of these cells; at most `limit` parts of them are looked at.
+    Fit run(const Box& cells, int limit, Certificate& certificate, int32_t id) {
         std::vector<Sides> stack(1);
         stack[0].id = id;
         for (int64_t f = 0; f < cells_.F; ++f) {
-            stack[0].low.push_back(cells_.low[cells_.start[f] + cell[f]]);
-            stack[0].high.push_back(cells_.high[cells_.start[f] + cell[f]]);
+            stack[0].low.push_back(cells_.low[cells_.start[f] + cells.low[f]]);
+            stack[0].high.push_back(cells_.high[cells_.start[f] + cells.high[f]]);
         }
         bool unsure = false;
         for (; !stack.empty(); --limit) {
@@ -121,8 +121,10 @@ class Fitting {
                 double excess = excess_of(r);
                 if (excess <= 0) continue;
                 fine = false;
-                for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1] && excess > 0; ++t) {
-                    const Term& term = cells_.terms[t];
+                // To and fro, or two constraints would push one feature back and forth for ever.
+                const int64_t from = cells_.term_start[r], to = cells_.term_start[r + 1];
+                for (int64_t i = from; i < to && excess > 0; ++i) {
+                    const Term& term = cells_.terms[round % 2 == 0 ? i : from + to - 1 - i];
                     const int32_t f = term.feature;
                     excess -= cells_.lower(term, excess * (1 + 1e-12), low[f], high[f], x[f]);
                 }

@@ -31,7 +31,7 @@ class Point {
                 const double excess = excess_of(r);
                 if (excess <= 0) continue;
                 fine = false;
-                if (!repair(r, excess, box, dual, greedy)) return false;
+                if (!repair(r, excess, box, dual, greedy, round % 2 == 0)) return false;
             }
             if (fine) return true;
         }
@@ -132,10 +132,11 @@ class Point {
         return cells_.lower(term, need, low_[i], high_[i], x[term.feature]);
     }
 
-    bool repair(size_t r, double excess, const Box& box, const Dual* dual, bool greedy) {
+    // `forward`: to and fro, or two constraints would push one feature back and forth for ever.
+    bool repair(size_t r, double excess, const Box& box, const Dual* dual, bool greedy, bool forward) {
         const int64_t from = cells_.term_start[r], to = cells_.term_start[r + 1];
-        for (int64_t t = from; t < to && excess > 0; ++t)
-            excess -= within(cells_.terms[t], excess * (1 + 1e-12));
+        for (int64_t i = from; i < to && excess > 0; ++i)
+            excess -= within(cells_.terms[forward ? i : from + to - 1 - i], excess * (1 + 1e-12));
         for (int moves = 0; excess > 0; ++moves) {
             excess = excess_of(r);
             if (excess <= 0) break;
