@@ -18,6 +18,16 @@ class Record(dict):  # type: ignore[type-arg]
     """Columns by name."""
 
 
+def _positive(value: Any, width: float) -> Any:
+    """`value > 0` of a feature of this range below 1: the opposite of `<= 0` with its tolerance.
+
+    The papers state a plain > 0. A ratio of 1e-9 stands for no digit at all, so the library asks
+    for more than 1e-6 of the range, and this judge for neither more nor less: with 1e-6 itself it
+    refused records that hold by either reading, with 0 it let pass what the library refuses.
+    """
+    return value > TOLERANCE * width
+
+
 def _close(a: Any, b: Any, slack: float | None = None) -> Any:
     limit = TOLERANCE * np.maximum(1, np.maximum(np.abs(a), np.abs(b))) if slack is None else slack
     return np.abs(a - b) <= limit
@@ -30,7 +40,7 @@ def url(f: Record) -> list[np.ndarray]:
     )
     total = sum(f[f"nb_{s}"] for s in signs.split()) + 3 * f["nb_space"]
     length = f["length_url"]
-    digits = f["ratio_digits_url"] > 0
+    digits = _positive(f["ratio_digits_url"], 0.7238805970000001)
     return [
         f["length_hostname"] <= length,
         total <= length,
@@ -40,7 +50,7 @@ def url(f: Record) -> list[np.ndarray]:
         (f["nb_space"] <= 0) | digits,
         (f["ip"] <= 0) | digits,
         (f["port"] <= 0) | digits,
-        (f["abnormal_subdomain"] <= 0) | (f["ratio_digits_host"] > 0),
+        (f["abnormal_subdomain"] <= 0) | _positive(f["ratio_digits_host"], 0.8),
         f["nb_external_redirection"] <= f["nb_redirection"],
         3 * f["nb_www"] <= length + 1,
         4 * f["nb_com"] <= length + 1,

@@ -1,4 +1,4 @@
-"""Rows that once stayed open after minutes: what went round in circles there, and no longer does."""
+"""Rows that stayed open for as long as one liked: what went round in circles there."""
 
 import numpy as np
 import pytest

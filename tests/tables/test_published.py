@@ -81,3 +81,16 @@ def test_library_and_second_judge_agree_on_moved_records(name):
         verdicts.append(ours.mean())
     assert max(verdicts) > 0.9
     assert min(verdicts) < 0.9, "nothing invalid was tried"
+
+
+def test_both_judges_draw_the_line_of_more_than_nothing_at_the_same_place():
+    """`ip <= 0 or ratio_digits_url > 0`: 1e-6 of the ratio's range of 0.72 is nothing."""
+    data = LOAD["url"]()
+    names = list(data.schema.names)
+    ip, share = names.index("ip"), names.index("ratio_digits_url")
+    x0 = data.x[(data.x[:, ip] > 0) & (data.x[:, share] < 0.3)][:1].repeat(6, 1)
+    x = x0.clone()
+    x[:, share] = torch.tensor([0.0, 1e-9, 7e-7, 7.3e-7, 9e-7, 1e-3], dtype=torch.float64)
+    ours = data.schema.space(0.5).around(x0).contains(x).numpy()
+    theirs = table_rules.valid("url", data.schema.features, x0.numpy(), x.numpy(), 0.5)
+    assert ours.tolist() == theirs.tolist() == [False] * 3 + [True] * 3
