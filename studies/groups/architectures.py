@@ -1,6 +1,6 @@
 """Which loss should a group goal steer by? Six architectures x three seeds, paired by image.
 
-    python studies/groups/architectures.py --out runs/group-losses     keeps each network's answers
+    python studies/groups/architectures.py --out runs/group-losses [--nets runs/nets] [--most 250]
     python studies/groups/architectures.py --smoke
 
 Speed signs to be read as "stop" or at most half the limit (Lin et al. 2024), on small networks of
@@ -8,6 +8,9 @@ six kinds: a few epochs of standard, then of free adversarial training on the bu
 loss gets the same attack with as many steps, and MDMUL and lse a second start on what is open, so
 that `Escalation` is compared at no smaller cost. Differences are paired by network and image. The
 interval is a bootstrap that draws images *and* networks: the question is about networks not tried.
+
+With `--out` it goes on where it was; answers that are taken out of a file there (an attack that has
+changed) are measured again, on the same network or not at all.
 
 What a reader would get wrong: success on different architectures is not compared. Networks are
 cheap here; what is asked is only which loss finds more on the same one.
@@ -86,16 +89,21 @@ def network(kind: str, norm: str, seed: int, given: argparse.Namespace) -> nn.Mo
 def measure(kind: str, seed: int, given: argparse.Namespace, kept: dict) -> dict[str, object]:
     """One network: accuracy, and per budget and attack the successes and gradients by image.
 
-    What is in `kept` is not measured again; the network must still be the one it was measured on.
+    What is in `kept` is not measured again; the network must still be the one it was measured on,
+    and the images are the same.
     """
     began = time.process_time()
     net = network(kind, "Linf", seed, given)
     signs = ay.datasets.gtsrb()
     goal = signs.slow_down_goal()
     speed = signs.test.where(y=list(goal.relation))
-    speed = speed.sample(min(given.images, len(speed)))
+    if kept:
+        place = {name: i for i, name in enumerate(speed.ids.tolist())}
+        speed = speed.take([place[name] for name in kept["ids"]])
+    else:
+        speed = speed.sample(min(given.images, len(speed)))
     now = {"accuracy": accuracy(net, signs.test), "ids": speed.ids.tolist()}
-    if any(kept.get(k, v) != v for k, v in now.items()):
+    if kept.get("accuracy", now["accuracy"]) != now["accuracy"]:
         raise SystemExit(
             f"{kind} {seed} has accuracy {now['accuracy']}, but the answers that were kept are of "
             f"a network with {kept['accuracy']}; use a new --out"
@@ -125,27 +133,35 @@ def table(runs: dict[tuple[str, int], dict]) -> None:
     ))  # fmt: skip
     print(f"{len(runs)} networks, {sum(r['seconds'] for r in runs.values()):.0f} CPU-s")
     for budget in (8, 4):
-        names = attacks(1, budget == 4)
-        print(f"\nLinf {budget}/255    success by architecture (mean over seeds), mean, gradients")
+        print(f"\nLinf {budget}/255    success by architecture (mean over seeds), mean, gradients, "
+              "networks")  # fmt: skip
         print(f"{'':14s}" + "".join(f"{k:>11s}" for k in kinds))
-        rates = {
-            name: np.array([r[f"{budget} {name}"]["success"] for r in runs.values()])
-            for name in names
-        }
-        for name, hits in rates.items():
-            by_kind = [hits[[i for i, r in enumerate(runs) if r[0] == k]].mean() for k in kinds]
-            cost = np.mean([r[f"{budget} {name}"]["gradients"] for r in runs.values()])
-            print(f"{name:14s}" + "".join(f"{v:11.3f}" for v in by_kind)
-                  + f"{hits.mean():9.4f}{cost:8.1f}")  # fmt: skip
-        images = np.tile(next(iter(runs.values()))["ids"], len(runs))
-        nets = np.repeat(np.arange(len(runs)), len(images) // len(runs))
+        for name in attacks(1, budget == 4):
+            cells = {r: f[f"{budget} {name}"] for r, f in runs.items() if f"{budget} {name}" in f}
+            rates = {r: np.mean(cell["success"]) for r, cell in cells.items()}
+            by_kind = [[v for r, v in rates.items() if r[0] == k] for k in kinds]
+            cost = np.mean([cell["gradients"] for cell in cells.values()])
+            print(f"{name:14s}" + "".join(f"{np.mean(v) if v else np.nan:11.3f}" for v in by_kind)
+                  + f"{np.mean(list(rates.values())):9.4f}{cost:8.1f}{len(rates):5d}")  # fmt: skip
         for one, two in PAIRS:
-            if one in rates and two in rates:
-                gain = rates[one].astype(float) - rates[two]
-                e = bootstrap(gain.reshape(-1), images, second=nets)
-                ahead, behind = (gain.mean(1) > 0).sum(), (gain.mean(1) < 0).sum()
-                print(f"{one} - {two}: {e.value:+.4f} [{e.low:+.4f}, {e.high:+.4f}]   ahead on "
-                      f"{ahead}, behind on {behind} of {len(runs)} networks")  # fmt: skip
+            paired(list(runs.values()), f"{budget} {one}", f"{budget} {two}")
+
+
+def paired(runs: list[dict], one: str, two: str) -> None:
+    """On the networks that both attacks were played on."""
+    runs = [r for r in runs if one in r and two in r]
+    if not runs:
+        return
+    gain = [np.array(r[one]["success"], float) - r[two]["success"] for r in runs]
+    images = np.concatenate([r["ids"] for r in runs])
+    nets = np.repeat(np.arange(len(runs)), [len(g) for g in gain])
+    e = bootstrap(np.concatenate(gain), images, second=nets)
+    share = np.mean([np.mean(r[one]["gradients"]) for r in runs]) / np.mean(
+        [np.mean(r[two]["gradients"]) for r in runs]
+    )
+    ahead, behind = (sum(s * g.mean() > 0 for g in gain) for s in (1, -1))
+    print(f"{one[2:]} - {two[2:]}: {e.value:+.4f} [{e.low:+.4f}, {e.high:+.4f}] at {share:.2f} of "
+          f"its gradients; ahead on {ahead}, behind on {behind} of {len(runs)}")  # fmt: skip
 
 
 def main() -> None:
@@ -158,6 +174,7 @@ def main() -> None:
     options.add_argument("--epochs", type=int, default=5, help="of standard, then of free training")
     options.add_argument("--images", type=int, default=120)
     options.add_argument("--steps", type=int, default=20)
+    options.add_argument("--most", type=float, default=1e9, help="CPU-s after which it stops")
     options.add_argument("--smoke", action="store_true")
     given = options.parse_args()
     if given.smoke:
@@ -168,14 +185,17 @@ def main() -> None:
         for seed in range(given.seeds):
             file = given.out and given.out / f"{kind}-{seed}.json"
             kept = json.loads(file.read_text()) if file and file.exists() else {}
-            runs[kind, seed] = kept
-            if not complete(kept, given.steps):
-                runs[kind, seed] = measure(kind, seed, given, kept)
-                if file:
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_text(json.dumps(runs[kind, seed]))
-                print(f"{kind} {seed}: {runs[kind, seed]['seconds']:.0f} CPU-s", flush=True)
-    table(runs)
+            if kept:
+                runs[kind, seed] = kept
+            if complete(kept, given.steps) or time.process_time() > given.most:
+                continue
+            runs[kind, seed] = measure(kind, seed, given, kept)
+            if file:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(json.dumps(runs[kind, seed]))
+            print(f"{kind} {seed}: {runs[kind, seed]['seconds']:.0f} CPU-s", flush=True)
+    if runs:
+        table(runs)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--out", type=Path)
     options.add_argument("--nets", type=Path, help="folder of networks, shared with the losses")
+    options.add_argument("--kinds", nargs="*", default=list(KINDS))
     options.add_argument("--seeds", type=int, nargs=2, default=[3, 1], help="in Linf, in L2")
     options.add_argument("--train", type=int, default=1892)
     options.add_argument("--epochs", type=int, default=5, help="of standard, then of free training")
@@ -114,13 +115,12 @@ def main() -> None:
     options.add_argument("--most", type=float, default=1e9, help="CPU-s after which it stops")
     options.add_argument("--smoke", action="store_true")
     given = options.parse_args()
-    kinds = list(KINDS)
     if given.smoke:
         given.seeds, given.train, given.epochs, given.rows, given.steps = (1, 1), 64, 1, 60, 1
-        kinds = kinds[:3]
+        given.kinds = given.kinds[:3]
     torch.set_num_threads(1)
     found: dict[tuple[str, str, int], dict] = {}
-    for kind in kinds:
+    for kind in given.kinds:
         for norm, seeds in zip(NORMS, given.seeds, strict=True):
             for seed in range(seeds):
                 file = given.out and given.out / f"{kind}-{norm}-{seed}.json"

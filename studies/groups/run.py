@@ -33,7 +33,7 @@ from assay.attacks.campaign import bands, prior, replay, scored
 from assay.attacks.orders import minimal_differences
 from assay.goals.bands import Pairs, chances
 from assay.report.stats import Estimate, bootstrap
-from assay.training import DOATraining, Free, Standard, fit, fresh
+from assay.training import DOATraining, Free, Standard, accuracy, fit, fresh
 
 
 def small(train, seed, epochs):
@@ -139,13 +139,13 @@ def c3_faces(_, given):
     net = fresh(lambda: SmallCNN(40, 1, width=12), 0)
     fit(net, data.train, Standard(), epochs=given.face_epochs, batch=40, seed=0)
     doa = DOATraining(attack=ay.DOA(10, step=0.1, stride=8, candidates=6))
-    fit(net, data.train, doa, epochs=1, batch=32, seed=0)
+    fit(net, data.train, doa, epochs=given.doa_epochs, batch=32, seed=0)
     people = np.random.default_rng([0, 9]).permutation(40)
     names = [data.test.classes[p] for p in people[:16]]
     burglars, staff = names[:8], names[8:]
     parts = [d.where(y=burglars) for d in (data.test, data.train)]
     print(f"\n== C3 on faces: ORL, eyeglasses, standard training for {given.face_epochs} epochs, "
-          "then one of DOA")  # fmt: skip
+          f"DOA {given.doa_epochs}; test accuracy {accuracy(net, data.test):.3f}")  # fmt: skip
     attempts(net, *parts, burglars, staff, GLASSES, staff[:2], given)
 
 
