@@ -3,7 +3,6 @@
     python benchmarks/scale.py              all but the large run
     python benchmarks/scale.py --large      100,000 rows of phishing data, and the memory they take
     python benchmarks/scale.py --growth --rows 1000000    a cheap model on a million rows x 60
-    python benchmarks/scale.py --efficiency [--seconds 60]    a run of a minute, start-up included
 
 The same job (phishing addresses, CAPGD) is played in-process, by two worker processes and on a Ray
 cluster of two workers on this machine. Start-up (imports, sending the job) is told apart from the
@@ -108,31 +107,6 @@ def speed(where: dict[str, Executor], rows: int, batch: int, repeats: int) -> No
         print(line + str(same(truth, parts)))
 
 
-EFFICIENCY = 0.85  # of two workers, on a run of a minute
-QUIET = 0.5  # load average of a minute: above, two workers do not have two cores
-
-
-def efficiency(where: dict[str, Executor], seconds: float) -> int:
-    """A job that takes `seconds` in one process, by two: start-up, sending and waiting included."""
-    some = job(500, 250)
-    _, rest, _ = timed(Here(), some)
-    rows = max(500, round(250 / rest * seconds / 250) * 250)
-    work, load = job(rows, 250), os.getloadavg()[0]
-    print(f"\n{rows} rows of phishing data in {work.count} chunks, CAPGD(10); load {load:.1f}")
-    alone, missed = 0.0, []
-    for name, executor in where.items():
-        first, rest, _ = timed(executor, work)
-        alone = alone or first + rest
-        reached = alone / (2 * (first + rest))
-        said = "" if executor is where["in-process"] else f"   efficiency {reached:.2f}"
-        print(f"{name:<16}{first + rest:>8.1f} s{said}", flush=True)
-        missed += [name] if said and reached < EFFICIENCY else []
-    if load > QUIET:
-        print(f"not judged: the load was {load:.1f}, and two workers need two quiet cores")
-        return 0
-    return int(bool(missed))
-
-
 def overhead(where: dict[str, Executor], chunks: int, repeats: int) -> None:
     """Chunks of one row and next to no work: what is left is handing out and fetching."""
     net = torch.nn.Linear(4, 2)
@@ -220,8 +194,6 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="toy sizes, without Ray")
     parser.add_argument("--large", action="store_true", help="only the run of 100,000 rows")
     parser.add_argument("--growth", action="store_true", help="only a cheap model on many rows")
-    parser.add_argument("--efficiency", action="store_true", help="only one minute, one and two")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of that run, in one process")
     parser.add_argument("--rows", type=int, default=100_000, help="of the large run, or the growth")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -231,8 +203,6 @@ def main() -> int:
         return large(given.rows)
     where = places(with_ray=not given.smoke)
     small = given.smoke
-    if given.efficiency:
-        return efficiency(where, 1.0 if small else given.seconds)
     speed(where, *((120, 30, 1) if small else (6000, 250, 3)))
     overhead(where, *((10, 1) if small else (300, 3)))
     writing(*((512, 1) if small else (20_000, 3)))

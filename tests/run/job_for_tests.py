@@ -37,6 +37,20 @@ class Witness(torch.nn.Module):
         return x
 
 
+class Notes(torch.nn.Module):
+    """Writes down, by process, how many rows it is asked about at once."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder, self.net = str(folder), job()[0][0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with (Path(self.folder) / f"asked-{os.getpid()}").open("a") as file:
+            file.write(f"{len(x)}\n")
+        out: torch.Tensor = self.net(x)
+        return out
+
+
 class TwoThings(Exception):
     """Pickled by what it says, which its own __init__ does not take."""
 

@@ -171,7 +171,7 @@ def test_a_late_chunk_is_given_out_once_more(
 
     class Loses(Stub):
         def wait(self, some: list[int], num_returns: int, timeout: float) -> Any:
-            lost = [r for r, args in self.given.items() if args[2] == 9][:1]
+            lost = [r for r, args in self.given.items() if args[2] == (9,)][:1]
             some = [r for r in some if r not in lost]
             time.sleep(0 if some else timeout)
             return some[:1], []
@@ -179,7 +179,7 @@ def test_a_late_chunk_is_given_out_once_more(
     stub = Loses()
     _, log = played(stub, tmp_path, monkeypatch)
     assert "chunk 9 takes more than" in log and "chunk 9 is given out once more" in log
-    assert [args[2] for args in stub.given.values()].count(9) == 2 and "played here" not in log
+    assert [args[2] for args in stub.given.values()].count((9,)) == 2 and "played here" not in log
 
 
 def test_a_call_goes_on_and_what_it_gives_late_is_dropped() -> None:

@@ -59,6 +59,29 @@ def test_workers_that_take_a_minute_to_begin_are_not_late(monkeypatch: pytest.Mo
     assert watch.patience == 10 and watch.late() == []
 
 
+def test_a_worker_plays_several_chunks_at_once_where_one_process_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunk by chunk, two workers were slower than one process: 59 us a row against 10."""
+    monkeypatch.syspath_prepend(str(TESTS))
+    from job_for_tests import Notes, job
+
+    _, data, how = job()
+    asked = (data, how["space"], ay.Untargeted(), how["attack"], 0, 3, ay.Budget(), True)
+    work = Job(Notes(tmp_path), *asked)
+    work.prepare()
+    alone = dict(Here().map(work, range(40)))
+    (tmp_path / f"asked-{os.getpid()}").unlink()
+    found = dict(Processes(2).map(work, range(40)))
+    asked_for = " ".join(file.read_text() for file in tmp_path.glob("asked-*")).split()
+    assert asked_for.count("15") >= 8  # 5 of 40 chunks: four turns for each of two workers
+    assert sorted(found) == list(range(40))
+    for k, part in found.items():
+        for name in ("id", "success", "forwards", "final"):
+            mine, theirs = (p.records.columns[name] for p in (alone[k], part))
+            np.testing.assert_array_equal(mine, theirs)
+
+
 def test_workers_are_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs seconds: what is still to be played is no reason to start new ones."""
     monkeypatch.syspath_prepend(str(TESTS))
@@ -129,12 +152,12 @@ def test_an_error_that_cannot_be_sent_is_told_in_words(
 ) -> None:
     """The driver would take it for a worker that died, and start four more."""
 
-    def play(k: int) -> None:
+    def play(chunks: tuple[int, ...]) -> None:
         raise error
 
-    monkeypatch.setattr(processes, "_job", types.SimpleNamespace(play=play))
+    monkeypatch.setattr(processes, "_job", types.SimpleNamespace(play_at_once=play))
     with pytest.raises(kind, match=said) as raised:
-        processes._play(0)
+        processes._play((0,))
     sent = pickle.loads(pickle.dumps(raised.value))
     assert type(sent) is kind and str(sent) == str(raised.value)
     assert kind is not RuntimeError or "in play" in sent.__notes__[0]

@@ -2,9 +2,9 @@
 
     map(job, chunks) -> (chunk, part), in the order in which they finish
 
-The job is shipped once to each worker. A worker that dies is replaced and its chunk given out
-again. Chunks are handed out one by one, with few under way: hard rows do not hold up easy ones, and
-results never pile up.
+The job is shipped once to each worker. A worker that dies is replaced and its chunks given out
+again. Chunks are handed out in turns, a turn being what is played at once, with few under way: hard
+rows do not hold up easy ones, and results never pile up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from assay.errors import AssayError
 from assay.run.job import Chunk, Job
 from assay.run.watch import Watch
 
+TURNS = 4  # at least, for each worker: the last one to end has little left to do alone
 RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
 
 
@@ -35,22 +36,32 @@ class Here:
     """In this process, one after the other, or as many at once as are fastest."""
 
     def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
-        watch, wide = Watch(), job.at_once
-        for first in range(0, len(chunks), wide):
-            some = list(chunks[first : first + wide])
+        watch = Watch()
+        for some in turns(chunks, job.at_once):
             with watch.watching(some[0]):
                 parts = job.play_at_once(some)
             yield from zip(some, parts, strict=True)
 
 
-def played(job: Job, k: int) -> Chunk:
-    """A chunk, for another process to hear of; an error that cannot be sent is told in words.
+def turns(chunks: Sequence[int], wide: int) -> list[tuple[int, ...]]:
+    """Chunks as they are played at once, so many or less."""
+    return [tuple(chunks[first : first + wide]) for first in range(0, len(chunks), wide)]
+
+
+def shared_out(job: Job, chunks: Sequence[int], workers: int) -> dict[int, tuple[int, ...]]:
+    """The turns of several workers, by the first chunk of each."""
+    fair = -(-len(chunks) // (TURNS * max(1, workers)))
+    return {some[0]: some for some in turns(chunks, max(1, min(job.at_once, fair)))}
+
+
+def played(job: Job, chunks: Sequence[int]) -> list[Chunk]:
+    """A turn, for another process to hear of; an error that cannot be sent is told in words.
 
     Many exceptions pickle and then cannot be made again (an `__init__` of two parameters), which
     looks to the driver as if the worker had died.
     """
     try:
-        return job.play(k)
+        return job.play_at_once(chunks)
     except Exception as error:
         try:
             survives = type(pickle.loads(pickle.dumps(error))) is type(error)

@@ -21,7 +21,7 @@ from typing import Any
 
 from assay.errors import AssayError, Unsupported
 from assay.run.bounded import Bounded, Unanswered
-from assay.run.executors import RETRIES, pickled, played, unpickled
+from assay.run.executors import RETRIES, pickled, played, shared_out, unpickled
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
@@ -58,7 +58,8 @@ class Ray:
                 "finished is safe: start it anew ('ray stop', 'ray start'), or resume without --ray"
             ) from None
         try:
-            yield from _Driver(ray, ask, job, shared, list(chunks)).drain()
+            turns = shared_out(job, chunks, _processors(ask, ray))
+            yield from _Driver(ray, ask, job, shared, turns).drain()
         finally:
             if ours:
                 _let_go(ask, ray)
@@ -103,13 +104,13 @@ def _let_go(ask: Bounded, ray: Any) -> None:
 
 @dataclass
 class _Driver:
-    """Chunks given out with few under way, and played here while the cluster is silent."""
+    """Turns given out with few under way, and played here while the cluster is silent."""
 
     ray: Any
     ask: Bounded
     job: Job
     shared: list[Any]  # a reference to the pickled job
-    chunks: list[int]
+    turns: dict[int, tuple[int, ...]]  # chunks to be played at once, by the first of them
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     under_way: dict[Any, int] = field(default_factory=dict)
     finished: set[int] = field(default_factory=set)
@@ -121,36 +122,36 @@ class _Driver:
         return ALONE if self.alone else ANSWER
 
     def drain(self) -> Iterator[tuple[int, Chunk]]:
-        waiting = list(self.chunks)
+        waiting = list(self.turns)
         heard = time.monotonic()  # when the cluster last gave a chunk back
         try:
-            while len(self.finished) < len(self.chunks):
+            while len(self.finished) < len(self.turns):
                 try:
                     self._give(waiting)
                     got = self._got(ALONE if self.alone else POLL)
                 except Unanswered:
                     got = []
-                for k, part in got:
+                for k, parts in got:
                     self.alone, heard = False, time.monotonic()
                     if k not in self.finished:
-                        yield self._end(k, part)
+                        yield from self._end(k, parts)
                 silence = time.monotonic() - heard
                 if self.alone or silence > max(SILENCE, self.watch.patience or 0.0):
-                    left = [k for k in self.chunks if k not in self.finished]
+                    left = [k for k in self.turns if k not in self.finished]
                     if left:
                         self.alone = True
-                        yield self._end(left[0], self._instead(left[0], silence))
+                        yield from self._end(left[0], self._instead(left[0], silence))
         finally:
             self._cancel()
 
-    def _end(self, k: int, part: Chunk) -> tuple[int, Chunk]:
+    def _end(self, k: int, parts: list[Chunk]) -> Iterator[tuple[int, Chunk]]:
         self.finished.add(k)
         self.watch.end(k)
-        return k, part
+        return zip(self.turns[k], parts, strict=True)
 
     def _give(self, waiting: list[int]) -> None:
         """Hand out what there is room for, and once more what is late."""
-        most = 2 * max(1, self._processors())  # nodes come and go
+        most = 2 * max(1, self._processors())
         for k in self.watch.late():
             LOG.warning("chunk %d is given out once more", k)
             waiting.insert(0, k)
@@ -159,12 +160,13 @@ class _Driver:
         while waiting and len(self.under_way) < most:
             k = waiting[0]
             if k not in self.finished:
-                given = self.ask(self._soon, lambda k=k: play.remote(self.shared, self.name, k))  # type: ignore[misc]
+                what = (self.shared, self.name, self.turns[k])
+                given = self.ask(self._soon, lambda what=what: play.remote(*what))  # type: ignore[misc]
                 self.under_way[given] = k
                 self.watch.begin(k)
             waiting.pop(0)
 
-    def _got(self, seconds: float) -> list[tuple[int, Chunk]]:
+    def _got(self, seconds: float) -> list[tuple[int, list[Chunk]]]:
         """Chunks that have come back; one that cannot be fetched stays under way."""
         ray, some = self.ray, list(self.under_way)
         ready = self.ask(
@@ -173,16 +175,16 @@ class _Driver:
         got = []
         for reference in ready[:1]:
             if self.under_way[reference] not in self.finished:
-                part = self.ask(SILENCE, lambda r=reference: _fetched(ray, r))  # type: ignore[misc]
-                got.append((self.under_way[reference], part))
+                parts = self.ask(SILENCE, lambda r=reference: _fetched(ray, r))  # type: ignore[misc]
+                got.append((self.under_way[reference], parts))
             del self.under_way[reference]
         return got
 
     def _processors(self) -> int:
         known = self.ask(self._soon, self.ray.cluster_resources)
-        return int(known.get("CPU", 0))
+        return int(known.get("CPU", 0))  # nodes come and go
 
-    def _instead(self, k: int, seconds: float) -> Chunk:
+    def _instead(self, k: int, seconds: float) -> list[Chunk]:
         """What the cluster does not get done; a sentence where it cannot."""
         try:
             alive = sum(bool(node.get("Alive")) for node in self.ask(self._soon, self.ray.nodes))
@@ -192,7 +194,7 @@ class _Driver:
                 "no chunk came back from Ray for %.0f s, and it does not answer: chunk %d is "
                 "played here", *(seconds, k)
             )  # fmt: skip
-            return self.job.play(k)
+            return self.job.play_at_once(self.turns[k])
         if not processors:
             raise AssayError(
                 f"no chunk came back from Ray for {seconds:.0f} s: {alive} nodes, none of them "
@@ -200,7 +202,7 @@ class _Driver:
             )
         LOG.warning("no chunk came back from Ray for %.0f s (%d nodes, %d processors%s): chunk %d "
                     "is played here", *(seconds, alive, processors, _polite(), k))  # fmt: skip
-        return self.job.play(k)
+        return self.job.play_at_once(self.turns[k])
 
     def _cancel(self) -> None:
         """An evaluation that stops early leaves the cluster idle."""
@@ -209,6 +211,14 @@ class _Driver:
             self.ask(ANSWER, lambda: [ray.cancel(reference, force=True) for reference in some])
         except Exception as error:
             LOG.warning("%d Ray tasks are not called off: %s", *(len(some), type(error).__name__))
+
+
+def _processors(ask: Bounded, ray: Any) -> int:
+    """How many the cluster has to begin with; 1 where it does not say."""
+    try:
+        return int(ask(ANSWER, ray.cluster_resources).get("CPU", 1))
+    except Unanswered:
+        return 1
 
 
 def _polite() -> str:
@@ -222,9 +232,9 @@ def _polite() -> str:
     )
 
 
-def _fetched(ray: Any, reference: Any) -> Chunk:
+def _fetched(ray: Any, reference: Any) -> list[Chunk]:
     try:
-        part: Chunk = ray.get(reference)
+        parts: list[Chunk] = ray.get(reference)
     except ray.exceptions.RayTaskError as error:  # the job's own error, out of Ray's wrapping
         if isinstance(error.cause, Exception):
             raise error.cause from None
@@ -234,13 +244,13 @@ def _fetched(ray: Any, reference: Any) -> Chunk:
             f"Ray gave a chunk up after {RETRIES} retries ({type(error).__name__}); what is "
             "finished is safe: use a smaller batch if memory ran out, and resume"
         ) from None
-    return part
+    return parts
 
 
 _remote: dict[str, Job] = {}  # in a Ray worker: the job it has unpacked last
 
 
-def _play_remote(shared: list[Any], name: str, k: int) -> Chunk:
+def _play_remote(shared: list[Any], name: str, chunks: tuple[int, ...]) -> list[Chunk]:
     if name not in _remote:
         import ray
 
@@ -253,4 +263,4 @@ def _play_remote(shared: list[Any], name: str, k: int) -> Chunk:
                 f"a Ray worker cannot load the model or the data ({error}); install their code on "
                 "every node"
             ) from None
-    return played(_remote[name], k)
+    return played(_remote[name], chunks)

@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from assay.errors import AssayError
-from assay.run.executors import RETRIES, pickled, played, unpickled
+from assay.run.executors import RETRIES, pickled, played, shared_out, unpickled
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
@@ -33,25 +33,26 @@ class Processes:
     workers: int = 2
 
     def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
-        content, left, deaths, watch = pickled(job), list(chunks), 0, Watch()
+        content, deaths, watch = pickled(job), 0, Watch()
+        left = shared_out(job, chunks, self.workers)
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         while left:
             pool = ProcessPoolExecutor(
                 self.workers, multiprocessing.get_context(START), _start, (content, threads)
             )
             try:
-                for k, part in _drain(pool, tuple(left), self.workers, watch):
-                    left.remove(k)
-                    deaths = 0
-                    yield k, part
+                for k, parts in _drain(pool, left.copy(), self.workers, watch):
+                    some, deaths = left.pop(k), 0
+                    yield from zip(some, parts, strict=True)
             except BrokenProcessPool:
                 deaths += 1
                 watch.since.clear()
-                LOG.warning("a worker process died; its chunk of %d is given out again", len(left))
+                to_go = sum(map(len, left.values()))
+                LOG.warning("a worker process died; its chunk of %d is given out again", to_go)
                 if deaths > RETRIES:
                     raise AssayError(
                         f"worker processes died {deaths} times in a row (out of memory?) with "
-                        f"{len(left)} chunks to go: use fewer workers or a smaller batch, and "
+                        f"{to_go} chunks to go: use fewer workers or a smaller batch, and "
                         "resume"
                     ) from None
             finally:
@@ -67,26 +68,26 @@ def _end(pool: ProcessPoolExecutor) -> None:
 
 
 def _drain(
-    pool: ProcessPoolExecutor, chunks: Sequence[int], workers: int, watch: Watch
-) -> Iterator[tuple[int, Chunk]]:
-    """Hand out chunks with few under way; what is late is handed out once more."""
-    waiting, finished = list(chunks), set[int]()
-    under_way: dict[Future[Chunk], int] = {}
-    while len(finished) < len(chunks):
+    pool: ProcessPoolExecutor, turns: dict[int, tuple[int, ...]], workers: int, watch: Watch
+) -> Iterator[tuple[int, list[Chunk]]]:
+    """Hand out turns with few under way; what is late is handed out once more."""
+    waiting, finished = list(turns), set[int]()
+    under_way: dict[Future[list[Chunk]], int] = {}
+    while len(finished) < len(turns):
         while waiting and len(under_way) < 2 * workers:
             k = waiting.pop(0)
-            under_way[pool.submit(_play, k)] = k
+            under_way[pool.submit(_play, turns[k])] = k
             watch.begin(k)
         ended, _ = wait(under_way, timeout=1, return_when=FIRST_COMPLETED)
         for future in ended:
-            k, part = under_way.pop(future), future.result()
+            k, parts = under_way.pop(future), future.result()
             if k not in finished:
                 finished.add(k)
                 watch.end(k)
-                yield k, part
+                yield k, parts
         for k in watch.late():
             if workers > 1:
-                under_way[pool.submit(_play, k)] = k
+                under_way[pool.submit(_play, turns[k])] = k
                 LOG.warning("chunk %d is given to another worker", k)
 
 
@@ -111,7 +112,7 @@ def _die_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _play(k: int) -> Chunk:
+def _play(chunks: tuple[int, ...]) -> list[Chunk]:
     if _job is None:
         raise AssayError(_failure)
-    return played(_job, k)
+    return played(_job, chunks)
