@@ -157,3 +157,47 @@ def test_slow_tokenisers_are_refused(folder):
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
     with pytest.raises(ay.Unsupported, match="fast"):
         ay.wrap(model, tokenizer=Slow())
+
+
+@pytest.mark.parametrize("attack", [ay.Greedy(), ay.APGD(3)])
+def test_empty_long_and_odd_sentences_are_asked_as_the_model_itself_would_cut_them(folder, attack):
+    """More words than the model has positions: what it cannot read is cut off, as by its maker."""
+    odd = ["", "😀 good", "good " * 60 + "film", "xyzzy"]
+    model = wrapped(folder)
+    y = model.logits(words.encode(odd)).argmax(1)
+    space = ay.Text(ay.Synonyms(TABLE), most=0.1, keep=KEEP)
+    report = ay.evaluate(
+        model, ay.Dataset(odd, y.tolist()), space=space, attack=attack, progress=False
+    )
+    cut = transformers.AutoTokenizer.from_pretrained(folder, model_max_length=32)
+    own = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    after = words.sentences(torch.as_tensor(report.adversarial))
+    with torch.no_grad():
+        said = [int(own(**cut(t, return_tensors="pt", truncation=True)).logits.argmax())
+                for t in after]  # fmt: skip
+    assert (report.table["success"] == (np.array(said) != y.numpy())).all()
+
+
+@pytest.mark.parametrize("kind, reads", [("bert", 32), ("roberta", 31)])
+def test_roberta_reads_fewer_pieces_than_it_has_positions(kind, reads):
+    from assay.spaces.pieces import limit
+
+    if kind == "bert":
+        made = transformers.BertForSequenceClassification(config())
+    else:
+        made = transformers.RobertaForSequenceClassification(
+            transformers.RobertaConfig(
+                vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+                intermediate_size=8, max_position_embeddings=32, pad_token_id=0,
+            )
+        )  # fmt: skip
+    assert limit(made, tokenizer()) == reads
+    made.eval()(torch.full((1, reads), 5))  # as many as are said can be read, one more cannot
+    with pytest.raises((RuntimeError, IndexError)):
+        made.eval()(torch.full((1, reads + 1), 5))
+
+
+def test_words_that_a_masked_model_cannot_read_have_no_candidates():
+    net = transformers.BertForMaskedLM(config()).eval()
+    found = ay.Masked(net, tokenizer(), at_most=2)(["good"] * 40)
+    assert len(found) == 40 and all(found[:30]) and not any(found[30:])

@@ -19,7 +19,7 @@ pieces', and only to steer; what is judged is the model on the string.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,11 @@ from torch import Tensor
 
 from assay.errors import AssayError, Unsupported
 from assay.model.classifier import Classifier
+from assay.model.vocabulary import Places, straight_through
 from assay.spaces.choices import Chosen
-from assay.spaces.words import PAD, core, sentences, spell
+from assay.spaces.pieces import limit
+from assay.spaces.words import PAD, sentences, spell
 
-UNKNOWN = 1  # the place of words a vocabulary does not have; 0 is padding
 PIECE = 512  # sentences at a time: what a network makes of them stays in the processor's cache
 
 
@@ -84,46 +85,6 @@ def by_length(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return asked
 
 
-class Places:
-    """Word ids -> places in a vocabulary; with `bare`, "good," that is not in it is "good".
-
-    An id is a hash of 48 bits: the last 16 say where in a table it stands, the others stand there
-    beside the place. Two words that share a line take it from each other: slower, never wrong. Id
-    and place are one number, so that threads cannot read one word's id with another's place.
-    """
-
-    _LINE, _PLACE = 16, 30  # bits
-
-    def __init__(self, vocabulary: Sequence[str], lower: bool, bare: bool = False) -> None:
-        self._index = {word: i for i, word in enumerate(vocabulary)}
-        self._lower, self._bare = lower, bare
-        self._table = np.full(1 << self._LINE, -1, dtype=np.int64)
-
-    def _place(self, number: float) -> int:
-        if number == PAD:
-            return 0
-        word = spell(number)
-        word = word.lower() if self._lower else word
-        if self._bare and word not in self._index:
-            word = core(word)[1]
-        return self._index.get(word, UNKNOWN)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """(…) places; NaN, where there is no option, is padding."""
-        numbers = x.detach().as_subclass(Tensor).nan_to_num(PAD).cpu().numpy()
-        ids = numbers.astype(np.int64)
-        lines, rest = ids & ((1 << self._LINE) - 1), ids >> self._LINE
-        held = self._table[lines]
-        missed = held >> self._PLACE != rest
-        places: np.ndarray = held & ((1 << self._PLACE) - 1)
-        if missed.any():
-            used, which = np.unique(numbers[missed], return_inverse=True)
-            found = np.array([self._place(float(i)) for i in used], dtype=np.int64)
-            places[missed] = found[which]
-            self._table[lines[missed]] = rest[missed] << self._PLACE | found[which]
-        return torch.from_numpy(places)
-
-
 def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
     if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
@@ -154,37 +115,6 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
         by_length(call), f"torch {type(module).__name__}", True, outputs or "logits", module=module,
         source=module, slack=1e-5, reads="symbols",
     )  # fmt: skip
-
-
-def straight_through(embedded: Tensor, table: Tensor, options: Tensor, weights: Tensor) -> Tensor:
-    """What was embedded (n, m, d), with the gradient of the options' (n, m, K) weighted mean.
-
-    The mean itself is never computed: with respect to a weight its gradient is the product with the
-    option's vector. Slots without an option (place 0) get none.
-    """
-    found: Tensor = _StraightThrough.apply(embedded, table, options, weights)  # type: ignore[no-untyped-call]
-    return found
-
-
-class _StraightThrough(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, embedded: Tensor, table: Tensor, options: Tensor, weights: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(table, options)
-        ctx.dtype = weights.dtype
-        return embedded.view_as(embedded)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, Tensor]:
-        table, options = ctx.saved_tensors
-        (grad,) = grads
-        found = grad.new_zeros(options.shape, dtype=ctx.dtype)
-        found[..., 0] = (table[options[..., 0]] * grad).sum(2)
-        row, place = (options[..., 1:] != 0).any(2).nonzero(as_tuple=True)
-        vectors = table[options[row, place]]  # (s, K, d)
-        found[row, place] = (vectors @ grad[row, place, :, None])[..., 0].to(ctx.dtype)
-        return grad, None, None, found
 
 
 @contextmanager
@@ -221,14 +151,14 @@ def logits_of(out: Any) -> Tensor:
     return logits
 
 
-def hugging_face(model: Any, tokenizer: Any, most: int | None = None) -> Classifier:
-    """A sequence classifier of `transformers` with its tokeniser; `most` pieces a sentence."""
+def hugging_face(model: Any, tokenizer: Any) -> Classifier:
+    """A sequence classifier of `transformers` with its tokeniser."""
     if not getattr(tokenizer, "is_fast", False):
         raise Unsupported(
             f"{type(tokenizer).__name__} cannot tell which piece belongs to which word; "
             "take the fast tokeniser (AutoTokenizer, use_fast=True)"
         )
-    layer = embedding_of(model)
+    layer, most = embedding_of(model), limit(model, tokenizer)
     pieces: dict[float, list[int]] = {}
 
     def of_word(number: float) -> list[int]:

@@ -22,8 +22,10 @@ from assay import nouns
 from assay.errors import AssayError, Unsupported
 from assay.spaces import lexicon
 from assay.spaces.lexicon import Vectors
+from assay.spaces.pieces import limit
 from assay.spaces.words import core
 
+_MASKED = 16  # sentences at a time: a language model gives a number per place and word
 _LOOKS = {"o": "0", "l": "1", "i": "1", "e": "3", "a": "@", "s": "$", "b": "8", "g": "9"}
 
 
@@ -228,19 +230,24 @@ class Masked:
         if mask is None:
             raise Unsupported("Masked: the tokeniser has no mask token; take a masked model")
         texts = [" ".join([*words[:i], mask, *words[i + 1 :]]) for i in range(len(words))]
-        batch = tokenizer(texts, return_tensors="pt", padding=True, truncation=True)
-        with torch.no_grad():
-            logits = model(**batch).logits
         made: list[tuple[str, ...]] = []
-        for i, word in enumerate(words):
-            at = (batch["input_ids"][i] == tokenizer.mask_token_id).nonzero()
-            if not len(at):
-                made.append(())
-                continue
-            top = logits[i, int(at[0, 0])].topk(min(4 * self.at_most, logits.shape[-1])).indices
-            spelled = (tokenizer.decode([int(t)]).strip() for t in top)
-            plain = [w for w in spelled if w.isalpha() and w.lower() != word.lower()]
-            made.append(tuple(dict.fromkeys(plain))[: self.at_most])
+        for begin in range(0, len(texts), _MASKED):  # of long texts all at once are too many
+            batch = tokenizer(
+                texts[begin : begin + _MASKED], return_tensors="pt", padding=True, truncation=True,
+                max_length=limit(model, tokenizer),
+            )  # fmt: skip
+            with torch.no_grad():
+                logits = model(**batch).logits
+            masked = batch["input_ids"] == tokenizer.mask_token_id
+            for i, word in enumerate(words[begin : begin + _MASKED]):
+                at = masked[i].nonzero()
+                if not len(at):  # cut off
+                    made.append(())
+                    continue
+                top = logits[i, int(at[0, 0])].topk(min(4 * self.at_most, logits.shape[-1])).indices
+                spelled = (tokenizer.decode([int(t)]).strip() for t in top)
+                plain = [w for w in spelled if w.isalpha() and w.lower() != word.lower()]
+                made.append(tuple(dict.fromkeys(plain))[: self.at_most])
         return made
 
 

@@ -19,6 +19,7 @@ from assay import nouns
 from assay.errors import Unsupported
 from assay.spaces import lexicon, words
 from assay.spaces.lexicon import Vectors
+from assay.spaces.pieces import limit
 
 
 @runtime_checkable
@@ -110,8 +111,9 @@ class SentenceEncoder:
         found = []
         for begin in range(0, len(texts), 256):
             batch = tokenizer(
-                texts[begin : begin + 256], return_tensors="pt", padding=True, truncation=True
-            )
+                texts[begin : begin + 256], return_tensors="pt", padding=True, truncation=True,
+                max_length=limit(model, tokenizer),
+            )  # fmt: skip
             with torch.no_grad():
                 states = model(**batch).last_hidden_state
             here = batch["attention_mask"][..., None].to(states.dtype)

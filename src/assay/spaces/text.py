@@ -40,6 +40,9 @@ STOPWORDS = tuple(
 )
 
 
+_TAKES = 'Text takes sentences, ay.Dataset(list of strings, y); in a file, [data] text = "column"'
+
+
 @dataclass(frozen=True, eq=False)
 class Text:
     """At most `most` of the words, each by one of its candidates.
@@ -103,12 +106,9 @@ class Text:
 
     def check(self, x: Tensor) -> None:
         if x.ndim != 2 or x.dtype != torch.float64:
-            raise AssayError(
-                f"inputs of shape {tuple(x.shape)} and {x.dtype}: Text takes sentences, "
-                "ay.Dataset(list of strings, y)"
-            )
+            raise AssayError(f"inputs of shape {tuple(x.shape)} and {x.dtype}: {_TAKES}")
         if bool((x[:, :1] == words.PAD).any()):
-            raise AssayError("rows of zeros are no sentences: Text takes ay.Dataset(strings, y)")
+            raise AssayError(f"inputs are numbers, not words: {_TAKES}")
         words.tokens(x[:1])
 
     def around(self, x: Tensor) -> ChoiceRegion:

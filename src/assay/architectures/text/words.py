@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.model.text import Places, straight_through
+from assay.model.vocabulary import Places, straight_through
 from assay.spaces.choices import Chosen
 from assay.spaces.lexicon import Vectors, vectors
 

@@ -35,6 +35,7 @@ from assay.model.text import word_of_piece
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.choices import ChoiceRegion
+from assay.spaces.pieces import limit
 from assay.spaces.similarity import Centroid
 from assay.spaces.words import PAD, sentences, spell
 
@@ -99,6 +100,7 @@ class TPGD:
         model, tokenizer = self.loaded
         head, entry = _head(self, model), _entry(self, problem.model.module)
         depth = int(problem.model.module.config.num_hidden_layers)
+        most = limit(problem.model.module, tokenizer)
         layer = round(depth * 2 / 3) if self.layer is None else self.layer
         clean = problem.fork()  # every success is judged by itself: the most similar is kept
         near = torch.full((len(problem.y),), -torch.inf, dtype=torch.float64)
@@ -108,7 +110,7 @@ class TPGD:
             if not bool(left.any()):
                 return
             rows, region = rows[left], region.take(left)
-            reading = _Reading(region, tokenizer, head)
+            reading = _Reading(region, tokenizer, head, most)
             draw = problem.random.uniform(rows, 1 + reading.size(problem.model.module))
             reading.mask(draw[:, 0])
             z = (2 * draw[:, 1:].to(torch.get_default_dtype()) - 1).reshape(reading.shape)
@@ -172,10 +174,13 @@ class _Reading:
     The score of a word is the mean of its pieces' logits at the first piece of the place.
     """
 
-    def __init__(self, region: ChoiceRegion, tokenizer: Any, head: Callable[[Tensor], Tensor]):
+    def __init__(
+        self, region: ChoiceRegion, tokenizer: Any, head: Callable[[Tensor], Tensor],
+        most: int | None = None,
+    ) -> None:  # fmt: skip
         texts = sentences(region.x0)
         cut = tokenizer(texts, return_tensors="pt", padding=True, truncation=True,
-                        return_offsets_mapping=True)  # fmt: skip
+                        max_length=most, return_offsets_mapping=True)  # fmt: skip
         self.head, self.region, self._mask = head, region, int(tokenizer.mask_token_id)
         word = torch.from_numpy(word_of_piece(texts, cut.pop("offset_mapping").numpy()))
         self.batch = dict(cut)

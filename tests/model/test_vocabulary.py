@@ -2,7 +2,7 @@
 
 import torch
 
-from assay.model.text import Places, straight_through
+from assay.model.vocabulary import Places, straight_through
 from assay.spaces.words import encode
 
 
