@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "verdict": ("object", None),  # "broken", "proven", "open"; "" where the question is not asked
     "vacuous": ("bool", False),  # proven by features that nobody can change
     "improving": ("bool", False),  # open, and the search came nearer until its budget ended
+    "unproven": ("object", ""),  # open, and why nobody could try to prove it
     "stages": ("object", ""),  # JSON: seconds that each stage spent on the row, in their order
     "valid": ("bool", True),  # the handed-in input lies in the space
     "winner": ("object", ""),  # who settled the row; "clean" where no attack was needed

@@ -27,7 +27,7 @@ from assay.training import Adversarial, CraftBy
 NETWORKS = {
     **{f"url, Madry .05, seed {s}": ("url", 0.05, s) for s in range(3)},
     "bank, Madry .05, seed 0": ("bank", 0.05, 0),
-    "url, standard, seed 0": ("url", 0.0, 0),
+    **{f"url, standard, seed {s}": ("url", 0.0, s) for s in range(3)},
 }
 SPACES = {
     "Linf .02": (0.02, math.inf), "Linf .05": (0.05, math.inf), "Linf .1": (0.1, math.inf),

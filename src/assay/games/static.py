@@ -202,6 +202,9 @@ class Static:
             verdict=_verdicts(referee),
             vacuous=referee.vacuous.cpu().numpy(),
             improving=(referee.improving & ~success & ~referee.proven).cpu().numpy(),
+            unproven=np.where(
+                (referee.solved | referee.proven | referee.idle).cpu().numpy(), "", referee.unproven
+            ),
             stages=_stages(referee),
             valid=region.contains(best).cpu().numpy(),
             winner=winner,

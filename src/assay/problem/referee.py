@@ -56,6 +56,7 @@ class Referee:
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
     noticed: Tensor = field(init=False)  # (n, 3): gradients, flat ones, answers not finite
+    unproven: str = field(init=False, default="")  # why no proof knows this model or space
     put_back: int = field(init=False, default=0)  # rows handed in that were not the attacker's
 
     def __post_init__(self) -> None:
@@ -163,6 +164,7 @@ class Referee:
         self.certificates |= other.certificates
         self.distance_low = self.distance_low.fmax(other.distance_low)
         self.improving |= other.improving
+        self.unproven = self.unproven or other.unproven
         for mine, theirs in (
             (self.best, other.best),
             (self.final, other.final),

@@ -1,14 +1,16 @@
 """Bounds: what a network can answer in a whole region at once, so that most rows need no attack.
 
 For each class t of the goal and each class s outside it, the lead of t over s is bounded from above
-over the region's box and ball (`search/crown.py`). A t that is behind some s everywhere cannot be
+over the region's box and ball (`bounds/crown.py`). A t that is behind some s everywhere cannot be
 reached; a row none of whose t can be reached is proven. In a table whole numbers are rounded
 inwards first, and relations only make the set smaller, so the box's bound holds there, too.
 
 Where that is not enough, in this order: the slopes of the bounds are climbed (`alpha` rounds);
-boxes with few features that can move are cut in halves (`splits` boxes for a row); and in a table
-with relations the last linear bound is maximised under them by HiGHS (`seconds` a row). In texts
-the sets are not boxes but choices of words (`sentences/hull.py`), and cut by words (`splits` sets).
+boxes with few features that can move are cut in halves, others at their ReLUs (`splits` parts for a
+row); and a record of a table is decided by a program of the whole network and all linear rules
+(HiGHS, `seconds` a row), which may also break it; of a network too large for that, the last linear
+bound is maximised under the rules. In texts the sets are not boxes but choices of words
+(`sentences/hull.py`), and cut by words (`splits` sets).
 
 What a reader would get wrong: the network computes in single precision and the bounds in double. A
 row is proven only if the lead stays below 0 by more than the referee's own slack for rounding.
@@ -17,22 +19,29 @@ row is proven only if the lead stays below 0 by more than the referee's own slac
 from __future__ import annotations
 
 import copy
+import math
+import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.errors import Unsupported
+from assay.kernels.arrays import Array
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
-from assay.proofs.search.crown import Network
-from assay.proofs.search.domain import Domain
-from assay.proofs.search.inputs import domain
-from assay.proofs.search.layers import trace
-from assay.proofs.search.splits import split
-from assay.proofs.search.steps import Step
-from assay.proofs.search.under_rules import under_rules
+from assay.proofs.bounds.branches import branches
+from assay.proofs.bounds.climb import climb
+from assay.proofs.bounds.crown import Network
+from assay.proofs.bounds.domain import Domain
+from assay.proofs.bounds.inputs import domain
+from assay.proofs.bounds.layers import trace
+from assay.proofs.bounds.relu_program import MOST, solve
+from assay.proofs.bounds.splits import split
+from assay.proofs.bounds.steps import Step
+from assay.proofs.bounds.under_rules import under_rules
 from assay.proofs.sentences.hull import Bounded
 from assay.proofs.sentences.search import Sure, decide
 from assay.spaces.choices import ChoiceRegion
@@ -51,7 +60,9 @@ class Bounds:
 
     alpha: int = field(default=20, metadata={"least": 0})
     splits: int = field(default=128, metadata={"least": 0})
-    few: int = 12  # features that can move: more are not worth cutting
+    few: int = field(
+        default=12, metadata={"least": 0}
+    )  # features that can move: more are not worth cutting
     seconds: float = 0.2
     on_host: ClassVar[bool] = True  # in double precision
 
@@ -89,7 +100,7 @@ class Bounds:
 
     def _closes(self, problem: Problem, rows: Tensor, t: Tensor, s: Tensor) -> Sure:
         """What bounds of the leads of t over s must say of the rows `at`."""
-        slack = 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
+        slack = _slack(problem, rows)
 
         def sure(lead: Tensor, at: Tensor) -> Tensor:
             return proven(lead < -slack[at, None], t[at], s[at], problem.goal[rows[at]])
@@ -119,7 +130,7 @@ class Bounds:
             return
         left = close(left, sure(bounded(steps, shape, held.take(left)).highest(spec[left]), left))
         if self.alpha and len(left):
-            climbed = bounded(steps, shape, held.take(left)).climb(spec[left], self.alpha)
+            climbed, _ = climb(bounded(steps, shape, held.take(left)), spec[left], self.alpha)
             left = close(left, sure(climbed, left))
         unit = torch.where(held.scale.isfinite(), held.scale, 1.0)
         few = ((held.high - held.low)[left] > 1e-4 * unit).sum(1) <= self.few
@@ -129,13 +140,60 @@ class Bounds:
                 steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
             )
             left = torch.cat([close(at, done), left[~few]])
-        if self.seconds and isinstance(region, TableRegion) and region.constrained:
+        table = isinstance(region, TableRegion)
+        if self.splits and len(left) and (not table or held.p == math.inf):
+            at = left  # in other norms a table's whole numbers, not its ReLUs, keep rows open
+            done = branches(
+                steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
+            )
+            left = close(at, done)
+        if self.seconds and isinstance(region, TableRegion):
             for k in left.tolist():
                 one = torch.tensor([k])
                 walked = bounded(steps, shape, held.take(one))
-                lead = under_rules(walked, spec[one], region, k, layer, self.seconds)
-                if lead is not None:
-                    close(one, sure(lead, one))
+                if walked.bends() <= MOST:
+                    safe = self._record(problem, rows[one], region, k, walked, layer)
+                    close(one, torch.tensor([safe]))
+                elif region.constrained:
+                    lead = under_rules(walked, spec[one], region, k, layer, self.seconds)
+                    if lead is not None:
+                        close(one, sure(lead, one))
+
+    def _record(
+        self, problem: Problem, row: Tensor, region: TableRegion, k: int, network: Network,
+        layer: Any,
+    ) -> bool:  # fmt: skip
+        """Decide one record by a program of the whole network: broken at once, or is it proven?"""
+        goal = problem.goal[row[0]]
+        slack = float(_slack(problem, row))
+        until = time.process_time() + self.seconds
+        safe = True
+        for t in goal.nonzero()[:, 0].tolist():
+            only = torch.zeros_like(goal)
+            only[t] = True
+            spec = leads(only[None])[0][:, ~goal[~only]]  # over the classes outside the goal
+            left = max(0.01, until - time.process_time())
+            below, point = solve(network, spec, region, k, layer, left, slack)
+            if point is not None and not below and self._tried(problem, row, region, k, point):
+                return False
+            safe &= below
+        return safe
+
+    def _tried(
+        self, problem: Problem, row: Tensor, region: TableRegion, k: int, point: Array
+    ) -> bool:
+        """Hand in a record that should break the row; whether it did."""
+        schema, one = region.space.schema, problem.region(row)
+        x = torch.from_numpy(np.asarray(point))[None]
+        x = torch.where(schema.whole, x.round(), x)
+        x = torch.where(schema.mutable, x, region.x0[k])
+        problem.submit(row, one.project(one.encode(x)))
+        return bool(problem.solved[row].all())
+
+
+def _slack(problem: Problem, rows: Tensor) -> Tensor:
+    """(n,): what single precision may add to a lead."""
+    return 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
 
 
 def bounded(steps: list[Step], shape: tuple[int, ...], held: Domain) -> Network:

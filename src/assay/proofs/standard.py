@@ -72,12 +72,17 @@ class Standard:
         return Needs(fixed=True)
 
     def __call__(self, problem: Problem) -> None:
+        proofs, refused = 0, []
         for stage, optional in self.stages(problem):
             try:
                 run(stage, problem)
-            except Unsupported:
+                proofs += optional
+            except Unsupported as error:
                 if not optional:
                     raise  # a proof that does not know this model leaves its rows open
+                refused.append(str(error))
+        if not proofs:
+            problem.referee.unproven = next(iter(refused), "no proof knows models of this kind")
 
     def stages(self, problem: Problem) -> list[tuple[Attack, bool]]:
         """The stages in order, and whether each may be done without."""
@@ -96,7 +101,7 @@ class Standard:
             first.append(Linear(self.seconds))
         elif model.module is not None and not model.bound:
             first.insert(0, Bounds(splits=0, seconds=0.0))
-            last.insert(0, Bounds(seconds=min(0.2, self.seconds)))
+            last.insert(0, Bounds(seconds=min(1.0, self.seconds)))
         return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
 
 

@@ -79,6 +79,7 @@ IDS = (
     "wide-gap",
     "vacuous-robustness",
     "still-improving",
+    "no-proof",
     "sample",
 )
 
@@ -223,6 +224,10 @@ def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
         text = f"{vacuous} of {int(proven.sum())} proofs hold at any size of the region: these "
         text += "answers hang on features that the attacker cannot change; look at clean accuracy "
         yield Flag("vacuous-robustness", text + "on every class before the figure is quoted")
+    why = [str(w) for w in np.unique(c["unproven"][left].astype(str)) if w]
+    if why and not proven.any():
+        text = f"nothing could be proven: {why[0]}. So `at least` says nothing here, and robust "
+        yield Flag("no-proof", text + "accuracy is what this attack did not break", "note")
     nearer = int(c["improving"].sum())
     if nearer > IMPROVING * max(1, int(left.sum())):
         text = f"{nearer} of {int(left.sum())} open rows still came nearer to the goal when the "

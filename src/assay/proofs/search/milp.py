@@ -3,7 +3,8 @@
 Variables are the features (whole ones whole), a binary per value of a category, and what the
 distance needs: |change| in L1 and in a cost budget, a binary "changed" in L0, and in L2 a square
 per feature that is held from below by tangents. L2 alone is not linear: tangents are added where
-the last solution bent them until it lies in the ball; every bound on the way is valid.
+the last solution bent them until it lies in the ball, first while whole numbers need not be whole;
+every bound on the way is valid.
 
 What a reader would get wrong: the answer is a *bound* (`HiGHS` may stop at its time), and relations
 that are not linear were left out. So a bound below 0 is a proof, and a point above 0 is a candidate
@@ -12,6 +13,13 @@ that the referee still has to accept.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +30,8 @@ from assay.proofs.search.table_rows import Row, rules
 from assay.tables.region import TableRegion
 
 _CUTS = 40  # rounds of tangents
+_ONE_AT_A_TIME = threading.Lock()
+Squares = list[tuple[int, int, float, float, bool]]  # (column, its square, original, width, whole)
 
 
 @dataclass(eq=False)
@@ -45,8 +55,13 @@ class Program:
         places, weights = np.array(list(terms), dtype=np.int64), np.array(list(terms.values()))
         self.rows.append((places, weights, most, least))
 
-    def solve(self, objective: Array, seconds: float) -> tuple[float, Array | None]:
-        """An upper bound on the objective, and the best point found; -inf: there is no point."""
+    def solve(
+        self, objective: Array, seconds: float, relaxed: bool = False
+    ) -> tuple[float, Array | None]:
+        """An upper bound on the objective, and the best point found; -inf: there is no point.
+
+        `relaxed`: whole numbers need not be whole, which takes a hundredth of the time.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
@@ -57,19 +72,43 @@ class Program:
         most, least = (np.array([r[k] for r in self.rows]) for k in (2, 3))
         cost = np.zeros(len(self.low))
         cost[: len(objective)] = -objective
-        found = milp(
-            cost,
-            integrality=np.array(self.whole),
-            bounds=Bounds(np.array(self.low), np.array(self.high)),
-            constraints=LinearConstraint(matrix, least, most) if self.rows else (),
-            options={"time_limit": seconds},
-        )
+        with _quiet():
+            found = milp(
+                cost,
+                integrality=np.array(self.whole) * (not relaxed),
+                bounds=Bounds(np.array(self.low), np.array(self.high)),
+                constraints=LinearConstraint(matrix, least, most) if self.rows else (),
+                options={"time_limit": seconds},
+            )
         if found.status == 2:  # infeasible: no valid record at all
             return -np.inf, None
         bound = getattr(found, "mip_dual_bound", None)
         if bound is None or not np.isfinite(bound):
             bound = found.fun if found.status == 0 else -np.inf
         return -float(bound) if bound is not None else np.inf, found.x
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """HiGHS prints to the process's own output when it mends a solution; nobody asked for that."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is no such output
+        yield
+        return
+    flush = ctypes.CDLL(None).fflush if os.name == "posix" else lambda _: None
+    with _ONE_AT_A_TIME:
+        sys.stdout.flush()
+        flush(None)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        try:
+            yield
+        finally:
+            flush(None)
+            os.dup2(kept, 1)
+            os.close(nowhere)
+            os.close(kept)
 
 
 def best(
@@ -80,50 +119,85 @@ def best(
     seconds: float,
 ) -> tuple[float, Array | None]:
     """The highest lowest of the linear `scores` (w, b) over record k's region: bound and record."""
-    program, d = Program(), region.x0.shape[1]
+    program, squares, _ = records(region, k, box)
+    terms = [({int(i): float(w[i]) for i in np.flatnonzero(w)}, b) for w, b in scores]
+    bound, point = highest_lowest(program, squares, terms, seconds)
+    return bound, None if point is None else point[: region.x0.shape[1]]
+
+
+def records(
+    region: TableRegion, k: int, box: tuple[Tensor, Tensor]
+) -> tuple[Program, Squares, dict[int, list[int]]]:
+    """Record k's region: its features first, squares to be bent, and binaries of categories."""
+    program = Program()
     low, high = (side[k].numpy() for side in box)
-    schema = region.space.schema
-    for i in range(d):
-        program.column(low[i], high[i], bool(schema.whole[i]))
-    squares = _distance(program, region, k, low, high, _codes(program, region, k, low, high))
+    for i, whole in enumerate(region.space.schema.whole.tolist()):
+        program.column(low[i], high[i], whole)
+    codes = _codes(program, region, low, high)
+    squares = _distance(program, region, k, low, high, codes)
     _relations(program, region, k, box)
-    ends = [float(w @ np.where(w > 0, high, low) + b) for w, b in scores]
-    lowest = [float(w @ np.where(w > 0, low, high) + b) for w, b in scores]
-    margin = program.column(min(lowest) - 1.0, max(ends) + 1.0)
-    for w, b in scores:
-        program.row({margin: 1.0, **{int(i): -float(w[i]) for i in np.flatnonzero(w)}}, b)
+    return program, squares, codes
+
+
+def highest_lowest(
+    program: Program,
+    squares: Squares,
+    scores: list[tuple[dict[int, float], float]],
+    seconds: float,
+    floor: float = -np.inf,
+) -> tuple[float, Array | None]:
+    """The highest lowest of scores (terms, b) of a program's columns: a bound, and a point.
+
+    Below `floor` nobody wants to know how low: -inf.
+    """
+
+    def reach(terms: dict[int, float], top: bool) -> float:
+        side = (program.high, program.low)
+        return sum(w * side[(w > 0) != top][i] for i, w in terms.items())
+
+    least = min(reach(t, False) + b for t, b in scores)
+    margin = program.column(
+        max(least - 1.0, floor), max(reach(t, True) + b for t, b in scores) + 1.0
+    )
+    for terms, b in scores:
+        program.row({margin: 1.0, **{i: -w for i, w in terms.items()}}, b)
     objective = np.zeros(margin + 1)
     objective[margin] = 1.0
     bound, point = np.inf, None
-    for _ in range(_CUTS if squares else 1):
-        bound, point = program.solve(objective, seconds)
-        if point is None or bound < 0 or not squares or not _bend(program, squares, point):
-            break
-    return bound, None if point is None else point[:d]
+    until = time.process_time() + seconds
+    for relaxed in (True, False) if squares else (False,):
+        for _ in range(_CUTS if squares else 1):
+            rest = max(0.01, until - time.process_time())
+            bound, found = program.solve(objective, rest, relaxed)
+            point = found if found is not None and not relaxed else point
+            if found is None or bound < 0 or not squares or not _bend(program, squares, found):
+                break
+        if bound < 0:
+            return bound, None
+    return bound, point
 
 
-def _codes(
-    program: Program, region: TableRegion, k: int, low: Array, high: Array
-) -> dict[int, int]:
-    """Binaries of the categories that can move; the one that says "as it was" by column."""
-    schema, home = region.space.schema, {}
+def _codes(program: Program, region: TableRegion, low: Array, high: Array) -> dict[int, list[int]]:
+    """A binary for each code of the categories that can move, by column."""
+    found = {}
     for column, _, codes, _ in region.space.encoding.categories:
         if high[column] <= low[column]:
             continue
-        ons = [program.column(0, 1, True) for _ in codes]
+        ons = found[column] = [program.column(0, 1, True) for _ in codes]
         program.row({**{o: float(c) for o, c in zip(ons, codes, strict=True)}, column: -1.0}, 0, 0)
         program.row(dict.fromkeys(ons, 1.0), 1, 1)
-        home[column] = ons[int((codes == region.x0[k, column]).int().argmax())]
-    for members in schema.one_hot_groups.values():
+    for members in region.space.schema.one_hot_groups.values():
         program.row(dict.fromkeys(members, 1.0), 1, 1)
-    return home
-
-
-Squares = list[tuple[int, int, float, float]]  # (column, its square, original, width)
+    return found
 
 
 def _distance(
-    program: Program, region: TableRegion, k: int, low: Array, high: Array, home: dict[int, int]
+    program: Program,
+    region: TableRegion,
+    k: int,
+    low: Array,
+    high: Array,
+    codes: dict[int, list[int]],
 ) -> Squares:
     """The ball; in L2 the columns whose squares are to be bent."""
     encoding, p = region.space.encoding, float(region.space.p)
@@ -150,13 +224,15 @@ def _distance(
             program.row({i: 1 / width, size: -1.0}, was / width)
             program.row({i: -1 / width, size: -1.0}, -was / width)
         else:
-            squares.append((i, size, was, width))
-            for at in (far, -far, far / 3, -far / 3):
+            squares.append((i, size, was, width, bool(region.space.schema.whole[i])))
+            near = 0.5 / width if squares[-1][-1] else far / 3
+            for at in (far, -far, near, -near):
                 _tangent(program, squares[-1], at)
-    for column, _, _, unit in encoding.categories:
-        if column in home:  # two coordinates of `unit` change
+    for column, _, values, unit in encoding.categories:
+        if column in codes:  # two coordinates of `unit` change
             price = {0.0: 1.0, 1.0: 2 * unit, 2.0: 2 * unit**2}[p]
-            total[home[column]] = -price
+            home = codes[column][int((values == region.x0[k, column]).int().argmax())]
+            total[home] = -price
             most -= price
     if p == 0:
         for members in region.space.schema.one_hot_groups.values():
@@ -168,19 +244,29 @@ def _distance(
     return squares
 
 
-def _tangent(program: Program, square: tuple[int, int, float, float], at: float) -> None:
-    """square >= 2 at z - at^2 for z = (x - original) / width."""
-    column, size, was, width = square
-    program.row({column: 2 * at / width, size: -1.0}, at * at + 2 * at * was / width)
+def _tangent(program: Program, square: tuple[int, int, float, float, bool], at: float) -> None:
+    """square >= 2 at z - at^2 for z = (x - original) / width; of whole numbers, the line through
+    the squares of both neighbours of `at`, which is higher between them and holds at all others."""
+    column, size, was, width, whole = square
+    slope, foot = 2 * at, at * at
+    if whole:
+        k = np.floor(at * width)
+        slope, foot = (2 * k + 1) / width, k * (k + 1) / width**2
+    program.row({column: slope / width, size: -1.0}, foot + slope * was / width)
 
 
 def _bend(program: Program, squares: Squares, point: Array) -> bool:
     """Add tangents where the solution's squares are too small; False: nowhere by enough."""
     bent = False
     for square in squares:
-        column, size, was, width = square
+        column, size, was, width, whole = square
         z = (point[column] - was) / width
-        if z * z > point[size] + 1e-9:
+        if whole and abs(z * width - round(z * width)) > 1e-6:
+            k = np.floor(z * width)
+            low = ((2 * k + 1) * z - k * (k + 1) / width) / width
+        else:
+            low = z * z
+        if low > point[size] + 1e-9:
             _tangent(program, square, z)
             bent = True
     return bent

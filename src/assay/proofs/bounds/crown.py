@@ -6,8 +6,9 @@ where it is positive and the line below where it is negative; in the end a linea
 input is left, and the domain says how high that reaches. Lines need bounds of what goes into a bent
 step; these come from intervals and, where a layer is not too wide, from the same walk.
 
-The line below an unstable ReLU may have any slope in [0, 1]: alpha-CROWN (Xu et al. 2021) climbs
-the gradient of the bound in these slopes. Any slope is valid, so an unfinished climb is, too.
+The line below an unstable ReLU may have any slope in [0, 1], and a network that is bounded only
+where some ReLUs are on or off (`signs`) may have any multiple of that condition added to its
+weights: `climb.py` looks for the best of both, `branches.py` chooses the conditions.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from assay.proofs.search.bilinear import middle
-from assay.proofs.search.domain import Domain
-from assay.proofs.search.steps import Bound, Step
+from assay.proofs.bounds.bilinear import middle
+from assay.proofs.bounds.domain import Domain
+from assay.proofs.bounds.steps import Bound, Step
 
 WIDE = 600  # numbers of a layer: wider ones keep their intervals
 _STILL = 1e-5  # what varies by less is as good as its interval: the walk ends there
@@ -88,12 +89,27 @@ def lines(step: Step, side: Bound) -> Lines:
 
 
 @dataclass(eq=False)
+class Free:
+    """What a bound may choose, step by step (n, ...): any choice gives a valid bound."""
+
+    below: dict[str, Tensor] = field(default_factory=dict)  # slopes below unstable ReLUs
+    pushed: dict[str, Tensor] = field(default_factory=dict)  # multiples (>= 0) of their signs
+    seen: dict[str, Tensor] | None = None  # filled with the weights (n, m, ...) that arrive there
+
+    def take(self, rows: Tensor) -> Free:
+        """These rows (indices, repeats allowed)."""
+        below, pushed = ({n: v[rows] for n, v in d.items()} for d in (self.below, self.pushed))
+        return Free(below, pushed)
+
+
+@dataclass(eq=False)
 class Network:
     """A traced network on one batch of domains: bounds of its steps, found once."""
 
     steps: list[Step]
     shape: tuple[int, ...]  # of one input, as the first step takes it
     domain: Domain
+    signs: dict[str, Tensor] = field(default_factory=dict)  # of ReLUs: 1 on, -1 off, 0 either
     bounds: dict[str, Bound] = field(default_factory=dict)
     bent: dict[str, Lines] = field(default_factory=dict)
     _walked: set[str] = field(default_factory=set)
@@ -114,6 +130,8 @@ class Network:
                     self._tighter(name, side, cut)
                     for name, side in zip(step.inputs, taken, strict=True)
                 ]
+                if step.name in self.signs:
+                    taken = [_on_its_side(taken[0], self.signs[step.name])]
                 self.bounds |= zip(step.inputs, taken, strict=True)
             if step.kind == "bent":
                 self.bent[step.name] = lines(step, taken[0])
@@ -121,6 +139,17 @@ class Network:
             self.bounds[step.name] = cast(Bound, tuple(t.double() for t in found))
             if bool((found[1] - found[0] <= _STILL).all()):
                 self._still.add(step.name)
+
+    def bends(self) -> int:
+        """How many numbers of an input go through a bent step."""
+        return sum(line.below[0].numel() for line in self.bent.values())
+
+    def empty(self) -> Tensor:
+        """(n,) bool: no input has these signs."""
+        none = torch.zeros(len(self.domain.centre), dtype=torch.bool)
+        for a, b in self.bounds.values():
+            none |= (a > b + 1e-9 * (1 + a.abs())).flatten(1).any(1)
+        return none
 
     def _tighter(self, name: str, side: Bound, cut: bool) -> Bound:
         """The bounds of a step by the walk back, where its intervals leave anything open."""
@@ -137,11 +166,9 @@ class Network:
         bottom = -self.highest(-eye, at).reshape(low.shape)
         return low.maximum(bottom), high.minimum(top)
 
-    def highest(
-        self, weight: Tensor, at: int | None = None, slopes: dict[str, Tensor] | None = None
-    ) -> Tensor:
+    def highest(self, weight: Tensor, at: int | None = None, free: Free | None = None) -> Tensor:
         """(n, m): how high weights (n, m, *shape) of step `at` can reach."""
-        final, const = self.linear(weight, at, slopes)
+        final, const = self.linear(weight, at, free)
         top = self.domain.highest(final) + const
         known = self.bounds.get(self.steps[-1 if at is None else at].name)
         if known is None:
@@ -150,7 +177,7 @@ class Network:
         return top.minimum(_total(weight.clamp_min(0) * high + weight.clamp_max(0) * low))
 
     def linear(
-        self, weight: Tensor, at: int | None = None, slopes: dict[str, Tensor] | None = None
+        self, weight: Tensor, at: int | None = None, free: Free | None = None
     ) -> tuple[Tensor, Tensor]:
         """(n, m, D) and (n, m): a linear function of the input that lies above the weights'."""
         at = len(self.steps) - 1 if at is None else at
@@ -183,8 +210,12 @@ class Network:
             up, down = w.clamp_min(0), w.clamp_max(0)
             if step.kind == "bent":
                 line = self.bent[step.name]
-                below = line.below if slopes is None else slopes.get(step.name, line.below)
+                below = line.below if free is None else free.below.get(step.name, line.below)
                 part = up * line.above[:, None] + down * below[:, None]
+                if free is not None and step.name in free.pushed:
+                    part = part + free.pushed[step.name][:, None]
+                if free is not None and free.seen is not None:
+                    free.seen[step.name] = w
                 const = const + _total(up * line.roof[:, None] + down * line.floor[:, None])
             elif step.kind == "pooled":
                 low, high = self.bounds[step.inputs[0]]
@@ -234,32 +265,12 @@ class Network:
         at, off = step.call(a, b)[:, None], step.call(r, s)[:, None]
         return parts, shift + _total(w.abs() * off - w * at)
 
-    def climb(self, weight: Tensor, rounds: int) -> Tensor:
-        """(n, m): `highest`, with the slopes below unstable ReLUs climbed for `rounds`."""
-        best = self.highest(weight)
-        loose = {name: line for name, line in self.bent.items() if bool(line.loose.any())}
-        if not loose or not rounds:
-            return best
-        least = {s.name: s.slope for s in self.steps if s.name in loose}
-        slopes = {n: line.below.clone().requires_grad_() for n, line in loose.items()}
-        adam = torch.optim.Adam(slopes.values(), lr=0.2)
-        for _ in range(rounds):
-            with torch.enable_grad():
-                held = {
-                    n: torch.where(loose[n].loose, s.clamp(least[n], 1), loose[n].below)
-                    for n, s in slopes.items()
-                }
-                found = self.highest(weight, slopes=held)
-                if not found.requires_grad:  # an interval step stands between
-                    return best
-                adam.zero_grad()
-                found.sum().backward()  # type: ignore[no-untyped-call]
-            adam.step()
-            with torch.no_grad():
-                for n, s in slopes.items():
-                    s.clamp_(least[n], 1)
-            best = best.minimum(found.detach())
-        return best
+
+def _on_its_side(side: Bound, sign: Tensor) -> Bound:
+    """Where a number is known to be above or below 0."""
+    low, high = side
+    low = torch.where(sign > 0, low.clamp_min(0), low)
+    return low, torch.where(sign < 0, high.clamp_max(0), high)
 
 
 def _total(x: Tensor) -> Tensor:
@@ -268,12 +279,12 @@ def _total(x: Tensor) -> Tensor:
 
 
 def _unpooled(step: Step, low: Tensor, down: Tensor) -> Tensor:
-    """Weights of the largest, on the one of its window that is surely large."""
-    pool: torch.nn.MaxPool2d = step.call  # type: ignore[assignment]
-    _, index = functional.max_pool2d(
-        low, pool.kernel_size, pool.stride, pool.padding, return_indices=True
-    )
+    """Weights of the largest, on the one of its window that is surely large: its slope there."""
     n, m = down.shape[:2]
-    flat = low.new_zeros(n, m, low.shape[1], low[0, 0].numel())
-    places = index.flatten(2)[:, None].expand(n, m, -1, -1)
-    return flat.scatter_add(3, places, down.flatten(3)).reshape(n, m, *low.shape[1:])
+    with torch.enable_grad():
+        at = low.detach().repeat_interleave(m, dim=0).requires_grad_()
+        out = step.call(at)
+        (part,) = torch.autograd.grad(
+            out, at, down.reshape(out.shape), create_graph=down.requires_grad
+        )
+    return part.reshape(n, m, *low.shape[1:])

@@ -18,8 +18,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from assay.errors import Unsupported
-from assay.proofs.search.bilinear import attention, bilinear, layer_norm, plain_attention
-from assay.proofs.search.steps import (
+from assay.proofs.bounds.bilinear import attention, bilinear, layer_norm, plain_attention
+from assay.proofs.bounds.steps import (
     Bound,
     Step,
     bent,
@@ -28,7 +28,7 @@ from assay.proofs.search.steps import (
     monotone,
     softmax_bounds,
 )
-from assay.proofs.search.tracing import graph_of, is_table_input
+from assay.proofs.bounds.tracing import graph_of, is_table_input
 
 
 def trace(module: nn.Module, example: Tensor) -> tuple[list[Step], nn.Module | None]:
@@ -185,6 +185,8 @@ _SAME = (
     nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d,
 )  # fmt: skip
 
+_LARGEST = (nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
+
 
 def _module(name: str, inputs: tuple[str, ...], m: nn.Module, ndim: int) -> list[Step]:
     if type(m) in (nn.Linear, nn.Conv1d, nn.Conv2d) and _plain(m):
@@ -193,7 +195,7 @@ def _module(name: str, inputs: tuple[str, ...], m: nn.Module, ndim: int) -> list
         return [Step(name, "affine", inputs, m, either(m))]
     if isinstance(m, _SAME):
         return [Step(name, "affine", inputs, m, monotone(m))]
-    if isinstance(m, nn.MaxPool2d) and m.dilation == 1 and not m.ceil_mode:
+    if isinstance(m, _LARGEST) and not m.return_indices:
         return [Step(name, "pooled", inputs, m, monotone(m))]
     if isinstance(m, nn.LayerNorm):
         return layer_norm(name, inputs, m)
@@ -242,6 +244,10 @@ _RESHAPE = {
     "flatten", "view", "reshape", "permute", "transpose", "squeeze", "unsqueeze", "mean", "sum",
     "contiguous",
 }  # fmt: skip
+_MAXIMA = {
+    functional.max_pool1d, functional.max_pool2d, functional.adaptive_max_pool1d,
+    functional.adaptive_max_pool2d, torch.max_pool1d, torch.max_pool2d, torch.amax, "amax",
+}  # fmt: skip
 _CASTS = {"float", "double", "to", "detach", "clone"}
 _SPLITS = {torch.split, torch.chunk, torch.unbind, "split", "chunk", "unbind"}
 _POINTWISE = {operator.mul, torch.mul, "mul"}
@@ -264,6 +270,8 @@ def _function(
         return [bent(name, variables, "square", call)]
     if target in _RESHAPE or target in (operator.add, operator.iadd, torch.add):
         return [Step(name, "affine", variables, call, monotone(call))]
+    if target in _MAXIMA and isinstance(node.meta["value"], Tensor):  # not its places, too
+        return [Step(name, "pooled", variables, call, monotone(call))]
     if target in (operator.sub, torch.sub) and len(variables) == 2:
         return [Step(name, "affine", variables, call,
                      lambda a, b: (call(a[0], b[1]), call(a[1], b[0])))]  # fmt: skip

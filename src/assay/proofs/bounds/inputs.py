@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.proofs.search.domain import Domain
+from assay.proofs.bounds.domain import Domain
 from assay.spaces.ball import LpRegion
 from assay.spaces.region import Region
 from assay.tables.box import box

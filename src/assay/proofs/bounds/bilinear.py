@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.proofs.search.steps import Bound, Step, bent, either, monotone, softmax_bounds
+from assay.proofs.bounds.steps import Bound, Step, bent, either, monotone, softmax_bounds
 
 Form = Callable[[Tensor, Tensor], Tensor]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from assay.proofs.search.crown import Network
-from assay.proofs.search.domain import Domain
-from assay.proofs.search.steps import Step
+from assay.proofs.bounds.crown import Network
+from assay.proofs.bounds.domain import Domain
+from assay.proofs.bounds.steps import Step
 
 
 def split(

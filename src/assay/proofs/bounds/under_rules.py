@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.proofs.search.crown import Network
-from assay.proofs.search.inputs import SINGLE
+from assay.proofs.bounds.crown import Network
+from assay.proofs.bounds.inputs import SINGLE
 from assay.proofs.search.milp import best
 from assay.tables.region import TableRegion
 
