@@ -125,6 +125,9 @@ def _shrink(row: Row, term: Term, limit: float, low: Floats, high: Floats) -> bo
         lo, hi = min(m[0] for m in met), max(m[1] for m in met)
     if row.values[f] == "whole":
         lo, hi = np.ceil(lo - 1e-9), np.floor(hi + 1e-9)
+        if phi < 4:  # that tolerance may let in one number too many: asked by itself
+            lo += bool(float(least(term, row.x0, lo, lo)) > limit)
+            hi -= bool(float(least(term, row.x0, hi, hi)) > limit)
     elif not isinstance(row.values[f], str):
         inside = [c for c in row.values[f] if lo - 1e-9 <= c <= hi + 1e-9]
         if not inside:

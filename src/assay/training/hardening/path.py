@@ -100,9 +100,7 @@ class Hardened:
             return []
         now, found = self.path[self.chosen], []
         if self.chosen == 0:
-            better = any(r.proven > now.proven for r in self.path)
-            why = "no round kept the price" if better else "no round proved more"
-            found.append(f"{why}: this is the model refitted as it was")
+            found.append(f"{self._why()}: this is the model refitted as it was")
         if self.attacked < FEW:
             share = wilson(now.proven * self.attacked, self.attacked)
             found.append(
@@ -118,6 +116,18 @@ class Hardened:
         if u is not None and now.accuracy <= u.accuracy and now.proven <= u.robust:
             found.append("the features nobody can move alone do as well: nothing was gained")
         return found
+
+    def _why(self) -> str:
+        """Why round 0 was chosen."""
+        first = self.path[0]
+        better = [r for r in self.path if r.proven > first.proven]
+        if not better:
+            return "no round proved more"
+        r = min(better, key=lambda r: first.accuracy - r.accuracy + r.error)
+        return (
+            f"no round kept the price (the cheapest that proves more, {r.number}, loses "
+            f"{first.accuracy - r.accuracy:.3f} of accuracy with a standard error of {r.error:.3f})"
+        )
 
     def save_page(self, path: str | Path) -> Path:
         """Before and after on one HTML page."""
