@@ -64,13 +64,13 @@ CELLS = [
     Cell("l1", "url", "LGB 100x31", 0.1, 1.0, 200, BOTH),
     Cell("l1", "url", "XGB 300x6", 0.1, 1.0, 200),
     Cell("l0", "url", "XGB 100x6", 2, 0.0, 200, BOTH),
-    Cell("forest", "url", "RF 100x8", 0.05, INF, 200, ("Graft",)),
+    Cell("forest", "url", "RF 100x8", 0.05, INF, 100, ("Graft",)),
     Cell("digits", "digits", "XGB 40x4", 0.05, INF, 200),
     Cell("digits", "digits", "XGB 40x4", 0.2, 2.0, 200),
     *(Cell("tables", d, "XGB 60x4", e, p, 100, BOTH if d == "adult" else ())
       for d in ("adult", "lcld", "lcld47", "ctu13") for e, p in ((0.05, INF), (0.1, 2.0))),
     Cell("tables", "adult", "XGB 60x4", 2, 0.0, 100, BOTH),
-    Cell("forest", "url", "RF 100", 0.05, INF, 100, ("Graft",)),
+    Cell("forest", "url", "RF 100", 0.05, INF, 60, ("Graft",)),
 ]  # fmt: skip
 
 

@@ -105,16 +105,40 @@ class Fitting {
         return true;
     }
 
-    // The nearest point of the box, repaired; else the feature to halve, -1 if there is none.
+    // The nearest point of the box, or its middle, repaired; else the feature to halve, -1: none.
     bool attempt(const Sides& box, int64_t& split) {
         std::vector<double> low(cells_.F), high(cells_.F);
         for (int64_t f = 0; f < cells_.F; ++f) {
-            if (std::isnan(cells_.x0[f])) continue;
             low[f] = std::max(box.low[f], cells_.low_in[f]);
             high[f] = std::min(box.high[f], cells_.high_in[f]);
             if (low[f] > high[f]) low[f] = high[f] = box.low[f];  // no inner value: fails below
-            x[f] = std::min(std::max(cells_.x0[f], low[f]), high[f]);
         }
+        for (bool middle : {false, true}) {
+            for (int64_t f = 0; f < cells_.F; ++f)
+                if (!std::isnan(cells_.x0[f])) x[f] = start(f, low[f], high[f], middle);
+            if (repaired(low, high)) return inside();
+        }
+        double widest = 1e-12;
+        for (size_t r = 0; r < cells_.bound_in.size(); ++r) {
+            if (excess_of(r) <= 0) continue;
+            for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1]; ++t) {
+                const int32_t f = cells_.terms[t].feature;
+                if (cells_.terms[t].a == 0 || box.low[f] == box.high[f]) continue;
+                const double wide = (box.high[f] - box.low[f]) * std::fabs(cells_.terms[t].a) * cells_.scale[r];
+                if (wide > widest || split < 0) widest = wide, split = f;
+            }
+        }
+        return false;
+    }
+
+    double start(int64_t f, double low, double high, bool middle) const {
+        if (!middle) return std::min(std::max(cells_.x0[f], low), high);
+        const double at = Cells::floor_to(cells_.domain.kind[f], 0.5 * (low + high));
+        return std::min(std::max(at, low), high);
+    }
+
+    // Constraint after constraint, until all hold in their inner form.
+    bool repaired(const std::vector<double>& low, const std::vector<double>& high) {
         for (int round = 0; round < 8; ++round) {
             bool fine = true;
             for (size_t r = 0; r < cells_.bound_in.size(); ++r) {
@@ -129,17 +153,7 @@ class Fitting {
                     excess -= cells_.lower(term, excess * (1 + 1e-12), low[f], high[f], x[f]);
                 }
             }
-            if (fine) return inside();
-        }
-        double widest = 1e-12;
-        for (size_t r = 0; r < cells_.bound_in.size(); ++r) {
-            if (excess_of(r) <= 0) continue;
-            for (int64_t t = cells_.term_start[r]; t < cells_.term_start[r + 1]; ++t) {
-                const int32_t f = cells_.terms[t].feature;
-                if (cells_.terms[t].a == 0 || box.low[f] == box.high[f]) continue;
-                const double wide = (box.high[f] - box.low[f]) * std::fabs(cells_.terms[t].a) * cells_.scale[r];
-                if (wide > widest || split < 0) widest = wide, split = f;
-            }
+            if (fine) return true;
         }
         return false;
     }
