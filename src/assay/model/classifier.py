@@ -27,6 +27,7 @@ from torch import Tensor
 
 from assay.columns import Columns
 from assay.errors import AssayError
+from assay.kernels.memory import keep_freed
 
 
 class Predicts(Protocol):
@@ -141,6 +142,7 @@ class Classifier:
         if self.module is None:
             yield
             return
+        keep_freed()
         modes = [(m, m.training) for m in self.module.modules()]
         wanted = [(p, p.requires_grad) for p in self.module.parameters()]
         with suppress(NotImplementedError):  # an exported program has one mode, and says so
