@@ -204,6 +204,10 @@ def main() -> None:
 
     ay.Text().around(right.x)  # all find the synonyms in the cache
     ta = textattack(given.textattack) if given.textattack else None
+    some = right.take(torch.arange(4))  # modules are loaded at first use; that is nobody's speed
+    ay.evaluate(net, some, space=ay.Text(), attack=ay.Greedy(swaps=0), progress=False)
+    if ta is not None:
+        peer(ta, ask, "textfooler", texts[:4], labels[:4])
     print(f"{len(right)} sentences that the network gets right", flush=True)
     for order in RECIPES:
         contest: dict[str, Callable[[], Any]] = {

@@ -52,7 +52,7 @@ def measured(net: torch.nn.Module, given: argparse.Namespace) -> dict[str, float
             mine = (t["y"] >= 3) & (t["clean"] >= 3)  # what the goal is about
             found |= {
                 "positive": int(mine.sum()),
-                "robust, goal": int((~t["success"] & mine).sum()),
+                "positive, robust": int((~t["success"] & mine).sum()),
             }
         else:
             right = t["clean"] == t["y"]
@@ -77,9 +77,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     whole = ay.datasets.sst5().train
     train = whole if given.train is None else whole.sample(given.train)
-    print(
-        "| recipe | seed | n | right | robust, at most | proven, at least | of positive | robust |"
-    )
+    print("| recipe | seed | n | right | robust | proven | positive on their side | robust |")
     print("|---" * 8 + "|")
     for seed in given.seeds:
         start = given.out / f"start-{seed}-{len(train)}.pt"

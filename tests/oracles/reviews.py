@@ -24,10 +24,24 @@ def lexicon():
     return vectors, {k: v.split(" ") for k, v in synonyms.items()}, opposite
 
 
-def bare(word):
-    """The word without what is neither letter, digit nor underscore at its ends."""
+def dress(word):
+    """What stands before the first and behind the last letter, digit or underscore."""
     inside = [i for i, c in enumerate(word) if c.isalnum() or c == "_"]
-    return word[inside[0] : inside[-1] + 1].lower() if inside else ""
+    return (word[: inside[0]], word[inside[-1] + 1 :]) if inside else (word, "")
+
+
+def bare(word):
+    """The word without that."""
+    before, behind = dress(word)
+    return word[len(before) : len(word) - len(behind)].lower()
+
+
+def undressed(word, before, behind):
+    """What stands between the signs of the word it replaces; None if those have changed."""
+    whole = len(word) > len(before) + len(behind)
+    if not (whole and word.startswith(before) and word.endswith(behind)):
+        return None
+    return word[len(before) : len(word) - len(behind)].lower()
 
 
 def cosine(a, b):
@@ -48,7 +62,7 @@ def allowed(before, after, stopwords):
         return False
     _, synonyms, opposite = lexicon()
     for i in changed:
-        a, b = bare(old[i]), bare(new[i])
+        a, b = bare(old[i]), undressed(new[i], *dress(old[i]))  # "us" -> "u.s." keeps its dot
         known = [w for w in synonyms.get(a, []) if w != a]
         if a in stopwords or old[i].lower() in stopwords or b not in known:
             return False

@@ -134,3 +134,12 @@ def test_what_is_no_sentence_and_what_is_not_fitted_is_refused(pipeline):
 def test_without_gradients_the_searches_for_words_are_named(pipeline):
     with pytest.raises(ay.Unsupported, match="Greedy or Beam"):
         evaluated(pipeline, ["a good film"], attack=ay.PGD(2))
+
+
+def test_a_long_text_does_not_cost_a_query_for_every_pair_of_words():
+    space = ay.Text(ay.Synonyms({"good": ("fine", "great")}), keep=())
+    never = ay.wrap(lambda texts: np.array([[1.0, 0.0]] * len(texts)), inputs="text")
+    texts = [" ".join(["good"] * 400), "good film"]
+    report = ay.evaluate(never, ay.Dataset(texts, [0, 0]), space=space, progress=False)
+    assert report.table["verdict"].tolist() == ["open", "proven"]
+    assert report.table["forwards"].max() < 5_000

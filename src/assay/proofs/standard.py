@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _FEW = 2000  # points: fewer than an attack would ask about
 _SINGLES = 5_000  # exchanges of one symbol: more are not all tried
+_GROWN = 50_000  # queries of a beam for one row: more are not worth what it adds to Greedy
 _CUT = 1000  # sets of sentences that are bounded for a row
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
@@ -113,9 +114,11 @@ def _sequences(region: ChoiceRegion, gradients: bool, bounded: bool) -> list[tup
         return [(a, False) for a in ([*steered, HotFlip(20)] if gradients else [MOEVA()])]
     first: list[Attack] = [Linear(), *([Bounds(splits=0)] if bounded else [])]
     last: list[Attack] = [*([Bounds(splits=_CUT)] if bounded else []), Enumerate(_LISTED)]
+    beam = Beam(4)
+    fits = len(singles) and beam.width * int((singles * region.most).max()) <= _GROWN
     return [
         *((p, True) for p in first), *((a, False) for a in (Greedy(), *steered)),
-        *((p, True) for p in last), (Beam(4), False),
+        *((p, True) for p in last), *([(beam, False)] if fits else []),
     ]  # fmt: skip
 
 
