@@ -41,10 +41,16 @@ def ensemble_of(model: Classifier) -> Ensemble:
 def _once(source: Any, columns: Columns | None) -> Ensemble:
     key = id(source)
     known = _read.get(key)
-    if known is None or known[0]() is not source or known[1] is not columns:
+    if known is None or known[0]() is not source or not _same(known[1], columns):
         kept = ref(source, partial(_forget, key, _read))
         known = _read[key] = kept, columns, read(source, columns)
     return known[2]
+
+
+def _same(a: Columns | None, b: Columns | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a is b or (a.alike(b) and [c.kind for c in a.each] == [c.kind for c in b.each])
 
 
 def _forget(key: int, among: dict[int, Any], _: Any) -> None:

@@ -183,7 +183,11 @@ class _Tests:
             rows[at, self.owner[column]] = values
             return self.inputs(rows)[at, column] <= tests[:, 1]
 
-        return borders(passes, len(tests))[place.ravel()]
+        same = tests[:, 1]  # what is passed through needs no bisection
+        finite = bool((np.abs(same) < 1e300).all())
+        if not finite or not (passes(same) & ~passes(np.nextafter(same, np.inf))).all():
+            same = borders(passes, len(tests))
+        return same[place.ravel()]
 
     def grow(self, grower: Grower, node: int, done: dict[int, int]) -> int:
         if node not in done:
