@@ -138,7 +138,8 @@ def recipe(ta: Any, ask: Ask, order: str) -> Any:
                 for word, found in zip(words, candidates(words), strict=True):
                     cut = words_from_text(word)
                     fits = cut == [core(word)[1]]
-                    bare = (core(w)[1] for w in found)
+                    before, _, behind = map(len, core(word))  # "us" -> "u.s." keeps its dot
+                    bare = (w[before : len(w) - behind] for w in found)
                     own = tuple(w for w in bare if words_from_text(w) == [w])
                     made += [own] if fits else [()] * len(cut)
                 self.known[text] = made
@@ -184,6 +185,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2210)
     parser.add_argument("--repeats", type=int, default=3, help="the fastest of these counts")
     parser.add_argument("--textattack", type=Path, help="the folder it is installed in")
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=list(RECIPES))
     parser.add_argument("--smoke", action="store_true")
     given = parser.parse_args()
     given.repeats = 1 if given.smoke else given.repeats
@@ -209,7 +211,7 @@ def main() -> None:
     if ta is not None:
         peer(ta, ask, "textfooler", texts[:4], labels[:4])
     print(f"{len(right)} sentences that the network gets right", flush=True)
-    for order in RECIPES:
+    for order in given.recipes:
         contest: dict[str, Callable[[], Any]] = {
             "Greedy": lambda o=order: ay.evaluate(
                 net,
