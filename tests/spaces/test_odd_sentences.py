@@ -143,3 +143,18 @@ def test_a_long_text_does_not_cost_a_query_for_every_pair_of_words():
     report = ay.evaluate(never, ay.Dataset(texts, [0, 0]), space=space, progress=False)
     assert report.table["verdict"].tolist() == ["open", "proven"]
     assert report.table["forwards"].max() < 5_000
+
+
+@pytest.mark.parametrize(
+    "x", [None, 3.0, np.float64(3), np.array("text"), torch.tensor(1.0), iter(["a"])]
+)
+def test_what_is_no_list_at_all_is_refused_like_before(x):
+    with pytest.raises(ay.AssayError):
+        ay.Dataset(x, [0])
+
+
+def test_sparse_tables_are_not_taken_for_sentences():
+    from scipy.sparse import csr_matrix
+
+    with pytest.raises(ay.AssayError):
+        ay.Dataset(csr_matrix(np.eye(3)), [0, 1, 1])

@@ -141,7 +141,7 @@ def texts(x: Any) -> list[str] | None:
     if isinstance(x, str):
         raise AssayError(f"x is one string, {x[:40]!r}; expected a list of them, one per example")
     if not isinstance(x, list | tuple):
-        if getattr(x, "ndim", getattr(x, "shape", None)) not in (1, (len(x),)):
+        if len(getattr(x, "shape", ())) != 1:  # an array, or a column of pandas or polars
             return None
         x = x.tolist() if hasattr(x, "tolist") else list(x)
     if not any(isinstance(v, str) for v in x):
