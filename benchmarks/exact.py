@@ -168,7 +168,8 @@ def exact(cell: Cell, smoke: bool) -> dict[str, Any]:
 def search(name: str) -> Callable[[Cell, bool, list[int]], dict[str, Any]]:
     def play(cell: Cell, smoke: bool, verdict: list[int]) -> dict[str, Any]:
         made, data, space = asked(cell, smoke)
-        data, known = data.take(torch.arange(min(40, len(data)))), np.array(verdict[:40])
+        known = np.array(verdict[:40])
+        data = ay.Dataset(data.x[:40], data.y[:40], schema=data.schema)  # codes, as it was fitted
         attack = {
             "Graft": ay.Graft(100 if smoke else 3000),
             "MOEVA": ay.MOEVA(generations=2 if smoke else 100),
