@@ -1,4 +1,4 @@
-"""Lp attacks next to foolbox, adv-lib and pyautoattack: robust accuracy and time, in one run.
+"""Lp attacks next to foolbox, torchattacks, adv-lib, pyautoattack: robust accuracy, time, one run.
 
 Five networks (`lp_networks.py`): a small CNN on MNIST as usual and against PGD, a ResNet and a
 MobileNet on CIFAR-10's sample and an MLP on digits, all three trained against PGD. `Cascade` was
@@ -6,7 +6,8 @@ tuned on "adversarial" and "digits"; the other three are what it has to be judge
 
 All contenders get the same images, seeds, steps and queries, one batch,
 one thread, and the same frozen network: nobody computes gradients of weights. pyautoattack drops
-broken images between its stages, as we do; foolbox and adv-lib take every image to the last step.
+broken images between its stages, as we do; foolbox, torchattacks and adv-lib take every image to
+the last step.
 Seconds are CPU seconds of this process.
 
     python benchmarks/lp_strength.py [--rows 200] [--seeds 1] [--only standard] [--quick] [--smoke]
@@ -40,6 +41,7 @@ import foolbox
 import numpy as np
 import pyautoattack
 import torch
+import torchattacks
 from lp_networks import SUBJECTS, network, splits
 from peers import adv_lib_attacks
 from pyautoattack.autopgd_base import APGDAttack
@@ -81,6 +83,22 @@ class Runs:
         _, found, _ = attack(model, self.data.x, self.data.y, epsilons=self.space.eps)
         return self.robust(found)
 
+    def torchattacks(self, name: str, seed: int) -> float:
+        torch.manual_seed(seed)
+        eps, steps, linf = self.space.eps, self.given.steps, self.norm == "Linf"
+        attack = {
+            "PGD": lambda: (
+                torchattacks.PGD(self.net, eps, eps * 0.01 / 0.3, steps)
+                if linf
+                else torchattacks.PGDL2(self.net, eps, eps * 0.025, steps)
+            ),
+            "APGD": lambda: torchattacks.APGD(self.net, self.norm, eps, steps, seed=seed),
+            "Square": lambda: torchattacks.Square(
+                self.net, self.norm, eps, self.given.queries, seed=seed
+            ),
+        }[name]()
+        return self.robust(attack(self.data.x, self.data.y))
+
     def adv_lib(self, seed: int) -> float:
         torch.manual_seed(seed)
         found = adv_lib_attacks().apgd(
@@ -118,15 +136,21 @@ class Runs:
         # foolbox' own step lengths, so that both take the same steps
         pgd = ay.PGD(steps, step=0.01 / 0.3 if self.norm == "Linf" else 0.025)
         return {
-            "PGD": {"assay": lambda s: self.ours(pgd, s), "foolbox": self.foolbox},
+            "PGD": {
+                "assay": lambda s: self.ours(pgd, s),
+                "foolbox": self.foolbox,
+                "torchattacks": lambda s: self.torchattacks("PGD", s),
+            },
             "APGD": {
                 "assay": lambda s: self.ours(ay.APGD(steps, loss="ce"), s),
                 "adv-lib": self.adv_lib,
+                "torchattacks": lambda s: self.torchattacks("APGD", s),
                 "pyautoattack": self.apgd,
             },
             "Square": {
                 "assay": lambda s: self.ours(ay.Square(queries), s),
                 "pyautoattack": self.square,
+                "torchattacks": lambda s: self.torchattacks("Square", s),
             },
             "standard": {
                 "assay": lambda s: self.ours(ay.standard(self.space), s),

@@ -14,7 +14,7 @@ import warnings
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-PEERS = ("foolbox", "adv-lib", "pyautoattack", "pymoo", "treelite", "dtai-veritas")
+PEERS = ("foolbox", "adv-lib", "torchattacks", "pyautoattack", "pymoo", "treelite", "dtai-veritas")
 
 
 def adv_lib_attacks() -> ModuleType:
