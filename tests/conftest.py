@@ -34,3 +34,10 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         script = Path(__file__).parent.parent / "hatch_build.py"
         subprocess.run([sys.executable, script], check=True, stdout=subprocess.DEVNULL)
+
+
+def pytest_collection_modifyitems(items):
+    """Two workers must give a test the same name, which an object's address is not."""
+    loose = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if loose:
+        raise pytest.UsageError(f"a test is named after an object's address; give ids=: {loose[0]}")

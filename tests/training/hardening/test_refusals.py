@@ -58,7 +58,7 @@ def test_more_classes_in_the_data_than_the_model_has(model):
         harden(model, data)
 
 
-@pytest.mark.parametrize("space", [None, 0.05, ay.Linf], ids=str)
+@pytest.mark.parametrize("space", [None, 0.05, ay.Linf], ids=["nothing", "a number", "a maker"])
 def test_what_is_no_space(model, space):
     with pytest.raises(ay.AssayError, match="space"):
         harden(model, space=space)
