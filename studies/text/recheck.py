@@ -14,6 +14,7 @@ in the last bits; an answer is counted as doubtful, not as false, if its lead is
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -49,8 +50,13 @@ class OneSentence(nn.Module):
         self.index = {word: i for i, word in enumerate(vocabulary)}
         self.table = table
 
+    def _place(self, word: str) -> int:
+        """An unknown "'ray" is looked up as "ray"."""
+        bare = re.sub(r"^[\W_]+|[\W_]+$", "", word)
+        return self.index.get(word, self.index.get(bare, 1))
+
     def forward(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
-        places = [self.index.get(word.lower(), 1) for word in text.split(" ")]
+        places = [self._place(word.lower()) for word in text.split(" ")]
         return self.table[places][None], torch.ones(1, len(places), dtype=torch.bool)
 
 
