@@ -26,6 +26,8 @@ from assay.proofs.bounds.steps import Step
 MOST = 1024  # ReLUs of a network: more are not worth it
 _ROUNDS = 8  # of climbing, a part
 _AT_ONCE = 128  # parts
+_MEMORY = 2 * 10**7  # numbers carried backwards at a time
+_CUT = ("relu", "leaky")  # straight on either side of 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,20 +52,24 @@ def branches(
     most: int,
 ) -> Tensor:
     """(n,) bool: rows all of whose parts are proven; `sure(leads, rows)` judges parts."""
-    n = len(held.centre)
+    n, size = held.centre.shape
+    one = Network(steps, shape, held.take(torch.tensor([0])))
+    with torch.no_grad():
+        one.prepare()
+    if one.bends() > MOST:
+        return torch.zeros(n, dtype=torch.bool)
+    each = max(1, min(_AT_ONCE, _MEMORY // (max(1, one.bends()) * size)))
     given_up = torch.zeros(n, dtype=torch.bool)
     used = torch.ones(n, dtype=torch.int64)
     queue = [_Parts(torch.arange(n), {}, Free())]
     while queue:
         parts = queue.pop()
         parts = parts.take((~given_up[parts.of]).nonzero()[:, 0])
-        for start in range(0, len(parts.of), _AT_ONCE):
-            now = parts.take(torch.arange(start, min(start + _AT_ONCE, len(parts.of))))
+        for start in range(0, len(parts.of), each):
+            now = parts.take(torch.arange(start, min(start + each, len(parts.of))))
             network = Network(steps, shape, held.take(now.of), now.signs)
             with torch.no_grad():
                 network.prepare()
-            if network.bends() > MOST:
-                return torch.zeros(n, dtype=torch.bool)
             lead, free = climb(network, spec[now.of], _ROUNDS, now.free)
             left = ~(sure(lead, now.of) | network.empty())
             cut, stuck = _cut(network, spec[now.of], lead, free, now, left)
@@ -79,17 +85,17 @@ def _cut(
     network: Network, spec: Tensor, lead: Tensor, free: Free, parts: _Parts, left: Tensor
 ) -> tuple[_Parts, Tensor]:
     """Both sides of the ReLU that costs most, for the parts that are left; rows without one."""
-    names = [s.name for s in network.steps if s.name in network.bent and s.curve in _CUT]
+    cuts = [s for s in network.steps if s.kind == "bent" and s.curve in _CUT]
     n = len(spec)
     worst = lead.argmax(1)
     seen: dict[str, Tensor] = {}
     with torch.no_grad():
         network.highest(spec[torch.arange(n), worst][:, None], free=Free(seen=seen))
     costs = []
-    for name in names:
-        line = network.bent[name]
-        low, high = network.bounds[_input(network, name)]
-        w = seen.get(name, torch.zeros_like(low)[:, None])[:, 0]
+    for step in cuts:
+        line = network.bent[step.name]
+        low, high = network.bounds[step.inputs[0]]
+        w = seen.get(step.name, torch.zeros_like(low)[:, None])[:, 0]
         room = high.clamp_min(0).minimum((-low).clamp_min(0))
         cost = w.clamp_min(0) * line.roof + (-w).clamp_min(0) * room * 0.5
         costs.append(torch.where(line.loose, cost + 1e-12, 0.0).flatten(1))
@@ -101,7 +107,7 @@ def _cut(
     both = torch.cat([rows, rows])
     side = torch.cat([torch.ones(len(rows)), -torch.ones(len(rows))]).to(torch.int8)
     signs, start = {}, 0
-    for name, size in zip(names, sizes, strict=True):
+    for name, size in zip([s.name for s in cuts], sizes, strict=True):
         like = network.bent[name].below
         old = parts.signs.get(name)
         flat = torch.zeros(len(both), size, dtype=torch.int8)
@@ -113,10 +119,3 @@ def _cut(
         signs[name] = flat.reshape(len(both), *like.shape[1:])
         start += size
     return _Parts(parts.of[both], signs, free.take(both)), stuck
-
-
-_CUT = ("relu", "leaky")  # straight on either side of 0
-
-
-def _input(network: Network, name: str) -> str:
-    return next(s.inputs[0] for s in network.steps if s.name == name)

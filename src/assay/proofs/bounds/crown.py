@@ -195,14 +195,9 @@ class Network:
                 const = const + _total(w.clamp_min(0) * high[:, None])
                 const = const + _total(w.clamp_max(0) * low[:, None])
                 continue
-            if step.kind == "affine":
-                parts, shift = self._back(step, w)
-                const = const + shift
-                for name, part in zip(step.inputs, parts, strict=True):
-                    carried[name] = carried[name] + part if name in carried else part
-                continue
-            if step.kind == "bilinear":
-                parts, shift = self._back_product(step, w)
+            if step.kind in ("affine", "bilinear"):
+                back = self._back if step.kind == "affine" else self._back_product
+                parts, shift = back(step, w)
                 const = const + shift
                 for name, part in zip(step.inputs, parts, strict=True):
                     carried[name] = carried[name] + part if name in carried else part
