@@ -297,18 +297,40 @@ def test_a_network_that_no_proof_knows_says_so():
     assert "no-proof" not in {f.id for f in report.flags}
 
 
-def test_relations_prove_what_the_box_does_not():
+@pytest.mark.parametrize("width", [0, 500])  # one program of all; too wide for that
+def test_relations_prove_what_the_box_does_not(width):
     schema = ay.Schema([ay.Feature(c, "real", 0, 1) for c in "ab"], ["a == b"])
     net = nn.Sequential(nn.Linear(2, 2))
     with torch.no_grad():
         net[0].weight.copy_(torch.tensor([[0.0, 0.0], [5.0, -5.0]]))
         net[0].bias.copy_(torch.tensor([0.0, -0.5]))
+    if width:  # ReLUs that are always on, and the first two are read
+        first, last = nn.Linear(2, width), nn.Linear(width, 2)
+        with torch.no_grad():
+            first.weight.zero_()
+            first.weight[:2] = torch.eye(2)
+            first.bias.fill_(1.0)
+            last.weight.zero_()
+            last.weight[:, :2] = net[0].weight
+            last.bias.copy_(net[0].bias)
+        net = nn.Sequential(first, nn.ReLU(), last)
     x = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
     run = {"space": schema.space(eps=0.2), "progress": False}
     box = ay.evaluate(net, ay.Dataset(x, [0]), attack=ay.Bounds(seconds=0.0), **run)
     rules = ay.evaluate(net, ay.Dataset(x, [0]), attack=ay.Bounds(), **run)
     assert box.table["verdict"].tolist() == ["open"]
     assert rules.table["verdict"].tolist() == ["proven"]
+
+
+def test_a_wide_network_is_not_branched():
+    torch.manual_seed(5)
+    net = nn.Sequential(nn.Linear(4, 1100), nn.ReLU(), nn.Linear(1100, 2)).eval()
+    data = ay.Dataset(X[:6], net(X[:6]).argmax(1))
+    run = {"space": ay.Linf(0.1), "progress": False}
+    one = ay.evaluate(net, data, attack=ay.Bounds(splits=0), **run)
+    many = ay.evaluate(net, data, attack=ay.Bounds(few=0), **run)
+    assert one.table["verdict"].tolist() == many.table["verdict"].tolist()
+    assert "open" in one.table["verdict"].tolist()
 
 
 def test_robustness_by_what_cannot_change_is_called_vacuous():
