@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 import assay as ay
-from assay.extend import Needs, Problem
+from assay.extend import Attack, Needs, Problem
 
 FEATURES = 32
 
@@ -81,7 +81,7 @@ def _watched(work: Callable[..., float], given: tuple[object, ...]) -> tuple[flo
     return answer, memory("VmHWM") - before
 
 
-def whole(attack: object, rows: int, count: int) -> float:
+def whole(attack: Attack, rows: int, count: int) -> float:
     """CPU seconds of an evaluation, its text included."""
     net, data = subject(rows, count)
     goal = ay.Group(relation(count))
@@ -146,7 +146,7 @@ def pace(name: str, pairs: bool, rows: int, count: int, repeats: int) -> float:
     best = float("inf")
     for _ in range(repeats):
         began = time.process_time()
-        for z, t in zip(logits.split(part), targets.split(part), strict=True):
+        for z, t in zip(*(torch.split(table, part) for table in (logits, targets)), strict=True):
             step(loss, z, t)
         best = min(best, time.process_time() - began)
     return best
@@ -172,7 +172,7 @@ def losses(rows: int, count: int) -> list[str]:
     return broken
 
 
-def verdicts(rows: int, count: int, attack: object) -> list[str]:
+def verdicts(rows: int, count: int, attack: Attack) -> list[str]:
     net, data = subject(rows, count)
     wanted = relation(count)
     began = time.process_time()
