@@ -185,7 +185,7 @@ def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
     below = ordered.detach().gather(1, other.argmax(1, keepdim=True)) - ordered
     short = other.cumsum(1) * below - (other * below).cumsum(1)
     # The paper lets log(0) be -inf; the clamp keeps values and gradients finite there.
-    return -(short.clamp_min(1e-12).log() * wanted).sum(1)
+    return -short.masked_fill(~wanted, 1.0).clamp_min(1e-12).log().sum(1)
 
 
 def lse(logits: Tensor, targets: Tensor) -> Tensor:
