@@ -72,33 +72,36 @@ double level(const std::vector<double>& rate, const std::vector<double>& room, d
 }
 
 // t with sum clip(a - t, 0, c) = eps, where t = 0 gives more: falling in t, but neither convex nor
-// concave, so a step that would leave the bracket is a bisection instead.
-double level_l1(std::vector<double>& a, std::vector<double>& c, double eps) {
-    double low = 0.0, high = *std::max_element(a.begin(), a.end()), t = 0.0;
+// concave where the box cuts, so a step that would leave the bracket is a bisection instead. Slopes
+// are taken to the right, where t goes: there a feature that stands at its c is free.
+double level_l1(std::vector<double>& a, std::vector<double>& c, double highest, double eps) {
+    double low = 0.0, high = highest, t = 0.0;
     size_t count = a.size();
     for (int round = 0; round < 200 && low < high; ++round) {
-        double sum = 0.0, free = 0.0;
-        for (size_t i = 0; i < count; ++i) {
-            const double left = a[i] - t;
-            if (left > 0.0) {
-                sum += left < c[i] ? left : c[i];
-                free += left < c[i] ? 1.0 : 0.0;
+        Lanes size, slope;
+        const Pair now = {t, t}, none = {}, one = {1.0, 1.0};
+        for (size_t i = 0; i < count; i += kLanes)
+            for (int k = 0; k < 4; ++k) {
+                const Pair left = pair(&a[i + 2 * k]) - now, end = pair(&c[i + 2 * k]);
+                const Pair above = left > none ? left : none;
+                size.sum[k] += above < end ? above : end;
+                slope.sum[k] += (left > none) & (left <= end) ? one : none;
             }
-        }
-        const double excess = sum - eps;
+        const double excess = size.total() - eps;
         if (std::fabs(excess) <= 1e-13 * eps) break;
         (excess > 0.0 ? low : high) = t;
-        const double step = t + excess / free;  // none free: infinite, and outside
+        const double step = t + excess / slope.total();  // none free: infinite, and outside
         const double next = step > low && step < high ? step : 0.5 * (low + high);
         if (next == t) break;
         t = next;
-        if (round == 0 || round == 3) {  // what lies below the bracket will never count again
+        if (round == 0 || round == 2) {  // what lies below the bracket will never count again
             size_t kept = 0;
-            for (size_t i = 0; i < count; ++i)
-                if (a[i] > low) {
-                    a[kept] = a[i];
-                    c[kept++] = c[i];
-                }
+            for (size_t i = 0; i < count; ++i) {
+                a[kept] = a[i];
+                c[kept] = c[i];
+                kept += a[i] > low;
+            }
+            for (; kept % kLanes; ++kept) a[kept] = c[kept] = 0.0;
             count = kept;
         }
     }
@@ -153,13 +156,19 @@ void project(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads, do
             }
             scale = least(1.0, std::sqrt(level(rate, end, eps * eps)));
         } else if (far > eps && p == 1) {
-            std::vector<double> a, c;
-            for (int64_t i = 0; i < d; ++i)
-                if (size[i] > 0 && room[i] > 0) {
-                    a.push_back(size[i]);
-                    c.push_back(least(size[i], room[i]));
-                }
-            less = level_l1(a, c, eps);
+            std::vector<double> a(padded), c(padded);
+            double highest = 0.0;
+            int64_t kept = 0;
+            for (int64_t i = 0; i < d; ++i) {
+                a[kept] = size[i];
+                c[kept] = least(size[i], room[i]);
+                highest = most(highest, a[kept]);
+                kept += size[i] > 0 && room[i] > 0;
+            }
+            for (; kept % kLanes; ++kept) a[kept] = c[kept] = 0.0;
+            a.resize(kept);
+            c.resize(kept);
+            less = level_l1(a, c, highest, eps);
         }
         const T s = T(scale), t = T(less);
         for (int64_t i = 0; i < d; ++i) {
