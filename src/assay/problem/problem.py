@@ -6,6 +6,9 @@ second forward pass to find out whether it has won. A row is `open` until a vali
 goal or a proof says that none does (`prove`; `keep="first"`, a fixed model); where the model will
 move afterwards, all rows stay open and the valid point of highest loss is kept (`keep="best"`).
 
+Where there is a faster `copy` of the model, attacks ask that one; what it holds for a success is
+asked of the model itself, once more and at no charge: it is the same question about the same input.
+
 What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
 never another goal to be judged by.
 """
@@ -25,7 +28,7 @@ from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem import crossing
 from assay.problem.budget import UNLIMITED, Budget
-from assay.problem.referee import Referee
+from assay.problem.referee import Confirm, Referee
 from assay.problem.rehearsal import Rehearsal
 from assay.problem.victims import Victims
 from assay.spaces.region import Region
@@ -49,6 +52,7 @@ class Problem:
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
     victims: Victims | None = None  # attacked in place of `model`
     rehearsal: Rehearsal | None = None  # None: the model is fixed
+    copy: Classifier | None = None  # asked in place of `model`, which confirms every success
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
     _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
 
@@ -197,6 +201,12 @@ class Problem:
             better = theirs.value > mine.value
         mine.absorb(theirs, better)
 
+    def without_copy(self) -> Problem:
+        """The same problem, all of it asked of the model itself: what a proof rests on."""
+        view = copy.copy(self)
+        view.copy = None
+        return view
+
     def against(self, victims: Victims) -> Problem:
         """A fork whose loss is taken over several models: those the attacker has simulated."""
         view = self.fork()
@@ -244,7 +254,7 @@ class Problem:
             (grad,) = torch.autograd.grad(value.sum(), z)
         value, logits, x = value.detach(), logits.detach(), x.detach()
         self.charge(rows, backwards=1)
-        self.referee.judge(rows, x, logits, value, region, self.label)
+        self.referee.judge(rows, x, logits, value, region, self.label, confirm=self._confirm)
         return value, self.referee.see(rows, grad)
 
     def jacobian(
@@ -257,7 +267,7 @@ class Problem:
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             x = region.decode(z)
-            logits = self.model.logits(x, rows)
+            logits = (self.copy or self.model).logits(x, rows)
             wanted = logits if classes is None else logits.gather(1, classes)
             grads = [
                 torch.autograd.grad(wanted[:, c].sum(), z, retain_graph=True)[0]
@@ -265,7 +275,10 @@ class Problem:
             ]
             value = self.loss(logits, self.targets[rows])
         self.charge(rows, backwards=wanted.shape[1])
-        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        self.referee.judge(
+            rows, x.detach(), logits.detach(), value.detach(), region, self.label,
+            confirm=self._confirm,
+        )  # fmt: skip
         return logits.detach(), torch.stack(grads, dim=1)
 
     @torch.no_grad()
@@ -279,7 +292,7 @@ class Problem:
         if region.constrained:
             value = value - region.penalty(z)
         self.charge(rows, backwards=0)
-        self.referee.judge(rows, x, logits, value, region, self.label, margin)
+        self.referee.judge(rows, x, logits, value, region, self.label, margin, self._confirm)
         return value
 
     @torch.no_grad()
@@ -300,7 +313,8 @@ class Problem:
         logits, value = self._look(x, rows, None)
         value = value - penalty
         self.charge(rows, backwards=0)
-        self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
+        region = self.region(rows)
+        self.referee.judge(rows, x, logits, value, region, self.label, confirm=self._confirm)
         return logits
 
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:
@@ -335,8 +349,13 @@ class Problem:
             return self.victims.look(x, rows, loss, self.targets[rows])
         if crossing.crosses(self.model, self._place, x, loss):
             return crossing.look(self.model, x, loss, self.targets[rows])
-        logits = self.model.logits(x, rows)
+        logits = (self.copy or self.model).logits(x, rows)
         return logits, loss(logits, self.targets[rows])
+
+    @property
+    def _confirm(self) -> Confirm | None:
+        """What asks the model itself; None: it was asked."""
+        return None if self.copy is None or self.victims is not None else self.model.logits
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:
         """Count a pass through the model; for attacks that make one without asking here."""

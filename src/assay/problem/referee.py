@@ -7,6 +7,10 @@ A row is proven when a proof says that no such point exists. Both at once is imp
 claims the second of the two finds the referee raising `Contradiction`, since one of the two has a
 bug, and no figure may come out of that.
 
+Attacks may have asked a copy of the model. Then `judge` is told whom to ask about candidates that
+reach the goal there, or come as near as the two may differ: the model's own answer is judged and
+recorded, and a row for which it does not confirm any stays open.
+
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
 answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged. Not so on an
 accelerator, where asking which ones matter would cost more than judging them all.
@@ -15,7 +19,7 @@ accelerator, where asking which ones matter would cost more than judging them al
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,7 +28,10 @@ from torch import Tensor
 from assay.devices import on_host, widest
 from assay.errors import AssayError, Contradiction
 from assay.goals.goal import gap, reached
+from assay.model.inference_copy import AGREE
 from assay.spaces.region import Region
+
+Confirm = Callable[[Tensor], Tensor]  # inputs -> the model's own logits
 
 
 @dataclass(eq=False)
@@ -55,7 +62,7 @@ class Referee:
     searches: set[str] = field(init=False, default_factory=set)  # who asked for no gradient
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
-    noticed: Tensor = field(init=False)  # (n, 3): gradients, flat ones, answers not finite
+    noticed: Tensor = field(init=False)  # (n, 4): see `facts`
     unproven: str = field(init=False, default="")  # why no proof knows this model or space
     put_back: int = field(init=False, default=0)  # rows handed in that were not the attacker's
 
@@ -74,7 +81,7 @@ class Referee:
         self.distance_low = self.score.clone()
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
-        self.noticed = torch.zeros(n, 3, dtype=torch.int64, device=device)
+        self.noticed = torch.zeros(n, 4, dtype=torch.int64, device=device)
         self.who, self.labels = torch.zeros_like(self.forwards), [""]
 
     @property
@@ -121,12 +128,13 @@ class Referee:
 
     def facts(self, rows: slice = slice(None)) -> dict[str, int]:
         """What was noticed on the way, in these rows: how many of what."""
-        gradients, flat, nonfinite = self.noticed[rows].sum(0).tolist()
+        gradients, flat, nonfinite, apart = self.noticed[rows].sum(0).tolist()
         won = zip(self.solved[rows].tolist(), self.winner[rows], strict=True)
         return {
             "gradients": gradients,  # asked for on rows not solved
             "flat": flat,  # those of them that were exactly 0
             "nonfinite": nonfinite,  # answers that were no finite numbers
+            "apart": apart,  # candidates of which a copy said another thing than the model
             "put_back": self.put_back,
             "searched": sum(s and w in self.searches for s, w in won),  # fell without a gradient
         }
@@ -223,16 +231,20 @@ class Referee:
         region: Region,
         label: str,
         margin: Tensor | None = None,
+        confirm: Confirm | None = None,
     ) -> None:
         """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken.
 
-        `margin` is the `gap` to the goal, where it is known already.
+        `margin` is the `gap` to the goal, where it is known already. `confirm` asks the model,
+        where the logits are a copy's.
         """
         targets = self.targets.index_select(0, rows)
         margin = gap(logits, targets) if margin is None else margin
         size = logits.abs().amax(1)
         finite = size < torch.inf  # not so where there is a NaN
         hit = margin > size * self.slack if self.slack else reached(logits, targets)
+        if confirm is not None:
+            hit = margin > size * (self.slack - 2 * AGREE)
         if not on_host(rows.device):
             self._judge_all(rows, x, logits, value, region, label, margin, hit, finite)
             return
@@ -251,6 +263,8 @@ class Referee:
             )
             region = region.take(at)
         valid = region.contains(x)
+        if confirm is not None and bool(hit.any()):
+            logits, margin, hit = self._confirmed(confirm, rows, x, logits, margin, hit, valid)
         margin = margin.double().masked_fill_(~valid, -torch.inf)
         if self.nearest is not None:
             nearer = _best_of_each(rows, margin, margin > self.margin[rows])
@@ -277,6 +291,28 @@ class Referee:
         self.value[at] = value[chosen].double()
         self.solved[at] = hit[chosen]
         self.credit(at, label)
+
+    def _confirmed(
+        self, confirm: Confirm, rows: Tensor, x: Tensor, logits: Tensor, margin: Tensor,
+        hit: Tensor, valid: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Logits, margins and hits, the model's own wherever one of them could be recorded."""
+        news = ~self.solved[rows] | (margin > self.margin[rows])
+        at = (hit & valid & news).nonzero()[:, 0]
+        if not len(at):
+            return logits, margin, hit
+        with torch.no_grad():
+            own = confirm(x[at]).to(logits.dtype)
+        targets, size = self.targets[rows[at]], own.abs().amax(1)
+        its = gap(own, targets).nan_to_num(-torch.inf)
+        apart = (its - margin[at]).abs() > 2 * AGREE * size
+        self.noticed[:, 3].index_add_(0, rows[at], apart.long())
+        sure = reached(own, targets, self.slack, its)
+        return (
+            logits.index_copy(0, at, own),
+            margin.index_copy(0, at, its),
+            hit.index_copy(0, at, sure),
+        )
 
     def _judge_all(
         self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str,

@@ -59,6 +59,7 @@ class Enumerate:
         return Needs(fixed=True)
 
     def __call__(self, problem: Problem) -> None:
+        problem = problem.without_copy()
         rows = problem.undecided
         region = problem.region(rows)
         if not isinstance(region, Listed):
