@@ -185,12 +185,13 @@ def hooked():
         NotCopied(*plain()),
         plain().double(),
         torch.jit.trace(plain(), IMAGE),
+        torch.compile(plain(), backend="eager"),
         nn.Sequential(nn.Flatten(), nn.Linear(192, 3)),
         nn.Sequential(conv(), nn.Flatten()),
         Of(lambda m, x: m.net(x + 0.01 * torch.randn_like(x)), net=plain()),
         Of(lambda m, x: m.net(x) + 0 * m.net[1].running_mean.sum(), net=plain()),
     ],
-    ids=["hooks", "keeps notes", "not copied", "double", "jit", "nothing to gain", "too few",
+    ids=["hooks", "keeps notes", "not copied", "double", "jit", "compiled", "nothing to gain", "too few",
          "random", "reads what a copy lacks"],
 )  # fmt: skip
 def test_otherwise_the_network_itself_is_asked(net):

@@ -156,7 +156,9 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         text = f"the model gave NaN or infinite outputs on {facts['nonfinite']} attacked inputs"
         yield Flag("not-finite", text + "; none of them was counted as a success")
     if facts.get("apart"):
-        text = f"at {facts['apart']} candidates the network answers otherwise than its faster copy, "
+        text = (
+            f"at {facts['apart']} candidates the network answers otherwise than its faster copy, "
+        )
         text += "which attacks asked: its own answer counted, but the attack may have been misled"
         yield Flag("copy-differs", text)
     if facts.get("searched") and gradients:
