@@ -91,6 +91,7 @@ def test_uniform_stays_inside_the_open_interval_and_integers_below_high():
 
 def test_the_last_number_below_one_stays_below_one_in_float32(monkeypatch):
     stream, row = Stream(0, torch.arange(1)), torch.arange(1)
+    monkeypatch.setattr("assay.streams.built", lambda: False)  # from the bits, not compiled
     monkeypatch.setattr(stream, "bits", lambda rows, size: torch.full((len(rows), size), -1))
     for dtype in (torch.float32, torch.float16):
         u = stream.uniform(row, 1, dtype)
@@ -134,3 +135,13 @@ def test_rows_that_were_sampled_are_not_attacked_with_the_number_that_chose_them
 
     start = Stream(0, keys(kept.ids)).uniform(torch.arange(100), 1)
     assert 0.35 < float(start.mean()) < 0.65  # it was below 0.05 for every row
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32])
+def test_numbers_drawn_by_a_kernel_are_those_of_torch(dtype, monkeypatch):
+    rows, ids = torch.tensor([4, 0, 2]), torch.tensor([3, -9, 2**62, 0, 17])
+    streams = [Stream(5, ids) for _ in range(2)]
+    drawn = [streams[0].uniform(rows, size, dtype) for size in (7, 0, 3)]
+    monkeypatch.setattr("assay.streams.built", lambda: False)
+    for first, size in zip(drawn, (7, 0, 3), strict=True):
+        assert torch.equal(first, streams[1].uniform(rows, size, dtype))

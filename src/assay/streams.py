@@ -23,12 +23,15 @@ import torch
 from torch import Tensor
 
 from assay.devices import on_host, widest
+from assay.kernels.native import Kernel, built
 
 GOLDEN = 0x9E3779B97F4A7C15  # the step of the counter: 2^64 divided by the golden ratio
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the two factors of the finaliser
 
 
 ATTACK = "attack"
+_uniforms = Kernel("uniforms", n="size", draws="size", threads="int64", word="int64[n]",
+                   out="out float64[n, draws]")  # fmt: skip
 
 
 def _signed(value: int) -> int:
@@ -98,11 +101,15 @@ class Stream:
 
     def bits(self, rows: Tensor, size: int) -> Tensor:
         """(len(rows), size) words of 64 random bits; each row moves on by one draw."""
-        draws = self._draws[rows] + 1
-        self._draws[rows] = draws
-        key = _mix(self._keys[rows] + draws * _signed(GOLDEN))
+        key = self._words(rows)
         place = torch.arange(1, size + 1, device=key.device) * _signed(GOLDEN)
         return _mix(key[:, None] + place)
+
+    def _words(self, rows: Tensor) -> Tensor:
+        """(len(rows),): what the next draw of each row begins with."""
+        draws = self._draws[rows] + 1
+        self._draws[rows] = draws
+        return _mix(self._keys[rows] + draws * _signed(GOLDEN))
 
     def uniform(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
         """(len(rows), size) numbers in the open interval (0, 1), on a grid of 2^-52.
@@ -111,7 +118,11 @@ class Stream:
         """
         device = self._keys.device
         dtype = dtype or widest(device)
-        if on_host(device):
+        if on_host(device) and built():
+            drawn = torch.empty(len(rows), size, dtype=torch.float64)
+            _uniforms(1, self._words(rows), drawn)
+            drawn = drawn.to(dtype)
+        elif on_host(device):
             drawn = ((_shift(self.bits(rows, size), 12).double() + 0.5) * 2.0**-52).to(dtype)
         else:
             drawn = ((_shift(self.bits(rows, size), 40).float() + 0.5) * 2.0**-24).to(dtype)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from tests.oracles.splitmix import uniform
 
 import assay as ay
@@ -45,6 +46,26 @@ def test_a_kernel_equals_its_python_twin_in_any_number_of_threads(threads):
 def test_arrays_of_the_wrong_kind_shape_or_layout_are_refused(word, out, said):
     with pytest.raises(ay.AssayError, match=said):
         splitmix(1, word, out)
+
+
+def test_tensors_are_taken_as_they_are_and_checked_each_time():
+    uniforms = Kernel("uniforms", n="size", draws="size", threads="int64", word="int64[n]",
+                      out="out float64[n, draws]")  # fmt: skip
+    words = torch.arange(6)
+    for shape in ((6, 4), (6, 2), (6, 4)):
+        out = torch.empty(shape, dtype=torch.float64)
+        uniforms(1, words, out)
+        again = torch.empty(shape, dtype=torch.float64)
+        uniforms(1, words, again)  # its shapes are known by now
+        assert torch.equal(out, again)
+    with pytest.raises(ay.AssayError, match="contiguous"):
+        uniforms(1, torch.arange(12)[::2], torch.empty(6, 4, dtype=torch.float64))
+    with pytest.raises(ay.AssayError, match="an array of torch.float32"):
+        uniforms(1, words, torch.empty(6, 4))
+    with pytest.raises(ay.AssayError, match=r"shape \(5, 4\)"):
+        uniforms(1, words, torch.empty(5, 4, dtype=torch.float64))
+    with pytest.raises(ay.AssayError, match="an array of"):
+        uniforms(1, words, torch.empty(6, 4, dtype=torch.float64, device="meta"))
 
 
 def test_a_missing_argument_is_named():

@@ -1,8 +1,9 @@
 """The compiled extension: C++ kernels behind a plain C interface, loaded with ctypes.
 
 `Kernel("splitmix", ...)` declares a function of `native/` once, argument by argument in its C
-order; a call checks kind, shape and layout of every array before a pointer leaves Python. ctypes
-releases the interpreter's lock, and one library serves every Python version.
+order; a call checks kind, shape and layout of every array (numpy's, or a tensor of the host) before
+a pointer leaves Python. ctypes releases the interpreter's lock, and one library serves every Python
+version.
 
     "float64[n, d]"        a contiguous array to read; equal letters must have equal lengths
     "out float64[n]"       one to write into
@@ -20,9 +21,8 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Mapping
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from assay.kernels.stamp import library, stamp
 
 SCALARS: dict[str, Any] = {"int64": ctypes.c_int64, "float64": ctypes.c_double}
 STATUS = {1: "not enough memory", 2: "an internal error; please report it"}
+REMEMBERED = 1024  # shapes of a kernel
 ARRAY = re.compile(r"(out )?(float64|float32|int64|int32|uint64|uint8|bool)\[([^\]]+)\](\?)?")
 
 
@@ -60,34 +61,87 @@ class Kernel:
     def __init__(self, name: str, **arguments: str | Layout) -> None:
         self.name, self.arguments = name, arguments
         self.given = [n for n, kind in arguments.items() if kind != "size"]
+        self._accepted: dict[Any, list[int]] = {}  # the sizes of tensors that were checked before
 
     def __call__(self, *values: Any, **named: Any) -> None:
-        if len(values) > len(self.given):
-            raise AssayError(f"kernel {self.name}: {len(values)} arguments for {self.given}")
-        got = dict(zip(self.given, values, strict=False)) | named
-        if set(got) != set(self.given):
-            raise AssayError(f"kernel {self.name}: arguments {sorted(got)}; expected {self.given}")
-        sizes: dict[str, int] = {}
-        for name, kind in self.arguments.items():
-            for place, part, value in _parts(name, kind, got):
-                _check(f"kernel {self.name}: {place}", part, value, sizes)
-        passed, alive = [], []
-        for name, kind in self.arguments.items():
-            if isinstance(kind, Layout):
-                fields = [
-                    _pass(part, value, sizes.get(field))
-                    for field, (_, part, value) in zip(
-                        kind.fields, _parts(name, kind, got), strict=True
-                    )
-                ]
-                struct = kind.struct(*fields)
-                alive.append(struct)
-                passed.append(ctypes.addressof(struct))
-            else:
-                passed.append(_pass(kind, got.get(name), sizes.get(name)))
+        signature, addresses = (None, []) if named else _signature(values)
+        sizes = self._accepted.get(signature)
+        if sizes is not None:
+            passed = [*sizes, *addresses]
+        else:
+            passed = self._checked(values, named)
+            if signature is not None and self._sizes_first:
+                if len(self._accepted) >= REMEMBERED:
+                    self._accepted.clear()
+                self._accepted[signature] = passed[: -len(self.given)]
         status = self._function(*passed)
         if status:
             raise AssayError(f"kernel {self.name}: {STATUS.get(status, f'status {status}')}")
+
+    def _checked(self, values: Any, named: Any) -> list[Any]:
+        """What C is given, in its order."""
+        if len(values) > len(self.given):
+            raise AssayError(f"kernel {self.name}: {len(values)} arguments for {self.given}")
+        got = dict(zip(self.given, values, strict=False)) | named
+        if got.keys() != self._names:
+            raise AssayError(f"kernel {self.name}: arguments {sorted(got)}; expected {self.given}")
+        sizes: dict[str, int] = {}
+        for name, kind in self.arguments.items():
+            if isinstance(kind, Layout):
+                got[name] = {
+                    field: self._read(f"{name}.{field}", part, getattr(got[name], field), sizes)
+                    for field, part in kind.fields.items()
+                    if part != "size"
+                }
+            elif kind != "size":
+                got[name] = self._read(name, kind, got[name], sizes)
+        passed = []
+        for name, kind in self.arguments.items():
+            value: Any = sizes.get(name) if kind == "size" else got[name]
+            if isinstance(kind, Layout):
+                fields = [value.get(field, sizes.get(field)) for field in kind.fields]
+                value = ctypes.byref(kind.struct(*fields))  # which keeps the struct
+            passed.append(value)
+        return passed
+
+    def _read(self, name: str, kind: str, value: Any, sizes: dict[str, int]) -> Any:
+        """What C is given: a number as it is, of an array the address, where it fits the kind."""
+        if kind in SCALARS:
+            return value
+        wanted = _array(kind)
+        if wanted is None:
+            raise self._refuse(name, f"no such kind of argument: {kind!r}")
+        out, dtype, letters, optional = wanted
+        if value is None and optional:
+            return None
+        address = _address(value, dtype)
+        if address is None:
+            raise self._refuse(name, f"{_describe(value)}; expected {kind}")
+        if not (address.contiguous and (address.writeable or not out)):
+            raise self._refuse(name, f"expected a contiguous {'writeable ' if out else ''}array")
+        shape = value.shape
+        fits = len(shape) == len(letters)
+        for letter, length in zip(letters, shape, strict=False):
+            expected = letter if isinstance(letter, int) else sizes.setdefault(letter, length)
+            fits = fits and length == expected
+        if not fits:
+            listed = ", ".join(map(str, letters))
+            raise self._refuse(name, f"shape {tuple(shape)}; expected [{listed}] with {sizes}")
+        return address.place
+
+    def _refuse(self, name: str, why: str) -> AssayError:
+        return AssayError(f"kernel {self.name}: {name}: {why}")
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return set(self.given)
+
+    @cached_property
+    def _sizes_first(self) -> bool:
+        """Whether the sizes come before all else, and nothing is a struct."""
+        kinds = list(self.arguments.values())
+        after = kinds[len(kinds) - len(self.given) :]
+        return not any(kind == "size" or isinstance(kind, Layout) for kind in after)
 
     @cached_property
     def _function(self) -> Any:
@@ -98,6 +152,16 @@ class Kernel:
             for kind in self.arguments.values()
         ]
         return function
+
+
+@cache
+def built() -> bool:
+    """Whether the library is there: what has a twin in torch can do without."""
+    try:
+        load()
+    except AssayError:
+        return False
+    return True
 
 
 @cache
@@ -128,43 +192,58 @@ def load() -> ctypes.CDLL:
     return loaded
 
 
-def _parts(name: str, kind: str | Layout, got: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    if isinstance(kind, str):
-        return [(name, kind, got.get(name))]
-    return [
-        (f"{name}.{field}", part, None if part == "size" else getattr(got[name], field))
-        for field, part in kind.fields.items()
-    ]
-
-
 def _ctype(kind: str) -> Any:
     return ctypes.c_int64 if kind == "size" else SCALARS.get(kind, ctypes.c_void_p)
 
 
-def _check(place: str, kind: str, value: Any, sizes: dict[str, int]) -> None:
-    if kind == "size" or kind in SCALARS:
-        return
-    wanted = _array(kind)
-    if wanted is None:
-        raise AssayError(f"{place}: no such kind of argument: {kind!r}")
-    out, dtype, letters, optional = wanted
-    if value is None and optional:
-        return
-    if not isinstance(value, np.ndarray) or value.dtype != dtype:
-        raise AssayError(f"{place}: {_describe(value)}; expected {kind}")
-    if not value.flags.c_contiguous or (out and not value.flags.writeable):
-        raise AssayError(f"{place}: expected a contiguous {'writeable ' if out else ''}array")
-    fits = value.ndim == len(letters)
-    for letter, length in zip(letters, value.shape, strict=False):
-        expected = letter if isinstance(letter, int) else sizes.setdefault(letter, length)
-        fits = fits and length == expected
-    if not fits:
-        shape = ", ".join(map(str, letters))
-        raise AssayError(f"{place}: shape {value.shape}; expected [{shape}] with {sizes}")
+def _signature(values: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+    """Types and shapes of tensors, to know them again, and what C is given in place of `values`.
+
+    A kernel on small tensors takes less time than the checks of its arguments do. None: there is
+    something else than numbers and contiguous tensors of the host.
+    """
+    known: list[Any] = []
+    passed: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is int or kind is float:
+            known.append(kind)
+            passed.append(value)
+        elif hasattr(value, "data_ptr") and value.is_cpu and value.is_contiguous():
+            known.append((value.dtype, value.shape))
+            passed.append(value.data_ptr())
+        else:
+            return None, []
+    return tuple(known), passed
+
+
+class Address(NamedTuple):
+    """Where an array begins, and how it lies there."""
+
+    place: int
+    contiguous: bool
+    writeable: bool
+
+
+def _address(value: Any, kind: str) -> Address | None:
+    """Of an array or a tensor of the host, of this kind; None: it is another one."""
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        here = Address(value.ctypes.data, flags.c_contiguous, flags.writeable)
+        return here if value.dtype.name == kind else None
+    if not hasattr(value, "data_ptr") or _kind(value.dtype) != kind or not value.is_cpu:
+        return None
+    return Address(value.data_ptr(), value.is_contiguous(), True)
 
 
 @cache
-def _array(kind: str) -> tuple[bool, np.dtype[Any], tuple[str | int, ...], bool] | None:
+def _kind(dtype: Any) -> str:
+    """The name of a tensor's type."""
+    return str(dtype).removeprefix("torch.")
+
+
+@cache
+def _array(kind: str) -> tuple[bool, str, tuple[str | int, ...], bool] | None:
     """An array's description, read once: to be written?, type, lengths, may be missing?"""
     match = ARRAY.fullmatch(kind)
     if match is None:
@@ -172,18 +251,10 @@ def _array(kind: str) -> tuple[bool, np.dtype[Any], tuple[str | int, ...], bool]
     out, dtype, shape, optional = match.groups()
     letters = [s.strip() for s in shape.split(",")]
     lengths = tuple(int(s) if s.isdigit() else s for s in letters)
-    return bool(out), np.dtype(dtype), lengths, bool(optional)
-
-
-def _pass(kind: str, value: Any, size: int | None) -> Any:
-    if kind == "size":
-        return size
-    if kind in SCALARS:
-        return SCALARS[kind](value)
-    return None if value is None else value.ctypes.data
+    return bool(out), dtype, lengths, bool(optional)
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "dtype"):
         return f"an array of {value.dtype}"
     return f"a {type(value).__name__}"

@@ -220,6 +220,8 @@ class _Picture(pickle.Pickler):
 
 def _scores(out: Any) -> Tensor:
     """What a model gives, as one tensor: arrays, tuples, mappings, objects with `.logits`."""
+    if type(out) is Tensor:
+        return out
     if hasattr(out, "logits"):
         out = out.logits
     if isinstance(out, Mapping):

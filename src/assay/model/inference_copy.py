@@ -14,8 +14,8 @@ largest one, gradients likewise, on rows of the data and between and beside them
 What a reader would get wrong: the copy is no authority. It steers; what it holds for a success is
 asked of the network itself before it counts (`Referee.judge`), and proofs read the network.
 
-Channels last is a rule of sizes, never of a clock: three `Conv2d`, or two and a max pooling. Time of
-a forward and backward pass over the network's own (one thread of an EPYC, batches of 8, 64, 256):
+Channels last is a rule of sizes, never of a clock: three `Conv2d`, or two and a max pooling. Time
+of a forward and backward pass over the network's own (one thread, batches of 8, 64 and 256):
 
     ResNet, width 16, 32, 64       0.68-0.74  0.81-0.83  0.61-0.87     folded alone 0.64-0.96
     MobileNet 16, 24               0.33-0.61  0.40-0.67                             0.51-0.78

@@ -286,13 +286,17 @@ class Problem:
         """Loss minus penalty, forward only. `rows` may repeat (a population per row)."""
         region = self.region(rows)
         x = region.decode(z)
-        logits, value = self._look(x, rows, loss)
-        plain = loss is losses.margin and self.victims is None and self.targets is self.goal
-        margin = value if plain else None
+        read = None
+        if loss is losses.margin and self.victims is None and self.targets is self.goal:
+            logits = (self.copy or self.model).logits(x, rows)
+            read = self.referee.read(rows, logits)
+            value = read.margin
+        else:
+            logits, value = self._look(x, rows, loss)
         if region.constrained:
             value = value - region.penalty(z)
         self.charge(rows, backwards=0)
-        self.referee.judge(rows, x, logits, value, region, self.label, margin, self._confirm)
+        self.referee.judge(rows, x, logits, value, region, self.label, read, self._confirm)
         return value
 
     @torch.no_grad()

@@ -29,7 +29,8 @@ from assay.devices import on_host, widest
 from assay.errors import AssayError, Contradiction
 from assay.goals.goal import gap, reached
 from assay.model.inference_copy import AGREE
-from assay.spaces.region import Region
+from assay.problem.answers import Answers, read
+from assay.spaces.region import Region, contains_at
 
 Confirm = Callable[[Tensor], Tensor]  # inputs -> the model's own logits
 
@@ -222,6 +223,10 @@ class Referee:
     def _refuse(self, mask: Tensor, now: str) -> None:
         self._refuse_rows(mask.nonzero()[:, 0], now)
 
+    def read(self, rows: Tensor, logits: Tensor) -> Answers:
+        """What these answers say of the goal."""
+        return read(logits, self.targets, rows, self.slack, self.margin)
+
     def judge(
         self,
         rows: Tensor,
@@ -230,52 +235,44 @@ class Referee:
         value: Tensor,
         region: Region,
         label: str,
-        margin: Tensor | None = None,
+        read: Answers | None = None,
         confirm: Confirm | None = None,
     ) -> None:
         """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken.
 
-        `margin` is the `gap` to the goal, where it is known already. `confirm` asks the model,
-        where the logits are a copy's.
+        `read` is what the logits say of the goal, where it is known already. `confirm` asks the
+        model, where the logits are a copy's.
         """
-        targets = self.targets.index_select(0, rows)
-        margin = gap(logits, targets) if margin is None else margin
-        size = logits.abs().amax(1)
-        finite = size < torch.inf  # not so where there is a NaN
-        hit = margin > size * self.slack if self.slack else reached(logits, targets)
-        if confirm is not None:
-            hit = margin > size * (self.slack - 2 * AGREE)
+        margin, hit, finite, matters = self.read(rows, logits) if read is None else read
+        if confirm is not None:  # what the model may see otherwise is to be asked, too
+            hit = (margin > logits.abs().amax(1) * (self.slack - 2 * AGREE)).logical_and_(finite)
+            matters = matters | hit
         if not on_host(rows.device):
             self._judge_all(rows, x, logits, value, region, label, margin, hit, finite)
             return
         if not bool(finite.all()):
             self.noticed[:, 2].index_add_(0, rows, (~finite).long())
         # Validity can cost more than the model: asked only where the answer can matter.
-        matters = (margin > self.margin.index_select(0, rows)).logical_or_(hit)
         if self.keep != "first":
-            matters |= value > self.value[rows]
-        at = matters.logical_and_(finite).nonzero()[:, 0]  # a mask would be searched by each line
+            matters = matters | (value > self.value[rows]).logical_and_(finite)
+        at = matters.nonzero()[:, 0]  # a mask would be searched by each line
         if not len(at):
             return
-        if len(at) < len(rows):
-            rows, x, logits, value, margin, hit = (
-                t.index_select(0, at) for t in (rows, x, logits, value, margin, hit)
-            )
-            region = region.take(at)
-        valid = region.contains(x)
+        valid = contains_at(region, x, at)
+        rows, margin, hit = (t.index_select(0, at) for t in (rows, margin, hit))
         if confirm is not None and bool(hit.any()):
-            logits, margin, hit = self._confirmed(confirm, rows, x, logits, margin, hit, valid)
+            logits, margin, hit = self._confirmed(confirm, at, rows, x, logits, margin, hit, valid)
         margin = margin.double().masked_fill_(~valid, -torch.inf)
         if self.nearest is not None:
             nearer = _best_of_each(rows, margin, margin > self.margin[rows])
-            self.nearest.index_copy_(0, rows[nearer], x[nearer])
+            self.nearest.index_copy_(0, rows[nearer], x.index_select(0, at[nearer]))
         self.margin.scatter_reduce_(0, rows, margin, "amax")
-        hits = hit.nonzero()[:, 0]
-        if len(hits):
+        if bool(hit.any()):
             self.blocked[rows[hit & ~valid]] = True
             self._refuse_rows(rows[hit & valid & self.proven[rows]], f"{label} broke it")
         elif self.keep == "first":
             return
+        value = value.index_select(0, at)
         if self.keep == "first":
             take = hit & valid & ~self.solved[rows]
             rank = margin
@@ -285,33 +282,34 @@ class Referee:
         if not bool(take.any()):
             return
         chosen = _best_of_each(rows, rank, take)
-        at = rows[chosen]
-        self.best[at] = x[chosen]
-        self.final[at] = logits[chosen].argmax(1)
-        self.value[at] = value[chosen].double()
-        self.solved[at] = hit[chosen]
-        self.credit(at, label)
+        rows, at = rows[chosen], at[chosen]
+        self.best[rows] = x[at]
+        self.final[rows] = logits[at].argmax(1)
+        self.value[rows] = value[chosen].double()
+        self.solved[rows] = hit[chosen]
+        self.credit(rows, label)
 
     def _confirmed(
-        self, confirm: Confirm, rows: Tensor, x: Tensor, logits: Tensor, margin: Tensor,
-        hit: Tensor, valid: Tensor,
+        self, confirm: Confirm, at: Tensor, rows: Tensor, x: Tensor, logits: Tensor,
+        margin: Tensor, hit: Tensor, valid: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """Logits, margins and hits, the model's own wherever one of them could be recorded."""
+        """All logits, and margins and hits at `at`: the model's own where they could be kept."""
         news = ~self.solved[rows] | (margin > self.margin[rows])
-        at = (hit & valid & news).nonzero()[:, 0]
-        if not len(at):
+        ask = (hit & valid & news).nonzero()[:, 0]
+        if not len(ask):
             return logits, margin, hit
         with torch.no_grad():
-            own = confirm(x[at]).to(logits.dtype)
-        targets, size = self.targets[rows[at]], own.abs().amax(1)
+            own = confirm(x.index_select(0, at[ask])).to(logits.dtype)
+        rows = rows[ask]
+        targets, size = self.targets[rows], own.abs().amax(1)
         its = gap(own, targets).nan_to_num(-torch.inf)
-        apart = (its - margin[at]).abs() > 2 * AGREE * size
-        self.noticed[:, 3].index_add_(0, rows[at], apart.long())
+        apart = ~((its - margin[ask]).abs() <= 2 * AGREE * size)
+        self.noticed[:, 3].index_add_(0, rows, apart.long())
         sure = reached(own, targets, self.slack, its)
         return (
-            logits.index_copy(0, at, own),
-            margin.index_copy(0, at, its),
-            hit.index_copy(0, at, sure),
+            logits.index_copy(0, at[ask], own),
+            margin.index_copy(0, ask, its),
+            hit.index_copy(0, ask, sure),
         )
 
     def _judge_all(
@@ -369,6 +367,8 @@ def _put(held: Tensor, rows: Tensor, some: Tensor, new: Tensor) -> None:
 def _best_of_each(rows: Tensor, rank: Tensor, take: Tensor) -> Tensor:
     """Positions of the highest-ranked taken candidate of each row."""
     places = take.nonzero()[:, 0]
+    if bool((rows[1:] > rows[:-1]).all()):  # no row is there twice
+        return places
     places = places[rank[places].argsort(descending=True, stable=True)]
     places = places[rows[places].argsort(stable=True)]
     first = torch.ones_like(places, dtype=torch.bool)

@@ -15,7 +15,7 @@ Where each channel or feature has an eps of its own, z is not x: see `channels`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -151,34 +151,24 @@ class LpRegion:
         if self.channels is not None:
             return self.channels.kept(x.reshape(len(x), -1)) & self._near(x)
         z = self.encode(x)
-        if self._quick(x) and self.p == math.inf and on_host(z.device):
-            return (z - z.clamp(*self._edges)).abs_().amax(1) == 0
+        if self._compiled(z):
+            return self.contains_at(x, torch.arange(len(x)))
         boxed = (z - z.clamp(self.low, self.high)).abs_().amax(1) == 0
         if not on_host(z.device):  # strict where single precision leaves a doubt, and no waiting
             return boxed & (self.distance(x) <= self.eps + 0.9 * self._slack)
-        if not self._quick(x):
-            return boxed & (self.distance(x) <= self.eps + self.rounding())
-        # A difference is exact to 2^-24 of itself, far less than the rounding that is allowed: who
-        # is inside with nine tenths of it is inside. The others are measured in double precision.
-        change = z - self.origin
-        if self.p == 1.0:
-            far = change.abs_().sum(1, dtype=torch.float64)
-        else:
-            far = torch.linalg.vector_norm(change, 2, dim=1, dtype=torch.float64)
-        near = far <= self.eps + 0.9 * self._slack
-        doubtful = (boxed & ~near).nonzero()[:, 0]
-        if len(doubtful):
-            part = self.take(doubtful)
-            near[doubtful] = part.distance(x[doubtful]) <= self.eps + part.rounding()
-        return boxed & near
+        return boxed & (self.distance(x) <= self.eps + self._slack)
 
-    @cached_property
-    def _edges(self) -> tuple[Tensor, Tensor]:
-        """The lowest and highest single-precision numbers in the ball of Linf and the box."""
-        reach = (self.eps + self._slack)[:, None]
-        low, high = self.origin.double() - reach, self.origin.double() + reach
-        inner = (_rounded(low, torch.inf), _rounded(high, -torch.inf))
-        return inner[0].maximum(self.low), inner[1].minimum(self.high)
+    def contains_at(self, x: Tensor, places: Tensor) -> Tensor:
+        """`contains`, asked of the points at these places only."""
+        z = self.encode(x)
+        if not self._compiled(z):
+            return self.take(places).contains(x.index_select(0, places))
+        reach = self.eps + self._slack
+        return compiled.inside(places, z, self.origin, self.low, self.high, self.p, reach)
+
+    def _compiled(self, z: Tensor) -> bool:
+        plain = self.p != 0.0 and self.channels is None
+        return plain and compiled.serves(z, self.origin, self.low, self.high)
 
     def _near(self, x: Tensor) -> Tensor:
         """(n,) bool: near enough, each feature with the rounding of its own units."""
@@ -188,10 +178,6 @@ class LpRegion:
         low, high = (side.flatten(1) for side in self.box())
         flat = x.flatten(1).to(low.dtype)
         return ((flat >= low) & (flat <= high)).all(1)
-
-    def _quick(self, x: Tensor) -> bool:
-        single = self.origin.dtype == torch.float32 and x.dtype == torch.float32
-        return single and self.p != 0.0
 
     @cached_property
     def _slack(self) -> Tensor:
@@ -250,17 +236,10 @@ class LpRegion:
     def take(self, rows: Tensor) -> LpRegion:
         by = self.channels and self.channels.take(rows)
         rows = rows.nonzero()[:, 0] if rows.dtype == torch.bool else rows
-        part = replace(self, origin=self.origin.index_select(0, rows), channels=by)
-        known = vars(self)
-        if "_slack" in known:
+        origin = self.origin.index_select(0, rows)
+        part = LpRegion(
+            origin, self.shape, self.p, self.eps, self.low, self.high, self.constrained, by
+        )
+        if self.p and by is None and "_slack" in vars(self):
             vars(part)["_slack"] = self._slack.index_select(0, rows)
-        if "_edges" in known:
-            vars(part)["_edges"] = tuple(edge.index_select(0, rows) for edge in self._edges)
         return part
-
-
-def _rounded(edge: Tensor, towards: float) -> Tensor:
-    """Single precision, rounded in one direction."""
-    near = edge.float()
-    past = near.double() < edge if towards > 0 else near.double() > edge
-    return torch.where(past, near.nextafter(near.new_tensor(towards)), near)

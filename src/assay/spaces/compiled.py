@@ -1,4 +1,4 @@
-"""Steps and projections of L1 and L2 balls, compiled: one pass over a row instead of thirty.
+"""Steps, projections and membership of Lp balls, compiled: one pass over a row instead of thirty.
 
 The same in torch stands in `projections` and `ball`, for accelerators, for half precision, for
 whoever wants a gradient through it, and where no compiled library is; tests compare the two.
@@ -9,6 +9,7 @@ found in double precision here and by itself, whatever rows stand beside it.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -16,10 +17,9 @@ import torch
 from torch import Tensor
 
 from assay.devices import on_host
-from assay.errors import AssayError
-from assay.kernels.native import Kernel, load
+from assay.kernels.native import Kernel, built
 
-_NAMES = {torch.float32: "float32", torch.float64: "float64"}
+NAMES = {torch.float32: "float32", torch.float64: "float64"}
 _FEW = 1 << 18  # numbers that one thread has done before another has begun
 
 
@@ -27,21 +27,16 @@ def serves(*tensors: Tensor) -> bool:
     """Whether these can be handed to a kernel: on the host, of one usual type, and no gradient."""
     first = tensors[0]  # of the box: one for all rows, or one for each
     return (
-        _built()
+        built()
         and on_host(first.device)
-        and first.dtype in _NAMES
+        and first.dtype in NAMES
         and all(t.dtype == first.dtype and not t.requires_grad for t in tensors)
     )
 
 
-@cache
-def _built() -> bool:
-    """Whether the library is there; a network can be attacked without, so this is no error here."""
-    try:
-        load()
-    except AssayError:
-        return False
-    return True
+def threads_for(z: Tensor) -> int:
+    """How many threads so many numbers are worth."""
+    return min(torch.get_num_threads(), 1 + z.numel() // _FEW)
 
 
 @cache
@@ -58,15 +53,33 @@ def _kernel(name: str, kind: str, *read: str) -> Kernel:
 def _call(name: str, p: float, numbers: tuple[float, ...], **read: Tensor) -> Tensor:
     first = read["z"]
     out = torch.empty_like(first, memory_format=torch.contiguous_format)
-    threads = min(torch.get_num_threads(), 1 + first.numel() // _FEW)
-    arrays: list[Any] = [t.contiguous().numpy() for t in read.values()]
-    _kernel(name, _NAMES[first.dtype], *read)(int(p), threads, *numbers, *arrays, out.numpy())
+    arrays: list[Any] = [t.contiguous() for t in read.values()]
+    _kernel(name, NAMES[first.dtype], *read)(int(p), threads_for(first), *numbers, *arrays, out)
     return out
 
 
 def project(z: Tensor, origin: Tensor, low: Tensor, high: Tensor, p: float, eps: float) -> Tensor:
     """The nearest points (n, D) of ball and box; p is 1 or 2."""
     return _call("project", p, (eps,), z=z, origin=origin, low=low, high=high)
+
+
+@cache
+def _inside(kind: str) -> Kernel:
+    box, points = f"{kind}[boxes, d]", f"{kind}[rows, d]"
+    return Kernel(f"inside_{kind}", n="size", rows="size", d="size", boxes="size", p="int64",
+                  threads="int64", places="int64[n]", x=points, origin=points, low=box, high=box,
+                  reach="float64[rows]", within="out bool[n]")  # fmt: skip
+
+
+def inside(
+    places: Tensor, x: Tensor, origin: Tensor, low: Tensor, high: Tensor, p: float, reach: Tensor
+) -> Tensor:
+    """(n,) bool: do the points at these places lie in the box and within `reach` (N,)?"""
+    within = torch.empty(len(places), dtype=torch.bool)
+    arrays = [t.contiguous() for t in (places, x, origin, low, high, reach)]
+    norm = 0 if p == math.inf else int(p)
+    _inside(NAMES[x.dtype])(norm, threads_for(x), *arrays, within)
+    return within
 
 
 def sparse_step(

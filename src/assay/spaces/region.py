@@ -111,3 +111,14 @@ def per_row(values: Any, like: Tensor) -> Tensor:
     """One number per row, shaped to multiply `like` (n, ...)."""
     shaped: Tensor = values.reshape(-1, *[1] * (like.ndim - 1))
     return shaped
+
+
+def contains_at(region: Region, x: Tensor, places: Tensor) -> Tensor:
+    """`region.contains(x)` of the rows at these places only; some regions need no copy for that."""
+    if len(places) == len(x):
+        return region.contains(x)
+    own = getattr(type(region), "contains_at", None)  # its own, not one that it passes on
+    if own is None:
+        return region.take(places).contains(x.index_select(0, places))
+    found: Tensor = own(region, x, places)
+    return found

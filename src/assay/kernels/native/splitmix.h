@@ -9,13 +9,16 @@ namespace assay {
 struct SplitMix {
     uint64_t word;
 
-    double uniform() {  // in [0, 1)
+    uint64_t next() {
         word += 0x9E3779B97F4A7C15u;
         uint64_t w = word;
         w = (w ^ (w >> 30)) * 0xBF58476D1CE4E5B9u;
         w = (w ^ (w >> 27)) * 0x94D049BB133111EBu;
-        w ^= w >> 31;
-        return static_cast<double>(w >> 11) * 0x1p-53;
+        return w ^ (w >> 31);
+    }
+
+    double uniform() {  // in [0, 1)
+        return static_cast<double>(next() >> 11) * 0x1p-53;
     }
 };
 

@@ -105,6 +105,23 @@ double level_l1(std::vector<double>& a, std::vector<double>& c, double eps) {
     return t;
 }
 
+// The scale that brings a point to norm eps if the box is in nobody's way there: Newton's first step. Else -1.
+template <class T>
+double free_scale(const std::vector<T>& size, const std::vector<T>& room, double eps) {
+    Lanes all;
+    const int64_t padded = static_cast<int64_t>(size.size());
+    for (int64_t i = 0; i < padded; i += kLanes)
+        for (int k = 0; k < 4; ++k) {
+            const Pair a = {double(size[i + 2 * k]), double(size[i + 2 * k + 1])};
+            all.sum[k] += a * a;
+        }
+    const double scale = std::sqrt(eps * eps / all.total());
+    const T s = T(scale);
+    bool free = scale <= 1.0;
+    for (int64_t i = 0; i < padded; ++i) free &= size[i] * s <= room[i];
+    return free ? scale : -1.0;
+}
+
 template <class T>
 void project(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads, double eps, const T* z, const T* origin,
              const T* lowest, const T* highest, T* out) {
@@ -128,14 +145,14 @@ void project(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads, do
             }
         double scale = 1.0, less = 0.0;
         const double far = p == 2 ? std::sqrt(boxed.total()) : boxed.total();
-        if (far > eps && p == 2) {
+        if (far > eps && p == 2 && (scale = free_scale(size, room, eps)) < 0.0) {
             std::vector<double> rate(padded), end(padded);
             for (int64_t i = 0; i < padded; ++i) {
                 rate[i] = double(size[i]) * size[i];
                 end[i] = double(room[i]) * room[i];
             }
             scale = least(1.0, std::sqrt(level(rate, end, eps * eps)));
-        } else if (far > eps) {
+        } else if (far > eps && p == 1) {
             std::vector<double> a, c;
             for (int64_t i = 0; i < d; ++i)
                 if (size[i] > 0 && room[i] > 0) {
@@ -149,6 +166,31 @@ void project(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads, do
             const T left = least(room[i], most(T(0), size[i] * s - t));  // NaN last, so it stays
             found[i] = least(high[i], most(low[i], at[i] + std::copysign(left, to[i] - at[i])));
         }
+    });
+}
+
+// Which of the points at these places lie in ball and box, measured in double precision; P = 0 is Linf here.
+template <class T, int P>
+void inside(int64_t n, int64_t d, int64_t boxes, int64_t threads, const int64_t* places, const T* x,
+            const T* origin, const T* lowest, const T* highest, const double* reach, bool* within) {
+    const int64_t whole = d / kLanes * kLanes;
+    assay::each_row(n, threads, [&](int64_t k) {
+        const int64_t row = places[k];
+        const T *at = x + row * d, *start = origin + row * d;
+        const T *low = lowest + (row % boxes) * d, *high = highest + (row % boxes) * d;
+        bool boxed = true;
+        for (int64_t i = 0; i < d; ++i) boxed &= (at[i] >= low[i]) & (at[i] <= high[i]);  // NaN is not
+        double lanes[kLanes] = {};
+        auto add = [&](int lane, int64_t i) {
+            const double far = std::fabs(double(at[i]) - double(start[i]));
+            lanes[lane] = P == 2 ? lanes[lane] + far * far : P == 1 ? lanes[lane] + far : most(lanes[lane], far);
+        };
+        for (int64_t i = 0; i < whole; i += kLanes)
+            for (int lane = 0; lane < kLanes; ++lane) add(lane, i + lane);
+        for (int64_t i = whole; i < d; ++i) add(static_cast<int>(i - whole), i);
+        double far = 0.0;
+        for (double lane : lanes) far = P == 0 ? most(far, lane) : far + lane;
+        within[k] = boxed && (P == 2 ? std::sqrt(far) : far) <= reach[row];
     });
 }
 
@@ -215,6 +257,16 @@ void sparse_step(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads
     ASSAY_KERNEL(project_##kind)(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads, double eps,           \
                                  const T* z, const T* origin, const T* low, const T* high, T* out) {     \
         return assay::guarded([&] { project<T>(n, d, boxes, p, threads, eps, z, origin, low, high, out); });    \
+    }                                                                                                    \
+    ASSAY_KERNEL(inside_##kind)(int64_t n, int64_t rows, int64_t d, int64_t boxes, int64_t p, int64_t threads, \
+                                const int64_t* places, const T* x, const T* origin, const T* low, const T* high,  \
+                                const double* reach, bool* within) {                                     \
+        (void)rows;                                                                                      \
+        return assay::guarded([&] {                                                                      \
+            (p == 2   ? inside<T, 2>                                                                     \
+             : p == 1 ? inside<T, 1>                                                                     \
+                      : inside<T, 0>)(n, d, boxes, threads, places, x, origin, low, high, reach, within);        \
+        });                                                                                              \
     }                                                                                                    \
     ASSAY_KERNEL(sparse_step_##kind)(int64_t n, int64_t d, int64_t boxes, int64_t p, int64_t threads, double eps,       \
                                      double rounding, const T* z, const T* grad, const T* step,          \

@@ -1,0 +1,1 @@
+"""What is behind Square: its moves, in torch and compiled."""
