@@ -191,8 +191,8 @@ def hooked():
         Of(lambda m, x: m.net(x + 0.01 * torch.randn_like(x)), net=plain()),
         Of(lambda m, x: m.net(x) + 0 * m.net[1].running_mean.sum(), net=plain()),
     ],
-    ids=["hooks", "keeps notes", "not copied", "double", "jit", "compiled", "nothing to gain", "too few",
-         "random", "reads what a copy lacks"],
+    ids=["hooks", "keeps notes", "not copied", "double", "jit", "compiled", "nothing to gain",
+         "too few", "random", "reads what a copy lacks"],
 )  # fmt: skip
 def test_otherwise_the_network_itself_is_asked(net):
     before = copy.deepcopy(getattr(net, "calls", None))
