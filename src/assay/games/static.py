@@ -160,7 +160,8 @@ class Static:
         names = data.classes or self.model.names
         targets = goal.targets(y, clean, index, names)
         region = space.around(x)
-        referee = Referee(targets, x.clone(), "first", self.model.slack)
+        confirm = None if copied is None else self.model.logits
+        referee = Referee(targets, x.clone(), "first", self.model.slack, confirm)
         sane, some = region.contains(x), targets.any(1)
         reached = targets.gather(1, clean.argmax(1, keepdim=True))[:, 0] & sane
         referee.solved, referee.idle = reached.clone(), ~sane | ~some  # nothing to play for

@@ -6,8 +6,7 @@ second forward pass to find out whether it has won. A row is `open` until a vali
 goal or a proof says that none does (`prove`; `keep="first"`, a fixed model); where the model will
 move afterwards, all rows stay open and the valid point of highest loss is kept (`keep="best"`).
 
-Where there is a faster `copy` of the model, attacks ask that one; what it holds for a success is
-asked of the model itself, once more and at no charge: it is the same question about the same input.
+Attacks ask a faster `copy` of the model, where there is one; the referee has it confirmed.
 
 What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
 never another goal to be judged by.
@@ -23,13 +22,13 @@ import torch
 from torch import Tensor
 
 from assay import losses
-from assay.errors import AssayError, Unsupported
+from assay.errors import Unsupported
 from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem import crossing
 from assay.problem.budget import UNLIMITED, Budget
-from assay.problem.referee import Confirm, Referee
-from assay.problem.rehearsal import Rehearsal
+from assay.problem.referee import Referee
+from assay.problem.rehearsal import Rehearsal, handed_in
 from assay.problem.victims import Victims
 from assay.spaces.region import Region
 from assay.streams import Stream
@@ -52,7 +51,7 @@ class Problem:
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
     victims: Victims | None = None  # attacked in place of `model`
     rehearsal: Rehearsal | None = None  # None: the model is fixed
-    copy: Classifier | None = None  # asked in place of `model`, which confirms every success
+    copy: Classifier | None = None  # asked in place of `model`; proofs ask the model
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
     _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
 
@@ -201,12 +200,6 @@ class Problem:
             better = theirs.value > mine.value
         mine.absorb(theirs, better)
 
-    def without_copy(self) -> Problem:
-        """The same problem, all of it asked of the model itself: what a proof rests on."""
-        view = copy.copy(self)
-        view.copy = None
-        return view
-
     def against(self, victims: Victims) -> Problem:
         """A fork whose loss is taken over several models: those the attacker has simulated."""
         view = self.fork()
@@ -218,18 +211,10 @@ class Problem:
 
         A row is taken if it is the attacker's and lies in the space; the others stay what they are.
         """
-        if self.rehearsal is None:
-            raise Unsupported(
-                "hand_in() gives a batch to a model that moves afterwards; this one is fixed: use "
-                "submit(rows, z)"
-            )
         mine = self.referee.best
-        if batch.shape != mine.shape:
-            raise AssayError(
-                f"hand_in() got a batch of shape {tuple(batch.shape)}; expected {tuple(mine.shape)}"
-            )
+        rehearsal = handed_in(self.rehearsal, batch, mine)
         batch = batch.detach().to(mine)
-        taken = self.rehearsal.controlled & self.regions.contains(batch)
+        taken = rehearsal.controlled & self.regions.contains(batch)
         changed = taken & (batch != mine).flatten(1).any(1)
         mine[taken] = batch[taken]
         self.referee.credit(changed, self.label)
@@ -254,7 +239,7 @@ class Problem:
             (grad,) = torch.autograd.grad(value.sum(), z)
         value, logits, x = value.detach(), logits.detach(), x.detach()
         self.charge(rows, backwards=1)
-        self.referee.judge(rows, x, logits, value, region, self.label, confirm=self._confirm)
+        self.referee.judge(rows, x, logits, value, region, self.label)
         return value, self.referee.see(rows, grad)
 
     def jacobian(
@@ -275,10 +260,7 @@ class Problem:
             ]
             value = self.loss(logits, self.targets[rows])
         self.charge(rows, backwards=wanted.shape[1])
-        self.referee.judge(
-            rows, x.detach(), logits.detach(), value.detach(), region, self.label,
-            confirm=self._confirm,
-        )  # fmt: skip
+        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
         return logits.detach(), torch.stack(grads, dim=1)
 
     @torch.no_grad()
@@ -296,7 +278,7 @@ class Problem:
         if region.constrained:
             value = value - region.penalty(z)
         self.charge(rows, backwards=0)
-        self.referee.judge(rows, x, logits, value, region, self.label, read, self._confirm)
+        self.referee.judge(rows, x, logits, value, region, self.label, read)
         return value
 
     @torch.no_grad()
@@ -317,8 +299,7 @@ class Problem:
         logits, value = self._look(x, rows, None)
         value = value - penalty
         self.charge(rows, backwards=0)
-        region = self.region(rows)
-        self.referee.judge(rows, x, logits, value, region, self.label, confirm=self._confirm)
+        self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
         return logits
 
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:
@@ -355,11 +336,6 @@ class Problem:
             return crossing.look(self.model, x, loss, self.targets[rows])
         logits = (self.copy or self.model).logits(x, rows)
         return logits, loss(logits, self.targets[rows])
-
-    @property
-    def _confirm(self) -> Confirm | None:
-        """What asks the model itself; None: it was asked."""
-        return None if self.copy is None or self.victims is not None else self.model.logits
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:
         """Count a pass through the model; for attacks that make one without asking here."""

@@ -7,9 +7,7 @@ A row is proven when a proof says that no such point exists. Both at once is imp
 claims the second of the two finds the referee raising `Contradiction`, since one of the two has a
 bug, and no figure may come out of that.
 
-Attacks may have asked a copy of the model. Then `judge` is told whom to ask about candidates that
-reach the goal there, or come as near as the two may differ: the model's own answer is judged and
-recorded, and a row for which it does not confirm any stays open.
+Where attacks ask a copy of the model, `confirm` asks the model about what could be kept.
 
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
 answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged. Not so on an
@@ -19,7 +17,7 @@ accelerator, where asking which ones matter would cost more than judging them al
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -27,12 +25,9 @@ from torch import Tensor
 
 from assay.devices import on_host, widest
 from assay.errors import AssayError, Contradiction
-from assay.goals.goal import gap, reached
-from assay.model.inference_copy import AGREE
 from assay.problem.answers import Answers, read
+from assay.problem.confirmation import Ask, confirmed, in_doubt
 from assay.spaces.region import Region, contains_at
-
-Confirm = Callable[[Tensor], Tensor]  # inputs -> the model's own logits
 
 
 @dataclass(eq=False)
@@ -43,6 +38,7 @@ class Referee:
     best: Tensor  # (n, ...): the input handed in for each row
     keep: str
     slack: float
+    confirm: Ask | None = None
     start: Tensor = field(init=False)  # (n, ...): the clean inputs
     solved: Tensor = field(init=False)
     proven: Tensor = field(init=False)  # no valid point reaches the goal
@@ -236,17 +232,15 @@ class Referee:
         region: Region,
         label: str,
         read: Answers | None = None,
-        confirm: Confirm | None = None,
     ) -> None:
         """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken.
 
-        `read` is what the logits say of the goal, where it is known already. `confirm` asks the
-        model, where the logits are a copy's.
+        `read` is what the logits say of the goal, where it is known already.
         """
-        margin, hit, finite, matters = self.read(rows, logits) if read is None else read
-        if confirm is not None:  # what the model may see otherwise is to be asked, too
-            hit = (margin > logits.abs().amax(1) * (self.slack - 2 * AGREE)).logical_and_(finite)
-            matters = matters | hit
+        read = self.read(rows, logits) if read is None else read
+        if self.confirm is not None:
+            read = in_doubt(logits, read, self.slack)
+        margin, hit, finite, matters = read
         if not on_host(rows.device):
             self._judge_all(rows, x, logits, value, region, label, margin, hit, finite)
             return
@@ -260,8 +254,8 @@ class Referee:
             return
         valid = contains_at(region, x, at)
         rows, margin, hit = (t.index_select(0, at) for t in (rows, margin, hit))
-        if confirm is not None and bool(hit.any()):
-            logits, margin, hit = self._confirmed(confirm, at, rows, x, logits, margin, hit, valid)
+        if self.confirm is not None and bool(hit.any()):
+            logits = confirmed(self, rows, at, x, logits, margin, hit, valid)
         margin = margin.double().masked_fill_(~valid, -torch.inf)
         if self.nearest is not None:
             nearer = _best_of_each(rows, margin, margin > self.margin[rows])
@@ -288,29 +282,6 @@ class Referee:
         self.value[rows] = value[chosen].double()
         self.solved[rows] = hit[chosen]
         self.credit(rows, label)
-
-    def _confirmed(
-        self, confirm: Confirm, at: Tensor, rows: Tensor, x: Tensor, logits: Tensor,
-        margin: Tensor, hit: Tensor, valid: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """All logits, and margins and hits at `at`: the model's own where they could be kept."""
-        news = ~self.solved[rows] | (margin > self.margin[rows])
-        ask = (hit & valid & news).nonzero()[:, 0]
-        if not len(ask):
-            return logits, margin, hit
-        with torch.no_grad():
-            own = confirm(x.index_select(0, at[ask])).to(logits.dtype)
-        rows = rows[ask]
-        targets, size = self.targets[rows], own.abs().amax(1)
-        its = gap(own, targets).nan_to_num(-torch.inf)
-        apart = ~((its - margin[ask]).abs() <= 2 * AGREE * size)
-        self.noticed[:, 3].index_add_(0, rows, apart.long())
-        sure = reached(own, targets, self.slack, its)
-        return (
-            logits.index_copy(0, at[ask], own),
-            margin.index_copy(0, ask, its),
-            hit.index_copy(0, ask, sure),
-        )
 
     def _judge_all(
         self, rows: Tensor, x: Tensor, logits: Tensor, value: Tensor, region: Region, label: str,
