@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +27,9 @@ from assay.games.arguments import check_kinds
 from assay.games.game import USUAL, Carried, Game, Play
 from assay.goals.goal import Expandable, Goal, Names
 from assay.model.agreement import agree
-from assay.model.classifier import wrap
+from assay.model.classifier import Classifier, wrap
 from assay.model.frames import fitted
+from assay.model.inference_copy import AGREE, InferenceCopy, inference_copy
 from assay.model.probe import inspect, other_scale, probe
 from assay.problem.needs import check_needs
 from assay.problem.problem import Problem
@@ -52,13 +53,15 @@ class Static:
     """
 
     model: Any
+    _copy: InferenceCopy | None = field(default=None, repr=False)  # faster, for attacks to ask
     batch: ClassVar[int | None] = None
     __eq__, __hash__ = nouns.same, nouns.hashed  # of one and the same model
     divisible: ClassVar[bool] = True  # rows do not meet: any batch can be played by itself
 
     def describe(self) -> dict[str, Any]:
         model = wrap(self.model)
-        return {"game": {"type": "Static"}, **model.described}
+        copied = {} if self._copy is None else {"inference_copy": self._copy.described}
+        return {"game": {"type": "Static"}, **model.described, **copied}
 
     def default_attack(self, space: Space | None) -> Attack | None:
         if space is None:
@@ -107,7 +110,8 @@ class Static:
             raise AssayError(f"goal {goal!r}: no row of this data has any class to be pushed to")
         for loss in (getattr(attack, "loss", None) or "ce", *own_losses(attack)):
             losses.check(loss, some.to(data.x.dtype) * 0, some)
-        return Static(model), facts
+        steady = facts["repeat_difference"] <= AGREE
+        return Static(model, inference_copy(model, head) if steady else None), facts
 
     def play(
         self,
@@ -124,9 +128,12 @@ class Static:
         batches = [torch.arange(s, min(s + options.batch, len(data))) for s in starts]
         if options.only is not None:
             batches = [torch.cat([batches[k] for k in options.only])]
+        copied = None
+        if self._copy is not None and self._copy.fresh(self.model):
+            copied = self._copy.model
         with self.model.ready():
             for rows in batches:
-                yield self._play(data, rows, space, goal, attack, seed, options)
+                yield self._play(data, rows, space, goal, attack, seed, options, copied)
 
     def _play(
         self,
@@ -137,6 +144,7 @@ class Static:
         attack: Attack,
         seed: int,
         options: Play,
+        copied: Classifier | None,
     ) -> Records:
         began = time.perf_counter()
         x, y = data.x[index], data.y[index]
@@ -152,7 +160,8 @@ class Static:
         names = data.classes or self.model.names
         targets = goal.targets(y, clean, index, names)
         region = space.around(x)
-        referee = Referee(targets, x.clone(), "first", self.model.slack)
+        confirm = None if copied is None else self.model.logits
+        referee = Referee(targets, x.clone(), "first", self.model.slack, confirm)
         sane, some = region.contains(x), targets.any(1)
         reached = targets.gather(1, clean.argmax(1, keepdim=True))[:, 0] & sane
         referee.solved, referee.idle = reached.clone(), ~sane | ~some  # nothing to play for
@@ -170,6 +179,7 @@ class Static:
             targets.to(place),
             losses.find(goal.loss),
             options.budget,
+            copy=copied,
         )
         played = problem.open
         run(attack, problem)

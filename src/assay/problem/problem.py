@@ -6,6 +6,8 @@ second forward pass to find out whether it has won. A row is `open` until a vali
 goal or a proof says that none does (`prove`; `keep="first"`, a fixed model); where the model will
 move afterwards, all rows stay open and the valid point of highest loss is kept (`keep="best"`).
 
+Attacks ask a faster `copy` of the model, where there is one; the referee has it confirmed.
+
 What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
 never another goal to be judged by.
 """
@@ -20,13 +22,13 @@ import torch
 from torch import Tensor
 
 from assay import losses
-from assay.errors import AssayError, Unsupported
+from assay.errors import Unsupported
 from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem import crossing
 from assay.problem.budget import UNLIMITED, Budget
 from assay.problem.referee import Referee
-from assay.problem.rehearsal import Rehearsal
+from assay.problem.rehearsal import Rehearsal, handed_in
 from assay.problem.victims import Victims
 from assay.spaces.region import Region
 from assay.streams import Stream
@@ -49,6 +51,7 @@ class Problem:
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
     victims: Victims | None = None  # attacked in place of `model`
     rehearsal: Rehearsal | None = None  # None: the model is fixed
+    copy: Classifier | None = None  # asked in place of `model`; proofs ask the model
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
     _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
 
@@ -208,18 +211,10 @@ class Problem:
 
         A row is taken if it is the attacker's and lies in the space; the others stay what they are.
         """
-        if self.rehearsal is None:
-            raise Unsupported(
-                "hand_in() gives a batch to a model that moves afterwards; this one is fixed: use "
-                "submit(rows, z)"
-            )
         mine = self.referee.best
-        if batch.shape != mine.shape:
-            raise AssayError(
-                f"hand_in() got a batch of shape {tuple(batch.shape)}; expected {tuple(mine.shape)}"
-            )
+        rehearsal = handed_in(self.rehearsal, batch, mine)
         batch = batch.detach().to(mine)
-        taken = self.rehearsal.controlled & self.regions.contains(batch)
+        taken = rehearsal.controlled & self.regions.contains(batch)
         changed = taken & (batch != mine).flatten(1).any(1)
         mine[taken] = batch[taken]
         self.referee.credit(changed, self.label)
@@ -257,7 +252,7 @@ class Problem:
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             x = region.decode(z)
-            logits = self.model.logits(x, rows)
+            logits = (self.copy or self.model).logits(x, rows)
             wanted = logits if classes is None else logits.gather(1, classes)
             grads = [
                 torch.autograd.grad(wanted[:, c].sum(), z, retain_graph=True)[0]
@@ -275,7 +270,7 @@ class Problem:
         x = region.decode(z)
         read = None
         if loss is losses.margin and self.victims is None and self.targets is self.goal:
-            logits = self.model.logits(x, rows)
+            logits = (self.copy or self.model).logits(x, rows)
             read = self.referee.read(rows, logits)
             value = read.margin
         else:
@@ -339,7 +334,7 @@ class Problem:
             return self.victims.look(x, rows, loss, self.targets[rows])
         if crossing.crosses(self.model, self._place, x, loss):
             return crossing.look(self.model, x, loss, self.targets[rows])
-        logits = self.model.logits(x, rows)
+        logits = (self.copy or self.model).logits(x, rows)
         return logits, loss(logits, self.targets[rows])
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:

@@ -7,6 +7,8 @@ A row is proven when a proof says that no such point exists. Both at once is imp
 claims the second of the two finds the referee raising `Contradiction`, since one of the two has a
 bug, and no figure may come out of that.
 
+Where attacks ask a copy of the model, `confirm` asks the model about what could be kept.
+
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
 answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged. Not so on an
 accelerator, where asking which ones matter would cost more than judging them all.
@@ -24,6 +26,7 @@ from torch import Tensor
 from assay.devices import on_host, widest
 from assay.errors import AssayError, Contradiction
 from assay.problem.answers import Answers, read
+from assay.problem.confirmation import Ask, confirmed, in_doubt
 from assay.spaces.region import Region, contains_at
 
 
@@ -35,6 +38,7 @@ class Referee:
     best: Tensor  # (n, ...): the input handed in for each row
     keep: str
     slack: float
+    confirm: Ask | None = None
     start: Tensor = field(init=False)  # (n, ...): the clean inputs
     solved: Tensor = field(init=False)
     proven: Tensor = field(init=False)  # no valid point reaches the goal
@@ -55,7 +59,7 @@ class Referee:
     searches: set[str] = field(init=False, default_factory=set)  # who asked for no gradient
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
-    noticed: Tensor = field(init=False)  # (n, 3): gradients, flat ones, answers not finite
+    noticed: Tensor = field(init=False)  # (n, 4): see `facts`
     unproven: str = field(init=False, default="")  # why no proof knows this model or space
     put_back: int = field(init=False, default=0)  # rows handed in that were not the attacker's
 
@@ -74,7 +78,7 @@ class Referee:
         self.distance_low = self.score.clone()
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
         self.backwards = self.forwards.clone()
-        self.noticed = torch.zeros(n, 3, dtype=torch.int64, device=device)
+        self.noticed = torch.zeros(n, 4, dtype=torch.int64, device=device)
         self.who, self.labels = torch.zeros_like(self.forwards), [""]
 
     @property
@@ -121,12 +125,13 @@ class Referee:
 
     def facts(self, rows: slice = slice(None)) -> dict[str, int]:
         """What was noticed on the way, in these rows: how many of what."""
-        gradients, flat, nonfinite = self.noticed[rows].sum(0).tolist()
+        gradients, flat, nonfinite, apart = self.noticed[rows].sum(0).tolist()
         won = zip(self.solved[rows].tolist(), self.winner[rows], strict=True)
         return {
             "gradients": gradients,  # asked for on rows not solved
             "flat": flat,  # those of them that were exactly 0
             "nonfinite": nonfinite,  # answers that were no finite numbers
+            "apart": apart,  # candidates of which a copy said another thing than the model
             "put_back": self.put_back,
             "searched": sum(s and w in self.searches for s, w in won),  # fell without a gradient
         }
@@ -232,7 +237,10 @@ class Referee:
 
         `read` is what the logits say of the goal, where it is known already.
         """
-        margin, hit, finite, matters = self.read(rows, logits) if read is None else read
+        read = self.read(rows, logits) if read is None else read
+        if self.confirm is not None:
+            read = in_doubt(logits, read, self.slack)
+        margin, hit, finite, matters = read
         if not on_host(rows.device):
             self._judge_all(rows, x, logits, value, region, label, margin, hit, finite)
             return
@@ -246,6 +254,8 @@ class Referee:
             return
         valid = contains_at(region, x, at)
         rows, margin, hit = (t.index_select(0, at) for t in (rows, margin, hit))
+        if self.confirm is not None and bool(hit.any()):
+            logits = confirmed(self, rows, at, x, logits, margin, hit, valid)
         margin = margin.double().masked_fill_(~valid, -torch.inf)
         if self.nearest is not None:
             nearer = _best_of_each(rows, margin, margin > self.margin[rows])

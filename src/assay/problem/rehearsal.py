@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from assay.errors import AssayError, Unsupported
 from assay.model.classifier import Classifier
 
 
@@ -23,3 +24,17 @@ class Rehearsal:
     # (batch, draw, state or None, turn) -> answers, differentiable in the batch, and the next state
     unrolled: Callable[[Tensor, int, Any, int], tuple[Tensor, Any]]
     random: bool = False  # another draw is another defender
+
+
+def handed_in(rehearsal: Rehearsal | None, batch: Tensor, whole: Tensor) -> Rehearsal:
+    """Whether a whole batch may be handed in: the model moves, and the shape is the batch's."""
+    if rehearsal is None:
+        raise Unsupported(
+            "hand_in() gives a batch to a model that moves afterwards; this one is fixed: use "
+            "submit(rows, z)"
+        )
+    if batch.shape != whole.shape:
+        raise AssayError(
+            f"hand_in() got a batch of shape {tuple(batch.shape)}; expected {tuple(whole.shape)}"
+        )
+    return rehearsal

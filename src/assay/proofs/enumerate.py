@@ -11,7 +11,7 @@ rounding of a tie may be a success tomorrow, so a row with such a point stays op
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -59,6 +59,7 @@ class Enumerate:
         return Needs(fixed=True)
 
     def __call__(self, problem: Problem) -> None:
+        problem = replace(problem, copy=None)  # its own answers are the proof
         rows = problem.undecided
         region = problem.region(rows)
         if not isinstance(region, Listed):

@@ -54,6 +54,7 @@ IDS = (
     "batch-dependent",
     "invalid-clean",
     "not-finite",
+    "copy-differs",
     "below-chance",
     "interrupted",
     "broke-down",
@@ -154,6 +155,12 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("nonfinite"):
         text = f"the model gave NaN or infinite outputs on {facts['nonfinite']} attacked inputs"
         yield Flag("not-finite", text + "; none of them was counted as a success")
+    if facts.get("apart"):
+        text = (
+            f"at {facts['apart']} candidates the network answers otherwise than its faster copy, "
+        )
+        text += "which attacks asked: its own answer counted, but the attack may have been misled"
+        yield Flag("copy-differs", text)
     if facts.get("searched") and gradients:
         text = f"{facts['searched']} rows fell to searches that need no gradient "
         yield Flag("search-beats-gradient", text + "after gradient attacks: these may be masked")

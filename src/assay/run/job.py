@@ -40,6 +40,7 @@ COUNTED = (
     "gradients",
     "flat",
     "nonfinite",
+    "apart",
     "put_back",
     "searched",
 )  # what a referee notices on the way

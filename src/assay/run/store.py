@@ -48,6 +48,7 @@ from assay.spaces import words
 # Fields that do not change what the records will be.
 FREE = (
     "versions", "shard", "flags", "also", "finished", "threat", "saved", "evidence", "command",
+    "inference_copy",
 )  # fmt: skip
 _TEXT = [name for name, (dtype, _) in FIELDS.items() if dtype == "object"]
 
