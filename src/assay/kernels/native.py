@@ -22,7 +22,7 @@ import ctypes
 import re
 import sys
 from functools import cache, cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from assay.kernels.stamp import library, stamp
 
 SCALARS: dict[str, Any] = {"int64": ctypes.c_int64, "float64": ctypes.c_double}
 STATUS = {1: "not enough memory", 2: "an internal error; please report it"}
-REMEMBERED = 1024  # shapes of a kernel
 ARRAY = re.compile(r"(out )?(float64|float32|int64|int32|uint64|uint8|bool)\[([^\]]+)\](\?)?")
 
 
@@ -61,51 +60,46 @@ class Kernel:
     def __init__(self, name: str, **arguments: str | Layout) -> None:
         self.name, self.arguments = name, arguments
         self.given = [n for n, kind in arguments.items() if kind != "size"]
-        self._accepted: dict[Any, list[int]] = {}  # the sizes of tensors that were checked before
+        self._plan = [(n, arguments[n]) for n in self.given]
 
     def __call__(self, *values: Any, **named: Any) -> None:
-        signature, addresses = (None, []) if named else _signature(values)
-        sizes = self._accepted.get(signature)
-        if sizes is not None:
-            passed = [*sizes, *addresses]
-        else:
-            passed = self._checked(values, named)
-            if signature is not None and self._sizes_first:
-                if len(self._accepted) >= REMEMBERED:
-                    self._accepted.clear()
-                self._accepted[signature] = passed[: -len(self.given)]
+        if named or len(values) != len(self.given):
+            values = self._in_order(values, named)
+        sizes: dict[str, int] = {}
+        read: dict[str, Any] = {}
+        for value, (name, kind) in zip(values, self._plan, strict=True):
+            if isinstance(kind, str):
+                read[name] = self._read(name, kind, value, sizes)
+            else:
+                read[name] = {
+                    field: self._read(f"{name}.{field}", part, getattr(value, field), sizes)
+                    for field, part in kind.fields.items()
+                    if part != "size"
+                }
+        passed = []
+        for name, kind in self.arguments.items():
+            given: Any = sizes.get(name) if kind == "size" else read[name]
+            if not isinstance(kind, str):
+                fields = [given.get(field, sizes.get(field)) for field in kind.fields]
+                given = ctypes.byref(kind.struct(*fields))  # which keeps the struct
+            passed.append(given)
         status = self._function(*passed)
         if status:
             raise AssayError(f"kernel {self.name}: {STATUS.get(status, f'status {status}')}")
 
-    def _checked(self, values: Any, named: Any) -> list[Any]:
-        """What C is given, in its order."""
+    def _in_order(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         if len(values) > len(self.given):
             raise AssayError(f"kernel {self.name}: {len(values)} arguments for {self.given}")
         got = dict(zip(self.given, values, strict=False)) | named
-        if got.keys() != self._names:
+        if set(got) != set(self.given):
             raise AssayError(f"kernel {self.name}: arguments {sorted(got)}; expected {self.given}")
-        sizes: dict[str, int] = {}
-        for name, kind in self.arguments.items():
-            if isinstance(kind, Layout):
-                got[name] = {
-                    field: self._read(f"{name}.{field}", part, getattr(got[name], field), sizes)
-                    for field, part in kind.fields.items()
-                    if part != "size"
-                }
-            elif kind != "size":
-                got[name] = self._read(name, kind, got[name], sizes)
-        passed = []
-        for name, kind in self.arguments.items():
-            value: Any = sizes.get(name) if kind == "size" else got[name]
-            if isinstance(kind, Layout):
-                fields = [value.get(field, sizes.get(field)) for field in kind.fields]
-                value = ctypes.byref(kind.struct(*fields))  # which keeps the struct
-            passed.append(value)
-        return passed
+        return tuple(got[name] for name in self.given)
 
     def _read(self, name: str, kind: str, value: Any, sizes: dict[str, int]) -> Any:
-        """What C is given: a number as it is, of an array the address, where it fits the kind."""
+        """What C is given: a number as it is, of an array the address, where it fits the kind.
+
+        Kernels of a few microseconds are asked at every step of an attack: so is this.
+        """
         if kind in SCALARS:
             return value
         wanted = _array(kind)
@@ -114,34 +108,29 @@ class Kernel:
         out, dtype, letters, optional = wanted
         if value is None and optional:
             return None
-        address = _address(value, dtype)
-        if address is None:
+        if isinstance(value, np.ndarray):
+            flags, known = value.flags, value.dtype.name
+            laid = flags.c_contiguous and (flags.writeable or not out)
+        elif hasattr(value, "data_ptr") and value.is_cpu:
+            known, laid = _kind(value.dtype), value.is_contiguous()
+        else:
+            known, laid = "", False
+        if known != dtype:
             raise self._refuse(name, f"{_describe(value)}; expected {kind}")
-        if not (address.contiguous and (address.writeable or not out)):
+        if not laid:
             raise self._refuse(name, f"expected a contiguous {'writeable ' if out else ''}array")
         shape = value.shape
         fits = len(shape) == len(letters)
         for letter, length in zip(letters, shape, strict=False):
-            expected = letter if isinstance(letter, int) else sizes.setdefault(letter, length)
-            fits = fits and length == expected
+            if length != (letter if isinstance(letter, int) else sizes.setdefault(letter, length)):
+                fits = False
         if not fits:
             listed = ", ".join(map(str, letters))
             raise self._refuse(name, f"shape {tuple(shape)}; expected [{listed}] with {sizes}")
-        return address.place
+        return value.ctypes.data if isinstance(value, np.ndarray) else value.data_ptr()
 
     def _refuse(self, name: str, why: str) -> AssayError:
         return AssayError(f"kernel {self.name}: {name}: {why}")
-
-    @cached_property
-    def _names(self) -> set[str]:
-        return set(self.given)
-
-    @cached_property
-    def _sizes_first(self) -> bool:
-        """Whether the sizes come before all else, and nothing is a struct."""
-        kinds = list(self.arguments.values())
-        after = kinds[len(kinds) - len(self.given) :]
-        return not any(kind == "size" or isinstance(kind, Layout) for kind in after)
 
     @cached_property
     def _function(self) -> Any:
@@ -194,46 +183,6 @@ def load() -> ctypes.CDLL:
 
 def _ctype(kind: str) -> Any:
     return ctypes.c_int64 if kind == "size" else SCALARS.get(kind, ctypes.c_void_p)
-
-
-def _signature(values: tuple[Any, ...]) -> tuple[Any, list[Any]]:
-    """Types and shapes of tensors, to know them again, and what C is given in place of `values`.
-
-    A kernel on small tensors takes less time than the checks of its arguments do. None: there is
-    something else than numbers and contiguous tensors of the host.
-    """
-    known: list[Any] = []
-    passed: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if kind is int or kind is float:
-            known.append(kind)
-            passed.append(value)
-        elif hasattr(value, "data_ptr") and value.is_cpu and value.is_contiguous():
-            known.append((value.dtype, value.shape))
-            passed.append(value.data_ptr())
-        else:
-            return None, []
-    return tuple(known), passed
-
-
-class Address(NamedTuple):
-    """Where an array begins, and how it lies there."""
-
-    place: int
-    contiguous: bool
-    writeable: bool
-
-
-def _address(value: Any, kind: str) -> Address | None:
-    """Of an array or a tensor of the host, of this kind; None: it is another one."""
-    if isinstance(value, np.ndarray):
-        flags = value.flags
-        here = Address(value.ctypes.data, flags.c_contiguous, flags.writeable)
-        return here if value.dtype.name == kind else None
-    if not hasattr(value, "data_ptr") or _kind(value.dtype) != kind or not value.is_cpu:
-        return None
-    return Address(value.data_ptr(), value.is_contiguous(), True)
 
 
 @cache
