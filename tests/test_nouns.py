@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import assay as ay
-from assay import noise
+from assay import noise, nouns
 from assay.config.registry import names
 
 FEATURES = [
@@ -82,3 +82,9 @@ def test_games_on_one_model_are_equal():
     net = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 2))
     defender = ay.defenses.TENT(net)
     assert ay.Transductive(defender, 8) == ay.Transductive(defender, 8) != ay.Transductive(defender)
+
+
+@pytest.mark.parametrize("many", [[], [1, 2], ("a", 3), [True, 1], [0.5, 1], [[1], ["it's"]]])
+def test_lists_are_said_element_by_element(many):
+    """Classes by the million are said at once; it must read the same."""
+    assert nouns.said(many) == f"[{', '.join(map(nouns.said, many))}]"

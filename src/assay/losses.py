@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import softplus
 
 from assay.devices import on_host
 from assay.errors import AssayError, Unsupported, nearest
@@ -176,14 +176,16 @@ def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
     """
     # With k classes above t, sum_i relu(z_i - z_t) is their sum less k z_t: sorted once there is
     # no (n, C, C) table. Counted from the highest of them, so that nothing cancels near success;
-    # that one drops out of the sum, so it is a constant.
-    ordered = logits.masked_fill(targets, -torch.inf).sort(dim=1, descending=True).values
-    top = ordered[:, :1].detach().masked_fill(targets.all(1, keepdim=True), 0.0)
-    k = torch.searchsorted(-ordered.detach(), -logits.detach())  # (n, C): so many are above t
-    below = (top - ordered).masked_fill(ordered.isinf(), 0.0)
-    short = k * (top - logits) - pad(below.cumsum(1), (1, 0)).gather(1, k)
+    # that one drops out of the sum, so it is a constant. A class level with t is not above it.
+    z = logits.detach()
+    lower = z - torch.finfo(z.dtype).eps * z.abs().clamp_min(1e-30)
+    places = torch.where(targets, z, lower).argsort(dim=1, descending=True)
+    wanted, ordered = targets.gather(1, places), logits.gather(1, places)
+    other = (~wanted).to(z.dtype)
+    below = ordered.detach().gather(1, other.argmax(1, keepdim=True)) - ordered
+    short = other.cumsum(1) * below - (other * below).cumsum(1)
     # The paper lets log(0) be -inf; the clamp keeps values and gradients finite there.
-    return -(short.clamp_min(1e-12).log() * targets).sum(1)
+    return -short.masked_fill(~wanted, 1.0).clamp_min(1e-12).log().sum(1)
 
 
 def lse(logits: Tensor, targets: Tensor) -> Tensor:

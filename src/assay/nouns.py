@@ -118,5 +118,7 @@ def said(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {said(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
+        if set(map(type, value)) <= {int, str}:  # a goal may name millions of classes
+            return repr(list(value))
         return f"[{', '.join(map(said, value))}]"
     return written(value) if isinstance(value, float) and levels(value) > 1 else repr(value)

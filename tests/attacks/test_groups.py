@@ -68,12 +68,28 @@ def test_escalation_leaves_alone_what_no_target_is_near_to():
     far = report.table[(report.table["skipped"] == "") & (report.table["margin"] < -0.5)]
     assert len(far) > 50
     assert far["backwards"].max() == 6  # 5 steps, and the start
-    every = ay.evaluate(
-        net, data, space=ay.Linf(0.001), goal=GOAL, attack=ay.Escalation(10, near=1.0)
-    )
-    # and a step towards each target, two full runs, half a run
-    assert (every.table["backwards"][far.index] == 6 + 3 + 11 + 11 + 6).all()
-    assert every.table["success"].sum() == report.table["success"].sum()
+    for near, runs in (
+        (1.0, 1),
+        (2.0, 2),
+        (4.0, 3),
+    ):  # each target must be twice as near as the last
+        every = ay.evaluate(
+            net, data, space=ay.Linf(0.001), goal=GOAL, attack=ay.Escalation(10, near=near)
+        )
+        assert (every.table["backwards"][far.index] == 6 + 11 * runs).all()
+        assert every.table["success"].sum() == report.table["success"].sum()
+
+
+def test_escalation_pays_no_more_than_mdmul_for_what_mdmul_finds():
+    """Where single targets find nothing more, they must not be paid for either."""
+    net, data = signs()
+    for eps in (0.01, 0.03):
+        found, cost = {}, {}
+        for name, attack in (("one", ay.APGD(20, loss="mdmul")), ("all", ay.Escalation(20))):
+            table = ay.evaluate(net, data, space=ay.Linf(eps), goal=GOAL, attack=attack).table
+            found[name], cost[name] = table["success"].sum(), table["backwards"].sum()
+        assert found["all"] >= found["one"]
+        assert cost["all"] < cost["one"]
 
 
 def test_worst_guess_needs_every_target():

@@ -101,6 +101,16 @@ def test_mdmul_in_single_precision_keeps_its_digits_near_success():
     )
 
 
+def test_mdmul_bears_classes_that_are_ruled_out():
+    """A model may answer with log-probabilities: -inf for a class that cannot be."""
+    logits = torch.tensor([[3.0, 1.0, 2.0, -torch.inf]])
+    targets = torch.tensor([[False, True, True, False]])
+    found = value_and_grad(ay.losses.mdmul, logits, targets)
+    without = value_and_grad(ay.losses.mdmul, logits[:, :3], targets[:, :3])
+    assert torch.equal(found[0], without[0])
+    assert torch.equal(found[1], torch.nn.functional.pad(without[1], (0, 1)))
+
+
 def test_thousands_of_classes_are_read_at_once_and_take_no_table_of_their_square():
     count = 5000
     y = torch.arange(64) * (count // 64)

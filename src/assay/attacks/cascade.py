@@ -6,8 +6,8 @@ Cheap stages first, dear ones where they pay; each only on what is still open.
     2. targeted APGD at the few targets that are nearest to first order (MALT, Melamed et al. 2024)
     3. Square from the best point so far, with small squares: what gradients cannot see, a search
        finds within a few hundred queries if they have come near
-    4. longer runs from other starts (APGD at the margin, FAB, Square), for rows whose margin has
-       come down to a twentieth of what it was
+    4. longer runs from other starts (APGD at whatever loss moved the row last, FAB, Square), for
+       rows whose margin has come down to a twentieth of what it was
 
 Rows are told apart by their own progress alone: a row's fate must not depend on its neighbours.
 
@@ -20,6 +20,8 @@ on, 500 queries left as many rows open as 2,500 (docs/results.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import torch
 
 from assay import losses
 from assay.attacks.apgd import APGD
@@ -60,35 +62,39 @@ class Cascade:
 
     def __call__(self, problem: Problem) -> None:
         problem.remember()
-        for stage in self.stages(problem):
+        stages = self.stages(problem)
+        last = torch.zeros_like(problem.y)  # (n,): the stage that moved a row last
+        for k, (stage, _) in enumerate(stages):
+            before = problem.margin.clone()
             run(stage, problem)
+            last = torch.where(problem.margin > before, k, last)
         near = problem.margin > _NEAR * losses.margin(problem.clean, problem.goal)
         if self.thorough and bool(near[problem.open].any()):
             view = problem.aim(targets=problem.targets & near[:, None])
-            for stage in self.rest():
-                run(stage, view, f"{label(stage)}, near")
+            for k, (_, loss) in enumerate(stages):
+                moved = view.aim(targets=view.targets & (last == k)[:, None])
+                _near(APGD(3 * self.steps, loss=loss), moved)
+            _near(FAB(self.steps, targets=self.nearest), view)
+            _near(Square(4 * self.queries, p=_SMALL, start="best", prune=True), view)
 
-    def stages(self, problem: Problem) -> tuple[Attack, ...]:
-        """What every row gets that is not broken before."""
+    def stages(self, problem: Problem) -> tuple[tuple[Attack, str | None], ...]:
+        """What every row gets that is not broken before, and the loss it goes by."""
         first = APGD(self.steps, loss="pm")
         own = APGD(self.steps, loss="ce" if problem.loss is losses.ce else None, start="best")
         if problem.loss is not losses.ce:  # a goal that implies another loss knows better
             first, own = APGD(self.steps), APGD(self.steps, loss="pm", start="best")
         targeted = APGD(5 * self.steps // 3, loss=_scale_free(problem))
         return (
-            first,
-            own,
-            Guess(targeted, most=self.nearest, order=ByDistance()),
-            Square(self.queries, p=_SMALL, start="best", prune=True),
+            (first, first.loss),
+            (own, own.loss),
+            (Guess(targeted, most=self.nearest, order=ByDistance()), targeted.loss),
+            (Square(self.queries, p=_SMALL, start="best", prune=True), "margin"),
         )
 
-    def rest(self) -> tuple[Attack, ...]:
-        """What only rows get that are nearly broken: another start, other targets, more queries."""
-        return (
-            APGD(3 * self.steps, loss="margin"),
-            FAB(self.steps, targets=self.nearest),
-            Square(4 * self.queries, p=_SMALL, start="best", prune=True),
-        )
+
+def _near(stage: Attack, problem: Problem) -> None:
+    """Run a stage under a name that says whom it is for."""
+    run(stage, problem, f"{label(stage)}, near")
 
 
 def _scale_free(problem: Problem) -> str:

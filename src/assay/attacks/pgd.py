@@ -28,6 +28,8 @@ class PGD:
 
     `start`: "random", "clean", or "best": from what is kept so far (a warm start).
     The default length is 2.5 / steps, Madry et al.'s rule: enough to cross the region and back.
+    In L1 a random start changes every feature, which steps of one length on few of them hardly
+    undo: say `start="clean"` there, or use APGD (docs/results.md).
 
     >>> import assay as ay
     >>> net, data = ay.testing.toy()

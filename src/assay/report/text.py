@@ -36,7 +36,7 @@ def rich_table(report: Report) -> Any:
 def title(report: Report) -> str:
     """Who was attacked, on what, how."""
     s = {"model": "model", "data": "data", **report.spec}
-    goal = shorten(in_text(s, "goal"), 60, placeholder=" ...")
+    goal = shorten(in_text(s, "goal")[:1000], 60, placeholder=" ...")
     if kind(s, "game") == "Nature":
         other = "" if untargeted(s) else f", {goal}"
         if s.get("space"):
