@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from assay.errors import AssayError
 from assay.run.job import Chunk, Job
 from assay.run.watch import Watch
@@ -75,11 +77,11 @@ def played(job: Job, chunks: Sequence[int]) -> list[Chunk]:
 
 
 def pickled(job: Job) -> bytes:
-    """The job for another process."""
+    """The job for another process, and which kind of number torch is to make there by default."""
     import cloudpickle  # by value where a class has no home to be imported from
 
     try:
-        return bytes(cloudpickle.dumps(job))
+        return bytes(cloudpickle.dumps((torch.get_default_dtype(), job)))
     except Exception as error:
         raise AssayError(
             f"the model or the data cannot be sent to a worker process ({error}); "
@@ -91,4 +93,6 @@ def unpickled(content: bytes) -> Any:
     """The job, in that process."""
     import cloudpickle
 
-    return cloudpickle.loads(content)
+    kind, job = cloudpickle.loads(content)
+    torch.set_default_dtype(kind)
+    return job
