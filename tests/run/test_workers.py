@@ -274,3 +274,13 @@ def test_a_worker_makes_numbers_of_the_same_kind(monkeypatch: pytest.MonkeyPatch
     for k, part in both.items():
         mine, theirs = (p.records.columns["margin"] for p in (alone[k], part))
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_worker_does_not_import_what_few_jobs_need() -> None:
+    """Each of these costs every worker up to a second; a job that needs one brings it along."""
+    code = "import sys, assay.run.processes; print(*{m.partition('.')[0] for m in sys.modules}, "
+    code += "*(m for m in sys.modules if m.count('.') == 1))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = set(said.stdout.split())
+    assert "torch" in found  # or nothing was listed
+    assert not found & {"scipy.stats", "scipy.optimize", "pandas", "sklearn", "ray", "rich"}

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext, SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Lock
+from typing import Any
 
 from assay.errors import AssayError
 from assay.run.executors import RETRIES, pickled, played, shared_out, unpickled
@@ -42,7 +43,9 @@ class _Process(SpawnProcess):
 
     def start(self) -> None:
         script = sys.modules["__main__"].__dict__
-        hidden = {name: script[name] for name in ("__file__", "__spec__") if name in script}
+        hidden: dict[str, Any] = {
+            name: script[name] for name in ("__file__", "__spec__") if name in script
+        }
         script |= dict.fromkeys(hidden)
         try:
             super().start()
