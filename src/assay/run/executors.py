@@ -4,7 +4,8 @@
 
 The job is shipped once to each worker. A worker that dies is replaced and its chunks given out
 again. Chunks are handed out in turns, a turn being what is played at once, with few under way: hard
-rows do not hold up easy ones, and results never pile up.
+rows do not hold up easy ones, and results never pile up. Turns become smaller towards the end
+(guided self-scheduling, Polychronopoulos and Kuck 1987), so that all workers end together.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from assay.errors import AssayError
 from assay.run.job import Chunk, Job
 from assay.run.watch import Watch
 
-TURNS = 4  # at least, for each worker: the last one to end has little left to do alone
+TURNS = 4  # at least, for each worker
 RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
 
 
@@ -51,9 +52,15 @@ def turns(chunks: Sequence[int], wide: int) -> list[tuple[int, ...]]:
 
 
 def shared_out(job: Job, chunks: Sequence[int], workers: int) -> dict[int, tuple[int, ...]]:
-    """The turns of several workers, by the first chunk of each."""
-    fair = -(-len(chunks) // (TURNS * max(1, workers)))
-    return {some[0]: some for some in turns(chunks, max(1, min(job.at_once, fair)))}
+    """The turns of several workers, by the first chunk of each; none has more than half of a
+    worker's share of what is left."""
+    workers, first, found = max(1, workers), 0, dict[int, tuple[int, ...]]()
+    widest = min(job.at_once, -(-len(chunks) // (TURNS * workers)))
+    while first < len(chunks):
+        wide = max(1, min(widest, -(-(len(chunks) - first) // (2 * workers))))
+        found[chunks[first]] = tuple(chunks[first : first + wide])
+        first += wide
+    return found
 
 
 def played(job: Job, chunks: Sequence[int]) -> list[Chunk]:

@@ -6,6 +6,9 @@ that wait for a resource nobody has, and above all workers that do not get going
 every new driver's workers must. Its calls may not even return. So each is waited for only so long
 (`Bounded`), and a driver that hears nothing for a while says so, stops with a sentence where the
 cluster has no processor left, and otherwise plays a chunk itself: a run always goes on.
+
+A cluster of one's own takes seconds to start, which are mostly waiting. So the driver plays
+meanwhile, from the end, where turns are small: it is to be there soon when the cluster is.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,23 +50,33 @@ class Ray:
         except ImportError:
             raise Unsupported("--ray needs Ray: pip install 'assay[ray]'") from None
         ask, ours = Bounded(), not ray.is_initialized()
+        connecting = ask.begin(lambda: self._connect(ray) if ours else None)
         try:
+            if ours and self.address == "local":
+                turns = shared_out(job, chunks, os.cpu_count() or 1)
+                yield from _meanwhile(job, turns, connecting)
+                shared = self._share(ray, ask, job, connecting) if turns else []
+            else:
+                shared = self._share(ray, ask, job, connecting)
+                turns = shared_out(job, chunks, _processors(ask, ray))
+            if turns:
+                yield from _Driver(ray, ask, job, shared, turns).drain()
+        finally:
             if ours:
-                ask(CONNECT, lambda: self._connect(ray))
-            content = pickled(job)
+                _let_go(ask, ray)
+
+    def _share(self, ray: Any, ask: Bounded, job: Job, connecting: Future[None]) -> list[Any]:
+        """The job on the cluster, when that is there."""
+        content = pickled(job)
+        try:
+            ask(CONNECT, connecting.result)
             # In a list, a reference is passed on as it is: a worker fetches the job once.
-            shared = ask(CONNECT, lambda: [ray.put(content)])
+            return ask(CONNECT, lambda: [ray.put(content)])
         except Unanswered:
             raise AssayError(
                 f"the Ray cluster at '{self.address}' does not answer for {CONNECT:.0f} s; what is "
                 "finished is safe: start it anew ('ray stop', 'ray start'), or resume without --ray"
             ) from None
-        try:
-            turns = shared_out(job, chunks, _processors(ask, ray))
-            yield from _Driver(ray, ask, job, shared, turns).drain()
-        finally:
-            if ours:
-                _let_go(ask, ray)
 
     def _connect(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -86,6 +100,16 @@ class Ray:
             ) from None
         finally:
             said.setLevel(before)
+
+
+def _meanwhile(
+    job: Job, turns: dict[int, tuple[int, ...]], connecting: Future[None]
+) -> Iterator[tuple[int, Chunk]]:
+    """Turns played here, the last ones first, until the cluster is there or should have been."""
+    until = time.monotonic() + CONNECT
+    while turns and not connecting.done() and time.monotonic() < until:
+        _, some = turns.popitem()
+        yield from zip(some, job.play_at_once(some), strict=True)
 
 
 def _reachable(address: str) -> None:
