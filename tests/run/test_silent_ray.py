@@ -177,9 +177,42 @@ def test_a_driver_plays_while_its_own_cluster_starts(
     assert stub.calls.count("init") == stub.calls.count("shutdown") == 1
 
 
-def _slowly(play: Any) -> Any:
+def test_on_a_small_machine_the_driver_goes_on_playing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the place of one worker: each would import torch first."""
+
+    class Waits(Stub):  # gives something back only after the driver has played three more
+        def init(self, **options: Any) -> None:
+            self.options = options
+            super().init(**options)
+
+        def wait(self, some: list[int], num_returns: int, timeout: float) -> tuple[list[int], Any]:
+            if len(list((tmp_path / "chunks").glob("*.npz"))) < 5:
+                return [], some
+            return super().wait(some, num_returns, timeout)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(on_ray, "SILENCE", 1.0)  # a turn of the driver's own is no silence
+    monkeypatch.setattr("assay.run.job.Job.play_at_once", _slowly(Job.play_at_once, 0.3))
+    stub = Waits(processors=1)
+    _, log = played(stub, tmp_path, monkeypatch, "local")
+    given = [args[2] for args in stub.given.values()]
+    assert stub.options["num_cpus"] == 1 and "is played here" not in log
+    assert given == [(k,) for k in range(len(given))] and 2 <= len(given) <= 5
+
+
+def test_on_a_large_machine_it_hands_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 32)
+    stub = Stub(processors=32)
+    monkeypatch.setattr(on_ray, "_meanwhile", lambda *_: iter(()))
+    played(stub, tmp_path, monkeypatch, "local")
+    assert len(stub.given) == 10
+
+
+def _slowly(play: Any, seconds: float = 0.05) -> Any:
     def made(self: Job, chunks: Any) -> Any:
-        time.sleep(0.05)
+        time.sleep(seconds)
         return play(self, chunks)
 
     return made
