@@ -94,10 +94,11 @@ def test_turns_become_smaller_so_that_workers_end_together(
     found = shared_out(job, chunks, workers)
     assert [k for some in found.values() for k in some] == chunks
     assert all(some[0] == first for first, some in found.items())
-    left = count
+    left, widest = count, max(map(len, found.values()))
     for some in found.values():
-        assert len(some) <= wide and len(some) <= -(-left // (2 * workers))
+        assert len(some) <= wide and len(some) <= max(-(-left // (2 * workers)), -(-widest // 4))
         left -= len(some)
+    assert all(len(some) >= widest / 4 for some in [*found.values()][:-1])
     assert len(next(iter(found.values()))) == min(wide, -(-count // (4 * workers)))
 
 

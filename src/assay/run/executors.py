@@ -52,12 +52,13 @@ def turns(chunks: Sequence[int], wide: int) -> list[tuple[int, ...]]:
 
 
 def shared_out(job: Job, chunks: Sequence[int], workers: int) -> dict[int, tuple[int, ...]]:
-    """The turns of several workers, by the first chunk of each; none has more than half of a
-    worker's share of what is left."""
+    """The turns of several workers, by the first chunk of each; at most half of a worker's share of
+    what is left, but no less than a quarter of the widest: narrow batches are slow."""
     workers, first, found = max(1, workers), 0, dict[int, tuple[int, ...]]()
     widest = min(job.at_once, -(-len(chunks) // (TURNS * workers)))
     while first < len(chunks):
-        wide = max(1, min(widest, -(-(len(chunks) - first) // (2 * workers))))
+        share = -(-(len(chunks) - first) // (2 * workers))
+        wide = max(1, -(-widest // 4), min(widest, share))
         found[chunks[first]] = tuple(chunks[first : first + wide])
         first += wide
     return found
