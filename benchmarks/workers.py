@@ -1,6 +1,6 @@
 """What two workers bring, and what two could bring at most on this machine.
 
-    python benchmarks/workers.py [--seconds 60] [--net] [--ray] [--smoke]
+    python benchmarks/workers.py [--seconds 60] [--job tables|net|resnet|forest] [--ray] [--smoke]
 
 Two workers cannot be faster than two processes that have nothing to do with each other: caches,
 memory and the clock are shared. So that limit is measured in the same run:
@@ -9,9 +9,16 @@ memory and the clock are shared. So that limit is measured in the same run:
     efficiency   time of the job alone / (2 x its time with two workers), start-up included
 
 and the CPU seconds of all three, which tell what is lost to start-up and to sending (more CPU) from
-what is lost to waiting (the same CPU, more time). The job: phishing addresses and CAPGD, as in
-`scale.py`, or with `--net` images and APGD on a small CNN. Exit code 1 where the efficiency is
-below 0.85 of the limit on a quiet machine; on a busy one nothing is judged.
+what is lost to waiting (the same CPU, more time). The jobs:
+
+    tables    phishing addresses and CAPGD, as in `scale.py`
+    net       noise and APGD on a small CNN
+    resnet    CIFAR-10's sample and the standard attack on a small ResNet: rows of unlike cost
+    forest    phishing addresses and Graft on a random forest: no gradients, no wide batches
+
+On Ray twice: with a cluster that is started for the run, and on one that is there already (its
+workers begin anew for each run). Exit code 1 where the efficiency is below 0.85 of the limit on a
+quiet machine; on a busy one nothing is judged.
 """
 
 from __future__ import annotations
@@ -22,36 +29,81 @@ import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from lp_networks import cnn
-from scale import job
+from scale import job, phishing
 
 import assay as ay
+from assay.architectures.images.resnet import ResNet
+from assay.attacks.standard import standard
 from assay.run.executors import Executor, Here
 from assay.run.job import Job
+from assay.run.on_ray import Ray
 from assay.run.processes import Processes
-from assay.training import fresh
+from assay.training import Standard, fit, fresh
 
 AIM = 0.85
 QUIET = 0.5  # load average of a minute: above, two workers do not have two cores
-ROWS = {"tables": 250, "net": 64}  # of a chunk
+ROWS = {"tables": 250, "net": 64, "resnet": 8, "forest": 64}  # of a chunk
+
+SPACES = {"net": ay.Linf(0.01), "resnet": ay.Linf(4 / 255)}
+ATTACKS = {"net": (ay.APGD(20),), "resnet": (standard(SPACES["resnet"]),),
+           "forest": (ay.Graft(200),)}  # fmt: skip
+RUNNING = "Ray, running already"
+CACHE = Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
 
 
 def work(kind: str, rows: int) -> Job:
     if kind == "tables":
         return job(rows, ROWS[kind])
-    net = fresh(cnn, 0).eval()
-    x = torch.rand(rows, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        y = net(x).argmax(1)
-    asked = (ay.Linf(0.01), ay.Untargeted(), ay.APGD(20), 0, ROWS[kind], ay.Budget(), True)
-    made = Job(net, ay.Dataset(x, y), *asked)
+    asked = (ay.Untargeted(), *ATTACKS[kind], 0, ROWS[kind], ay.Budget(), True)
+    if kind == "forest":
+        from sklearn.ensemble import RandomForestClassifier
+
+        train = ay.datasets.url().train
+        forest = RandomForestClassifier(30, max_depth=8, random_state=0, n_jobs=1)
+        forest.fit(train.x.numpy(), train.y.numpy())
+        data = phishing(rows)
+        made = Job(forest, data, data.schema.space(eps=0.5, p=2), *asked)
+    else:
+        net, x = network(kind), images(kind, rows)
+        with torch.no_grad():
+            y = torch.cat([net(some).argmax(1) for some in x.split(512)])
+        made = Job(net, ay.Dataset(x, y), SPACES[kind], *asked)
     made.prepare()
     return made
+
+
+def network(kind: str) -> torch.nn.Module:
+    if kind == "net":
+        from lp_networks import cnn
+
+        return fresh(cnn, 0).eval()
+    net = fresh(partial(ResNet, (1, 1, 1), width=16), 0)
+    file = CACHE / "workers-resnet.pt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fit(net, ay.datasets.cifar10().train, Standard(), epochs=2, seed=0, checkpoint=file)
+    return net.eval().requires_grad_(False)
+
+
+def images(kind: str, rows: int) -> torch.Tensor:
+    g = torch.Generator().manual_seed(0)
+    if kind == "net":
+        return torch.rand(rows, 1, 28, 28, generator=g)
+    some = ay.datasets.cifar10().test.x
+    x = some[torch.arange(rows) % len(some)]
+    return (x + torch.randn(x.shape, generator=g) / 50).clamp(0, 1)  # no two rows alike
+
+
+def start_ray() -> None:
+    import ray
+
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
 
 
 def spent() -> float:
@@ -100,7 +152,7 @@ def child(kind: str, rows: int) -> int:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seconds", type=float, default=60.0, help="of the job in one process")
-    options.add_argument("--net", action="store_true", help="a network instead of a table")
+    options.add_argument("--job", choices=sorted(ROWS), default="tables")
     options.add_argument("--ray", action="store_true", help="two Ray workers too")
     options.add_argument("--smoke", action="store_true")
     options.add_argument("--rows", type=int, default=0, help="instead of --seconds")
@@ -109,7 +161,7 @@ def main() -> int:
     torch.set_num_threads(1)
     if given.child:
         return child(given.child, given.rows)
-    kind, rows = "net" if given.net else "tables", given.rows
+    kind, rows = given.job, given.rows
     if given.smoke:
         rows = 2 * ROWS[kind]
     if not rows:
@@ -129,11 +181,11 @@ def main() -> int:
     )
     where: dict[str, Executor] = {"2 workers": Processes(2)}
     if given.ray:
-        from assay.run.on_ray import Ray
-
-        where["Ray, local"] = Ray("local")
+        where |= {"Ray, started": Ray("local"), RUNNING: Ray("local")}
     made, missed = work(kind, rows), []
     for name, executor in where.items():
+        if name == RUNNING:
+            start_ray()
         wall, used = timed(executor, made)
         reached = alone / (2 * wall)
         said = f"efficiency {reached:.2f}, {reached / limit:.2f} of the limit"

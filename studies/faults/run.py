@@ -41,7 +41,7 @@ from assay.run import processes
 def ready(executor: str) -> None:
     """Workers that start in no time: this process has no threads, and one Ray serves all runs."""
     if executor == "processes":
-        processes.START = "fork"
+        processes.START = multiprocessing.get_context("fork")
         multiprocessing.set_start_method("fork", force=True)
     if executor == "ray":
         import ray

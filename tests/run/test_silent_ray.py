@@ -17,6 +17,7 @@ import pytest
 import assay as ay
 from assay.run import on_ray
 from assay.run.bounded import Bounded, Unanswered
+from assay.run.job import Job
 
 TESTS = Path(__file__).parent
 
@@ -95,12 +96,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(on_ray, name, seconds)
 
 
-def played(stub: Stub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ay.Report, str]:
+def played(
+    stub: Stub, folder: Path, monkeypatch: pytest.MonkeyPatch, where: str = "auto"
+) -> tuple[ay.Report, str]:
     from job_for_tests import job
 
     monkeypatch.setitem(sys.modules, "ray", stub)
     net, data, how = job()
-    report = ay.evaluate(net, data, **how, run=ay.Run(folder, resume=True, ray="local"))
+    report = ay.evaluate(net, data, **how, run=ay.Run(folder, resume=True, ray=where))
     whole = ay.evaluate(net, data, **how)
     for name in ("id", "success", "distance", "forwards", "final"):
         np.testing.assert_array_equal(report.records.columns[name], whole.records.columns[name])
@@ -148,9 +151,103 @@ def test_an_end_that_hangs_loses_nothing(
 def test_a_cluster_that_cannot_be_reached_is_a_sentence(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ay.AssayError, match=r"at 'local' does not answer .* resume without --ray"):
+    with pytest.raises(ay.AssayError, match=r"at 'auto' does not answer .* resume without --ray"):
         played(Stub(call), tmp_path, monkeypatch)
     played(Stub(), tmp_path, monkeypatch)  # and is resumed where it answers
+
+
+def test_a_driver_plays_while_its_own_cluster_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the end; what it has played is in the folder, and not given to the cluster."""
+
+    class Starts(Stub):
+        def init(self, **options: Any) -> None:
+            until = time.monotonic() + 60
+            while len(list((tmp_path / "chunks").glob("*.npz"))) < 3 and time.monotonic() < until:
+                time.sleep(0.001)
+            super().init(**options)
+
+    monkeypatch.setattr(on_ray, "CONNECT", 60.0)
+    monkeypatch.setattr("assay.run.job.Job.play_at_once", _slowly(Job.play_at_once))
+    stub = Starts()
+    played(stub, tmp_path, monkeypatch, "local")
+    given = [args[2] for args in stub.given.values()]
+    assert given == [(k,) for k in range(len(given))] and 1 <= len(given) <= 7
+    assert stub.calls.count("init") == stub.calls.count("shutdown") == 1
+
+
+def test_on_a_small_machine_the_driver_goes_on_playing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the place of one worker: each would import torch first."""
+
+    class Waits(Stub):  # gives something back only after the driver has played three more
+        def init(self, **options: Any) -> None:
+            self.options = options
+            super().init(**options)
+
+        def wait(self, some: list[int], num_returns: int, timeout: float) -> tuple[list[int], Any]:
+            if len(list((tmp_path / "chunks").glob("*.npz"))) < 5:
+                return [], some
+            return super().wait(some, num_returns, timeout)
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(on_ray, "SILENCE", 1.0)  # a turn of the driver's own is no silence
+    monkeypatch.setattr("assay.run.job.Job.play_at_once", _slowly(Job.play_at_once, 0.3))
+    stub = Waits(processors=1)
+    _, log = played(stub, tmp_path, monkeypatch, "local")
+    given = [args[2] for args in stub.given.values()]
+    assert stub.options["num_cpus"] == 1 and "is played here" not in log
+    assert given == [(k,) for k in range(len(given))] and 2 <= len(given) <= 5
+
+
+def test_on_a_large_machine_it_hands_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 32)
+    stub = Stub(processors=32)
+    monkeypatch.setattr(on_ray, "_meanwhile", lambda *_: iter(()))
+    played(stub, tmp_path, monkeypatch, "local")
+    assert len(stub.given) == 10
+
+
+def _slowly(play: Any, seconds: float = 0.05) -> Any:
+    def made(self: Job, chunks: Any) -> Any:
+        time.sleep(seconds)
+        return play(self, chunks)
+
+    return made
+
+
+def test_a_run_that_ends_before_its_cluster_has_started_lets_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Stub):
+        def init(self, **options: Any) -> None:
+            until = time.monotonic() + 60
+            while len(list((tmp_path / "chunks").glob("*.npz"))) < 10 and time.monotonic() < until:
+                time.sleep(0.001)
+            super().init(**options)
+
+    monkeypatch.setattr(on_ray, "CONNECT", 60.0)
+    monkeypatch.setattr(on_ray, "ANSWER", 60.0)
+    stub = Slow()
+    played(stub, tmp_path, monkeypatch, "local")
+    assert not stub.up and stub.calls == ["init", "shutdown"]
+
+
+def test_an_error_of_the_model_while_the_cluster_starts_lets_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(self: Job, chunks: Any) -> Any:
+        raise ZeroDivisionError("the model's own")
+
+    monkeypatch.setattr("assay.run.job.Job.play_at_once", breaks)
+    monkeypatch.setattr(on_ray, "ANSWER", 60.0)
+    stub = Stub()
+    stub.init = lambda **options: time.sleep(0.2) or Stub.init(stub)  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError, match="the model's own"):
+        played(stub, tmp_path, monkeypatch, "local")
+    assert stub.calls == ["init", "shutdown"] and not stub.up
 
 
 def test_a_cluster_without_a_processor_is_a_sentence(

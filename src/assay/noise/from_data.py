@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
 
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
@@ -19,7 +19,6 @@ from assay.noise.independent import Independent
 from assay.noise.joint import Part
 from assay.noise.marginal import Marginal, exponential, normal, still
 
-Continuous = stats.rv_continuous
 FAMILIES = ("norm", "laplace", "logistic", "expon", "gumbel_r", "gumbel_l")
 
 
@@ -71,7 +70,9 @@ def fit(
     'norm'
     """
     values, names = _table(residuals)
-    unknown = [name for name in families if not isinstance(getattr(stats, name, None), Continuous)]
+    stats = scipy.stats
+    known = stats.rv_continuous
+    unknown = [name for name in families if not isinstance(getattr(stats, name, None), known)]
     if unknown or not families:
         raise AssayError(
             f"families={list(families)}: expected names of scipy.stats, e.g. {FAMILIES}"
@@ -90,10 +91,9 @@ def fit(
 
 def _best(column: Floats, families: Sequence[str]) -> Marginal:
     def aic(name: str) -> tuple[float, tuple[float, ...]]:
-        params = getattr(stats, name).fit(column)
-        return 2 * len(params) - 2 * float(
-            getattr(stats, name).logpdf(column, *params).sum()
-        ), params
+        family = getattr(scipy.stats, name)
+        params = family.fit(column)
+        return 2 * len(params) - 2 * float(family.logpdf(column, *params).sum()), params
 
     scored = sorted((*aic(name), name) for name in families)
     return Marginal(scored[0][2], tuple(float(p) for p in scored[0][1]))
@@ -103,7 +103,7 @@ def _tie(parts: list[Part], values: Floats) -> Copula | Independent:
     d = len(parts)
     if d < 2:
         return Independent(tuple(parts))
-    ranks = np.apply_along_axis(stats.rankdata, 0, values, nan_policy="omit")
+    ranks = np.apply_along_axis(scipy.stats.rankdata, 0, values, nan_policy="omit")
     moving = [f for f, p in enumerate(parts) if not p.still]
     rho = np.eye(d)
     for i in moving:

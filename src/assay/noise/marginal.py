@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from assay.errors import AssayError, nearest
 from assay.kernels.arrays import Floats
@@ -32,6 +33,7 @@ OUTSIDE = ("truncate", "clip")
 
 @lru_cache(maxsize=512)
 def _frozen(name: str, params: tuple[float, ...]) -> Any:
+    stats = scipy.stats
     known = [n for n in dir(stats) if isinstance(getattr(stats, n), stats.rv_continuous)]
     if name not in known:
         raise AssayError(

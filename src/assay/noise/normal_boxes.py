@@ -11,12 +11,12 @@ certificate; and boxes that share a lattice err together, so a sum of boxes is s
 (`by_shifts`) before its error is taken, never as a root of squares."""
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from assay.kernels.arrays import Floats
 
 SHIFTS = 12
-QUANTILE = float(stats.t.ppf(0.9995, SHIFTS - 1)) / np.sqrt(SHIFTS)  # of the standard deviation
+QUANTILE = float(special.stdtrit(SHIFTS - 1, 0.9995)) / np.sqrt(SHIFTS)  # Student's, of the spread
 
 
 def normal_boxes(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
 
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats
@@ -109,11 +109,13 @@ def _feature(
             "specimen are needed"
         )
     squares = float(np.nansum(off**2))
-    low, high = (stats.chi2.ppf(q, freedom) for q in ((1 - confidence) / 2, (1 + confidence) / 2))
+    low, high = (
+        scipy.stats.chi2.ppf(q, freedom) for q in ((1 - confidence) / 2, (1 + confidence) / 2)
+    )
     spread = np.bincount(group[~np.isnan(off)], off[~np.isnan(off)] ** 2, len(count))[count > 1]
     rho, p = 0.0, 1.0
     if len(spread) > 7 and np.ptp(spread) > 0 and np.ptp(mean[count > 1]) > 0:
-        found = stats.spearmanr(spread / (count - 1)[count > 1], mean[count > 1])
+        found = scipy.stats.spearmanr(spread / (count - 1)[count > 1], mean[count > 1])
         rho, p = float(found.statistic), float(found.pvalue)
     line = {
         "sd": float(np.sqrt(squares / freedom)),

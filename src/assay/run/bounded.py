@@ -42,11 +42,16 @@ class Bounded:
         """What the call gives; `Unanswered` if it, or the one before it, takes longer."""
         if self._last is not None:
             self._wait(self._last, seconds)
+        future = self.begin(call)
+        self._wait(future, seconds)
+        return future.result()
+
+    def begin(self, call: Callable[[], T]) -> Future[T]:
+        """A call that nobody waits for yet; the next one is asked when it is back."""
         future: Future[T] = Future()
         self._last = future
         self._asked.put((future, call))
-        self._wait(future, seconds)
-        return future.result()
+        return future
 
     def _wait(self, future: Future[Any], seconds: float) -> None:
         try:

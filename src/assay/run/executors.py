@@ -4,7 +4,8 @@
 
 The job is shipped once to each worker. A worker that dies is replaced and its chunks given out
 again. Chunks are handed out in turns, a turn being what is played at once, with few under way: hard
-rows do not hold up easy ones, and results never pile up.
+rows do not hold up easy ones, and results never pile up. Turns become smaller towards the end
+(guided self-scheduling, Polychronopoulos and Kuck 1987), so that all workers end together.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from assay.errors import AssayError
 from assay.run.job import Chunk, Job
 from assay.run.watch import Watch
 
-TURNS = 4  # at least, for each worker: the last one to end has little left to do alone
+TURNS = 4  # at least, for each worker
 RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
 
 
@@ -49,9 +52,16 @@ def turns(chunks: Sequence[int], wide: int) -> list[tuple[int, ...]]:
 
 
 def shared_out(job: Job, chunks: Sequence[int], workers: int) -> dict[int, tuple[int, ...]]:
-    """The turns of several workers, by the first chunk of each."""
-    fair = -(-len(chunks) // (TURNS * max(1, workers)))
-    return {some[0]: some for some in turns(chunks, max(1, min(job.at_once, fair)))}
+    """The turns of several workers, by the first chunk of each; at most half of a worker's share of
+    what is left, but no less than a quarter of the widest: narrow batches are slow."""
+    workers, first, found = max(1, workers), 0, dict[int, tuple[int, ...]]()
+    widest = min(job.at_once, -(-len(chunks) // (TURNS * workers)))
+    while first < len(chunks):
+        share = -(-(len(chunks) - first) // (2 * workers))
+        wide = max(1, -(-widest // 4), min(widest, share))
+        found[chunks[first]] = tuple(chunks[first : first + wide])
+        first += wide
+    return found
 
 
 def played(job: Job, chunks: Sequence[int]) -> list[Chunk]:
@@ -75,11 +85,11 @@ def played(job: Job, chunks: Sequence[int]) -> list[Chunk]:
 
 
 def pickled(job: Job) -> bytes:
-    """The job for another process."""
+    """The job for another process, and which kind of number torch is to make there by default."""
     import cloudpickle  # by value where a class has no home to be imported from
 
     try:
-        return bytes(cloudpickle.dumps(job))
+        return bytes(cloudpickle.dumps((torch.get_default_dtype(), job)))
     except Exception as error:
         raise AssayError(
             f"the model or the data cannot be sent to a worker process ({error}); "
@@ -91,4 +101,6 @@ def unpickled(content: bytes) -> Any:
     """The job, in that process."""
     import cloudpickle
 
-    return cloudpickle.loads(content)
+    kind, job = cloudpickle.loads(content)
+    torch.set_default_dtype(kind)
+    return job

@@ -6,6 +6,11 @@ that wait for a resource nobody has, and above all workers that do not get going
 every new driver's workers must. Its calls may not even return. So each is waited for only so long
 (`Bounded`), and a driver that hears nothing for a while says so, stops with a sentence where the
 cluster has no processor left, and otherwise plays a chunk itself: a run always goes on.
+
+A cluster of one's own ("local") takes seconds to start, which are mostly waiting, and each of its
+workers seconds more. So the driver plays meanwhile, and on a small machine goes on to play in the
+place of one worker. It takes turns from the end, where they are small: whoever has played what was
+given out is not to wait for it.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +38,7 @@ ANSWER = 10.0  # seconds for what Ray knows by heart
 POLL = 2.0
 ALONE = 0.1  # seconds for either while the driver plays by itself
 NICENESS = "RAY_worker_niceness"
+FEW = 4  # processors: with more, a driver has enough to do with handing out
 
 
 @dataclass(frozen=True)
@@ -46,23 +53,34 @@ class Ray:
         except ImportError:
             raise Unsupported("--ray needs Ray: pip install 'assay[ray]'") from None
         ask, ours = Bounded(), not ray.is_initialized()
+        connecting = ask.begin(lambda: self._connect(ray) if ours else None)
         try:
+            local = ours and self.address == "local"
+            if local:
+                turns = shared_out(job, chunks, os.cpu_count() or 1)
+                yield from _meanwhile(job, turns, connecting)
+                shared = self._share(ray, ask, job, connecting) if turns else []
+            else:
+                shared = self._share(ray, ask, job, connecting)
+                turns = shared_out(job, chunks, _processors(ask, ray))
+            if turns:
+                yield from _Driver(ray, ask, job, shared, turns, local and _few()).drain()
+        finally:
             if ours:
-                ask(CONNECT, lambda: self._connect(ray))
-            content = pickled(job)
+                _let_go(ask, ray)
+
+    def _share(self, ray: Any, ask: Bounded, job: Job, connecting: Future[None]) -> list[Any]:
+        """The job on the cluster, when that is there."""
+        content = pickled(job)
+        try:
+            ask(CONNECT, connecting.result)
             # In a list, a reference is passed on as it is: a worker fetches the job once.
-            shared = ask(CONNECT, lambda: [ray.put(content)])
+            return ask(CONNECT, lambda: [ray.put(content)])
         except Unanswered:
             raise AssayError(
                 f"the Ray cluster at '{self.address}' does not answer for {CONNECT:.0f} s; what is "
                 "finished is safe: start it anew ('ray stop', 'ray start'), or resume without --ray"
             ) from None
-        try:
-            turns = shared_out(job, chunks, _processors(ask, ray))
-            yield from _Driver(ray, ask, job, shared, turns).drain()
-        finally:
-            if ours:
-                _let_go(ask, ray)
 
     def _connect(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -71,6 +89,8 @@ class Ray:
             os.environ.setdefault(NICENESS, "0")
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             options["include_dashboard"] = False
+            if _few():
+                options["num_cpus"] = max(1, (os.cpu_count() or 1) - 1)
         else:
             options["address"] = self.address
         said = logging.getLogger("ray._private.worker")
@@ -86,6 +106,20 @@ class Ray:
             ) from None
         finally:
             said.setLevel(before)
+
+
+def _few() -> bool:
+    return (os.cpu_count() or 1) <= FEW
+
+
+def _meanwhile(
+    job: Job, turns: dict[int, tuple[int, ...]], connecting: Future[None]
+) -> Iterator[tuple[int, Chunk]]:
+    """Turns played here, the last ones first, until the cluster is there or should have been."""
+    until = time.monotonic() + CONNECT
+    while turns and not connecting.done() and time.monotonic() < until:
+        _, some = turns.popitem()
+        yield from zip(some, job.play_at_once(some), strict=True)
 
 
 def _reachable(address: str) -> None:
@@ -111,6 +145,7 @@ class _Driver:
     job: Job
     shared: list[Any]  # a reference to the pickled job
     turns: dict[int, tuple[int, ...]]  # chunks to be played at once, by the first of them
+    plays: bool = False  # the driver too, all the time
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
     under_way: dict[Any, int] = field(default_factory=dict)
     finished: set[int] = field(default_factory=set)
@@ -128,13 +163,19 @@ class _Driver:
             while len(self.finished) < len(self.turns):
                 try:
                     self._give(waiting)
-                    got = self._got(ALONE if self.alone else POLL)
+                    busy = self.plays and bool(waiting)
+                    got = self._got(0.0 if busy else ALONE if self.alone else POLL)
                 except Unanswered:
                     got = []
                 for k, parts in got:
                     self.alone, heard = False, time.monotonic()
                     if k not in self.finished:
                         yield from self._end(k, parts)
+                if self.plays and waiting and not got:
+                    k = waiting.pop()
+                    if k not in self.finished:
+                        yield from self._end(k, self.job.play_at_once(self.turns[k]))
+                    continue  # a turn of its own is no silence of the cluster's
                 silence = time.monotonic() - heard
                 if self.alone or silence > max(SILENCE, self.watch.patience or 0.0):
                     left = [k for k in self.turns if k not in self.finished]

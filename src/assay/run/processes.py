@@ -1,19 +1,27 @@
 """Processes: chunks played by worker processes of this machine.
 
-What a reader would get wrong: the job is sent to the workers through their pipes, not through a
-file. A driver that is killed would leave the file, with the model and the data, in the temporary
-folder for ever.
+What a reader would get wrong: the job is sent to the workers through a pipe, not through a file. A
+driver that is killed would leave the file, with the model and the data, in the temporary folder for
+ever. Nor is it among the arguments with which a worker is started: Python waits until a worker has
+read those, which it does after its imports, so the workers would begin one after the other, seconds
+apart, and nobody would be given anything to do meanwhile.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext, SpawnContext, SpawnProcess
+from multiprocessing.synchronize import Lock
+from typing import Any
 
 from assay.errors import AssayError
 from assay.run.executors import RETRIES, pickled, played, shared_out, unpickled
@@ -21,9 +29,37 @@ from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
 
-START = "spawn"  # how a worker begins: a fork of a process with threads may never wake up
 _job: Job | None = None  # in a worker process: the job it was started for
 _failure = ""  # or why it has none
+
+
+class _Process(SpawnProcess):
+    """A worker that does not run the driver's script again.
+
+    Python would, for what is pickled by its name there. The job is not: what belongs to a script is
+    sent by value. So a script needs no `if __name__ == "__main__"`, and what it imports costs a
+    worker nothing.
+    """
+
+    def start(self) -> None:
+        script = sys.modules["__main__"].__dict__
+        hidden: dict[str, Any] = {
+            name: script[name] for name in ("__file__", "__spec__") if name in script
+        }
+        script |= dict.fromkeys(hidden)
+        try:
+            super().start()
+        finally:
+            script |= hidden
+
+
+class _Spawned(SpawnContext):
+    """A fork of a process with threads may never wake up, so workers begin from nothing."""
+
+    Process = _Process
+
+
+START: BaseContext = _Spawned()  # how a worker begins
 
 
 @dataclass(frozen=True)
@@ -37,9 +73,9 @@ class Processes:
         left = shared_out(job, chunks, self.workers)
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         while left:
-            pool = ProcessPoolExecutor(
-                self.workers, multiprocessing.get_context(START), _start, (content, threads)
-            )
+            read, write = START.Pipe(duplex=False)
+            pool = ProcessPoolExecutor(self.workers, START, _start, (read, START.Lock(), threads))
+            threading.Thread(target=_ship, args=(write, content, self.workers), daemon=True).start()
             try:
                 for k, parts in _drain(pool, left.copy(), self.workers, watch):
                     some, deaths = left.pop(k), 0
@@ -57,6 +93,14 @@ class Processes:
                     ) from None
             finally:
                 _end(pool)
+                read.close()  # nobody reads any more: `_ship` hears of it, if it is still sending
+
+
+def _ship(pipe: Connection, content: bytes, workers: int) -> None:
+    """The job, once for each worker; whoever has finished its imports takes the next copy."""
+    with pipe, suppress(OSError):
+        for _ in range(workers):
+            pipe.send_bytes(content)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -91,7 +135,7 @@ def _drain(
                 LOG.warning("chunk %d is given to another worker", k)
 
 
-def _start(content: bytes, threads: int) -> None:
+def _start(pipe: Connection, turn: Lock, threads: int) -> None:
     """Begin life as a worker: few threads, the job, and an end when the parent ends."""
     global _job, _failure
     import torch
@@ -101,6 +145,8 @@ def _start(content: bytes, threads: int) -> None:
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
     try:
+        with turn:
+            content = pipe.recv_bytes()
         _job = unpickled(content)
     except Exception as error:  # said by _play: the parent hears it
         _failure = f"a worker process cannot load the model or the data ({error}); put its code "
