@@ -5,7 +5,7 @@ check that would refuse a wrong one.
 """
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -272,21 +272,24 @@ def test_a_way_not_taken_in_the_first_pass_is_asked_of_the_network():
 
 
 def trained(make, data, steps=60):
+    """A network, and 24 test images under the classes it sees in them: all can be attacked."""
+    train, test = data.train, data.test.take(torch.arange(24))
     torch.manual_seed(0)
     net = make()
     optimiser = torch.optim.Adam(net.parameters(), 3e-3)
     for k in range(steps):
-        at = slice(64 * k % len(data), 64 * k % len(data) + 64)
+        at = slice(64 * k % len(train), 64 * k % len(train) + 64)
         optimiser.zero_grad()
-        F.cross_entropy(net(data.x[at].float()), data.y[at]).backward()
+        F.cross_entropy(net(train.x[at].float()), train.y[at]).backward()
         optimiser.step()
-    return net.eval()
+    net.eval()
+    with torch.no_grad():
+        return net, ay.Dataset(test.x, net(test.x.float()).argmax(1))
 
 
 @pytest.fixture(scope="module")
 def signs():
-    data = ay.datasets.cifar10()
-    return trained(lambda: ResNet((1, 1), width=8), data.train), data.test.take(torch.arange(24))
+    return trained(lambda: ResNet((1, 1), width=8), ay.datasets.cifar10())
 
 
 @pytest.fixture(scope="module")
@@ -298,8 +301,7 @@ def digits():
             nn.Linear(16 * 16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10),
         )  # fmt: skip
 
-    data = ay.datasets.mnist()
-    return trained(make, data.train), data.test.take(torch.arange(24))
+    return trained(make, ay.datasets.mnist())
 
 
 def both(monkeypatch, net, data, space, attack, **more):
@@ -446,3 +448,32 @@ def test_a_proof_asks_the_network(monkeypatch):
     )
     assert report.spec["inference_copy"] == "1 batch normalisations folded"
     assert asked and set(asked) == {None}
+
+
+def test_a_question_about_inputs_is_answered_by_the_network(monkeypatch, signs):
+    """A proof of somebody else's may rest on `query`, which knows no copy."""
+    net, data = signs
+    honest, seen = inference_copy, {}
+
+    def shifted(model, x):
+        found = honest(model, x)
+        tell = found.model.call
+        return replace(found, model=replace(found.model, call=lambda x: tell(x) + 1))
+
+    @dataclass(frozen=True)
+    class Asks:
+        @property
+        def needs(self):
+            return ay.extend.Needs()
+
+        def __call__(self, problem):
+            rows = problem.open
+            seen["copy"] = problem.copy is not None
+            seen["said"] = problem.query(rows, problem.kept(rows))
+            with torch.no_grad():
+                seen["own"] = net(problem.kept(rows))
+
+    monkeypatch.setattr(static, "inference_copy", shifted)
+    ay.evaluate(net, data, space=ay.Linf(0.004), attack=Asks(), progress=False)
+    assert seen["copy"]
+    torch.testing.assert_close(seen["said"], seen["own"])

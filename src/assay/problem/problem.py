@@ -285,8 +285,8 @@ class Problem:
     def query(self, rows: Tensor, x: Tensor, penalty: Tensor | float = 0.0) -> Tensor:
         """Logits (n, C) of inputs as they are, judged like any other; `rows` may repeat.
 
-        For searches with objectives of their own. `penalty` counts against the loss of an input
-        where the best one is kept. What a row cannot pay for any more is not asked: NaN.
+        For searches with objectives of their own, and proofs: no copy is asked. `penalty` counts
+        against the loss where the best input is kept. What a row cannot pay for is not asked: NaN.
         """
         price = 1 if self.victims is None else len(self.victims.models)
         paid = self.budget.pays(self.referee.forwards[rows], rows, price)
@@ -296,7 +296,7 @@ class Problem:
                 part = penalty[paid] if isinstance(penalty, Tensor) else penalty
                 answers[paid] = self.query(rows[paid], x[paid], part).to(answers.dtype)
             return answers
-        logits, value = self._look(x, rows, None)
+        logits, value = self._look(x, rows, None, self.model)
         value = value - penalty
         self.charge(rows, backwards=0)
         self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
@@ -328,13 +328,15 @@ class Problem:
         """A search says: these rows came nearer to the goal until the budget ended."""
         self.referee.improving[rows] = True
 
-    def _look(self, x: Tensor, rows: Tensor, loss: losses.Loss | None) -> tuple[Tensor, Tensor]:
+    def _look(
+        self, x: Tensor, rows: Tensor, loss: losses.Loss | None, asked: Classifier | None = None
+    ) -> tuple[Tensor, Tensor]:
         loss = loss or self.loss
         if self.victims is not None:
             return self.victims.look(x, rows, loss, self.targets[rows])
         if crossing.crosses(self.model, self._place, x, loss):
             return crossing.look(self.model, x, loss, self.targets[rows])
-        logits = (self.copy or self.model).logits(x, rows)
+        logits = (asked or self.copy or self.model).logits(x, rows)
         return logits, loss(logits, self.targets[rows])
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:
