@@ -322,8 +322,8 @@ def both(monkeypatch, net, data, space, attack, **more):
         (ay.PGD(10), ay.Linf(0.01)),
         (ay.APGD(10), ay.L2(0.3)),
         (ay.FAB(10, targets=2), ay.Linf(0.01)),
-        (ay.Square(60), ay.Linf(0.02)),
-        (ay.CW(20), ay.L2(0.3)),
+        (ay.Square(60), ay.Linf(0.06)),
+        (ay.CW(20, lr=0.05), ay.L2(0.3)),
         (ay.Cascade(), ay.Linf(0.01)),
         (ay.Restarts(ay.PGD(5), times=2), ay.Linf(0.01)),
     ],
@@ -373,11 +373,15 @@ def test_a_copy_that_lies_near_the_boundary_gets_nothing_into_the_records(monkey
     with monkeypatch.context() as patch:
         patch.setattr(static, "inference_copy", lambda *_: None)
         alone = ay.evaluate(
-            net, data, space=ay.Linf(0.004), attack=ay.PGD(5), progress=False, seed=3
+            net, data, space=ay.Linf(0.02), attack=ay.PGD(5), progress=False, seed=3
         )
     monkeypatch.setattr(static, "inference_copy", dishonest)
-    for attack in (ay.PGD(5), ay.Square(40), ay.FAB(5, targets=2), ay.Then(ay.PGD(2), ay.CW(5))):
-        space = ay.Linf(0.004) if not isinstance(attack, ay.Then) else ay.L2(0.1)
+    for attack, space in (
+        (ay.PGD(5), ay.Linf(0.02)),
+        (ay.Square(40), ay.Linf(0.06)),
+        (ay.FAB(5, targets=2), ay.Linf(0.02)),
+        (ay.Then(ay.PGD(2), ay.CW(5)), ay.L2(0.4)),
+    ):
         report = ay.evaluate(net, data, space=space, attack=attack, progress=False, seed=3)
         won, margin = confirmed(net, data, report)
         assert bool(won.any()) and not bool(won.all())
