@@ -28,17 +28,17 @@ def digits_net(seed=0):
         return net, ay.Dataset(x, net(x).argmax(1))
 
 
-@pytest.mark.parametrize(("space", "share"), [(ay.Linf(0.04), 1 / 3), (ay.L2(0.25), 0.6)], ids=str)
-def test_it_breaks_what_autoattack_breaks_at_a_fraction_of_its_passes(space, share):
+@pytest.mark.parametrize("space", [ay.Linf(0.04), ay.L2(0.25)], ids=str)
+def test_it_breaks_what_autoattack_breaks_at_a_third_of_its_passes(space):
     net, data = digits_net()
     data = data.take(slice(40))
     ask = {"space": space, "progress": False}
-    full = ay.evaluate(net, data, attack=ay.AutoAttack(steps=60, queries=1000), **ask).table
+    full = ay.evaluate(net, data, attack=ay.AutoAttack(), **ask).table
     cheap = ay.evaluate(net, data, attack=ay.Cascade(), **ask).table
     assert 5 < full["success"].sum() < 35
     assert cheap["success"].sum() >= full["success"].sum()
     cost = [(t["forwards"] + 2 * t["backwards"]).sum() for t in (cheap, full)]
-    assert cost[0] < share * cost[1]  # and this AutoAttack is shorter than the published one
+    assert cost[0] < cost[1] / 3
 
 
 @dataclass(frozen=True)

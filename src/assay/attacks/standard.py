@@ -81,7 +81,7 @@ def standard(space: Any, gradients: bool = True) -> Attack:
 
     >>> from assay.spaces.lp import Linf
     >>> standard(Linf(0.3))
-    Cascade(steps=30, nearest=3, queries=500, thorough=True)
+    Cascade(steps=30, nearest=3, queries=1000, thorough=True)
     """
     if isinstance(space, TableSpace):
         return CAA(search=Graft()) if gradients else Graft()
