@@ -2,9 +2,9 @@
 
 Every whole number counts something (steps, restarts, queries, rounds) and is at least 1, or its
 field's `metadata["least"]`; every other number is a size and not negative; a `seed` counts nothing
-and may be 0. Nothing is counted beyond 10^12: nobody would see the end of it, and larger numbers
-overflow inside. So one rule serves attacks, defenders and games, and whoever adds one need
-not think of it.
+and may be 0. `metadata["most"]` bounds a share. Nothing is counted beyond 10^12: nobody would see
+the end of it, and larger numbers overflow inside. So one rule serves attacks, defenders and games,
+and whoever adds one need not think of it.
 """
 
 from __future__ import annotations
@@ -47,5 +47,6 @@ def _check(field: Field[Any], value: Any, whole: bool, said: str) -> None:
         kind = "whole number" if whole else "number"
         raise AssayError(f"{said}: expected a {kind} of at least {least}")
     most = MOST if whole and field.name != "seed" else sys.float_info.max
+    most = field.metadata.get("most", most)
     if value > most:
         raise AssayError(f"{said}: expected a number of at most {most:g}")

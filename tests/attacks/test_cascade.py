@@ -126,3 +126,10 @@ def test_the_report_says_what_each_stage_broke_and_cost():
     assert lines.loc["APGD-pm", "broken"] > 0 and lines.loc["APGD-pm", "seconds"] > 0
     assert lines["broken"].sum() == (report.table["winner"] != "clean")[report.table.success].sum()
     assert lines.loc["APGD-dlr-T", "rows"] < lines.loc["APGD-pm", "rows"]
+
+
+def test_data_in_double_precision_and_a_network_in_single():
+    net, data = digits_net()
+    double = ay.Dataset(data.x.double().numpy()[:8], data.y[:8])
+    report = ay.evaluate(net, double, space=ay.Linf(0.02), attack=ay.Cascade(3), progress=False)
+    assert len(report.table) == 8

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import square
 
+import assay as ay
 from assay.attacks.squares import compiled, moves
 from assay.spaces.lp import Lp
 from assay.streams import Stream
@@ -92,3 +93,11 @@ def test_more_threads_move_the_same(monkeypatch):
     monkeypatch.setattr("assay.spaces.compiled._FEW", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(made.propose(region, z, 0.2, u), alone)
+
+
+@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.1)], ids=str)
+def test_a_share_is_at_most_all_features(space):
+    net, data = ay.testing.toy()
+    with pytest.raises(ay.AssayError, match=r"Square\(p=80\): expected a number of at most 1"):
+        ay.evaluate(net, data, space=space, attack=ay.Square(5, p=80))
+    assert moves.Canvas((1, 1, 5), True).side(1.5) == 5

@@ -38,6 +38,7 @@ def test_a_kernel_equals_its_python_twin_in_any_number_of_threads(threads):
     [
         (np.zeros(2), np.empty((2, 1)), "word: an array of float64; expected uint64"),
         ([1, 2], np.empty((2, 1)), "word: a list"),
+        (np.zeros(2, ">u8"), np.empty((2, 1)), "word: an array of >u8"),
         (np.zeros(4, np.uint64)[::2], np.empty((2, 1)), "contiguous"),
         (np.zeros(2, np.uint64), np.empty((3, 1)), r"shape \(3, 1\); expected \[n, draws\]"),
         (np.zeros(2, np.uint64), np.broadcast_to(0.0, (2, 1)), "contiguous writeable"),

@@ -254,18 +254,71 @@ def test_a_copy_answers_as_any_network_does(net, seed):
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
 
 
-def test_a_way_not_taken_in_the_first_pass_is_asked_of_the_network():
+def test_a_network_that_may_go_another_way_on_another_input_is_not_copied():
+    """One pass sees one way; folded for that one, the copy would be another network on the rest."""
+
+    def by_number(m, x):
+        out = m.net(x)
+        return out * m.net[1].weight.mean() if float(x.detach().max()) > 2 else out
+
+    def by_row(m, x):
+        rough = (x[..., 1:] - x[..., :-1]).abs().flatten(1).mean(1) > 0.02
+        out = m.conv(x)
+        if rough.any():
+            return torch.where(rough[:, None, None, None], m.noisy(out), m.clean(out)).flatten(1)
+        return m.clean(out).flatten(1)
+
+    assert inference_copy(ay.wrap(Of(by_number, net=plain())), IMAGE) is None
+    parts = {"conv": conv(), "noisy": nn.BatchNorm2d(6), "clean": nn.BatchNorm2d(6)}
+    smooth = torch.full((4, 3, 8, 8), 0.5)
+    assert inference_copy(ay.wrap(lived(Of(by_row, **parts))), smooth) is None
+
+
+def test_what_does_not_like_channels_last_is_folded_only_and_not_tried_at_every_query():
     def forward(m, x):
         out = m.net(x)
-        return (
-            out * m.net[1].weight.mean() if float(x.detach().max()) > 2 else out
-        )  # not in the copy
+        return m.last(out.view(x.size(0), -1))
 
-    net = Of(forward, net=plain())
+    body = nn.Sequential(conv(), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1),
+                         nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU())  # fmt: skip
+    net = lived(Of(forward, net=body, last=nn.Linear(6 * 64, 3)))
     found = inference_copy(ay.wrap(net), IMAGE)
-    assert found is not None and found.folded == 1
+    assert found is not None and found.folded == 1 and not found.channels_last
+
+
+def test_a_copy_that_fails_once_is_not_asked_again():
+    calls = []
+
+    def fails(x):
+        calls.append(len(x))
+        raise RuntimeError("another way")
+
+    answer = made._or_else(fails, lambda x: x + 1)
+    assert [float(answer(torch.zeros(1))) for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_where_two_classes_meet_rounding_is_no_difference(outputs):
+    """Both logits may be 0 at the boundary: a share of them would call any rounding a lie."""
+    torch.manual_seed(1)
+    x = torch.rand(48, 1, 8, 8)
+    y = (x.flatten(1).mean(1) > x.mean()).long()
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(),
+        nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, outputs),
+    )  # fmt: skip
+    lived(net)
     with torch.no_grad():
-        assert torch.equal(found.model.logits(3 * IMAGE), net(3 * IMAGE))
+        said = net(x)
+        y = (said[:, 0] > 0).long() if outputs == 1 else said.argmax(1)
+    model = ay.wrap(net, outputs="logits")
+    for attack in (ay.PGD(10), ay.FAB(10, targets=1)):
+        report = ay.evaluate(
+            model, ay.Dataset(x, y), space=ay.Linf(0.1), attack=attack, progress=False
+        )
+        assert "inference_copy" in report.spec
+        assert "copy-differs" not in [f.id for f in report.flags]
 
 
 # What attacks make of it

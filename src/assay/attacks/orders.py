@@ -237,12 +237,12 @@ class ByDistance(Order):
             gap = (logits.gather(1, i) - logits.gather(1, t)).clamp_min(0)
             dual = {1.0: torch.inf, 2.0: 2.0, torch.inf: 1.0}.get(region.p, torch.inf)
             steep = torch.linalg.vector_norm(slopes[:, 1:] - slopes[:, :1], dual, dim=2)
-            far = gap / steep.clamp_min(1e-30)
+            far = (gap / steep.clamp_min(1e-30)).to(scores.dtype)
             # Behind all of these: what was not looked at, in the order it had.
             behind = scores[rows] + far.masked_fill(~goal[rows].gather(1, t), 0.0).amax(
                 1, keepdim=True
             )
-            scores[rows] = behind.scatter(1, t, far.to(scores.dtype))
+            scores[rows] = behind.scatter(1, t, far)
         return scores
 
 

@@ -23,7 +23,7 @@ uses one position for the whole batch, which makes a row's fate depend on its ne
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -53,7 +53,7 @@ class Square:
     """
 
     queries: int = 5000
-    p: float = 0.8
+    p: float = field(default=0.8, metadata={"most": 1.0})
     restarts: int = 1
     start: str = "random"
     prune: bool = False

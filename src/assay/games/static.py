@@ -161,7 +161,8 @@ class Static:
         targets = goal.targets(y, clean, index, names)
         region = space.around(x)
         confirm = None if copied is None else self.model.logits
-        referee = Referee(targets, x.clone(), "first", self.model.slack, confirm)
+        scale = clean.abs().amax(1)
+        referee = Referee(targets, x.clone(), "first", self.model.slack, confirm, scale)
         sane, some = region.contains(x), targets.any(1)
         reached = targets.gather(1, clean.argmax(1, keepdim=True))[:, 0] & sane
         referee.solved, referee.idle = reached.clone(), ~sane | ~some  # nothing to play for

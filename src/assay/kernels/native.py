@@ -109,7 +109,7 @@ class Kernel:
         if value is None and optional:
             return None
         if isinstance(value, np.ndarray):
-            flags, known = value.flags, value.dtype.name
+            flags, known = value.flags, value.dtype.name if value.dtype.isnative else ""
             laid = flags.c_contiguous and (flags.writeable or not out)
         elif hasattr(value, "data_ptr") and value.is_cpu:
             known, laid = _kind(value.dtype), value.is_contiguous()

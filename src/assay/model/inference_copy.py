@@ -7,9 +7,11 @@ on a processor when the channels of a pixel lie side by side (`channels_last`).
 
 A pair is found by watching one pass of the copy: every function of torch that takes the layer's
 output, its weights or the statistics is seen, whatever the code of `forward` looks like. It is
-folded if the layer ran once, and its output went to the normalisation and nowhere else. A copy is
-given back only if it was then found to answer as the network does: logits within `AGREE` of the
-largest one, gradients likewise, on rows of the data and between and beside them.
+folded if the layer ran once, and its output went to the normalisation and nowhere else. A network
+that looks at the values on its way (an `if` on a tensor, `item()`) may go another way on another
+input, which one pass does not show: it is not copied. A copy is given back only if it was then
+found to answer as the network does: logits within `AGREE` of the largest one, gradients likewise,
+on rows of the data and between and beside them.
 
 What a reader would get wrong: the copy is no authority. It steers; what it holds for a success is
 asked of the network itself before it counts (`Referee.judge`), and proofs read the network.
@@ -45,9 +47,7 @@ from assay.model.classifier import Classifier
 
 AGREE = 1e-5  # of the largest logit of a row; also of a row's largest gradient
 _ROWS = 8  # of the data; as many again lie between and beside them
-_STEADY = (
-    0.25  # of the rows at least; in others a ReLU switches within rounding, and gradients jump
-)
+_STEADY = 0.25  # of the rows at least: in others a ReLU switches within rounding
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _LAYERS = (nn.Linear, *_CONVOLUTIONS, *_TRANSPOSED)
@@ -58,6 +58,10 @@ _RUNS = frozenset({
 })  # fmt: skip
 _BATCH_NORM = inspect.signature(F.batch_norm)
 _LOOKS = frozenset({Tensor.dim, Tensor.size})  # at what folding does not change
+_READS = frozenset({
+    "__bool__", "__float__", "__int__", "__index__", "__array__", "__complex__", "item", "tolist",
+     "numpy", "nonzero", "equal", "allclose", "is_nonzero",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +80,7 @@ class InferenceCopy:
         return ", ".join(parts + ["channels last"] * self.channels_last)
 
     def fresh(self, model: Classifier) -> bool:
-        """Whether the network is still what the copy was made of."""
+        """Whether the weights are still the tensors they were, not written to by an optimiser."""
         return self.made_of == _weights(model.module)
 
 
@@ -91,11 +95,15 @@ def inference_copy(model: Classifier, x: Tensor) -> InferenceCopy | None:
     if not _may_be_copied(model, x):
         return None
     with model.ready():
-        try:
-            made = _made(model, x)
-            return made if made is not None and _agrees(model, made.model, x) else None
-        except Exception:  # whatever user code does when it is copied or watched
-            return None
+        for by_channels in (True, False):  # a `view` may not like channels last
+            try:
+                made = _made(model, x, by_channels)
+                if made is not None and _agrees(model, made.model, x):
+                    kept = replace(made.model, call=_or_else(made.model.call, model.call))
+                    return replace(made, model=kept)
+            except Exception:  # whatever user code does when it is copied or watched
+                continue
+        return None
 
 
 def _may_be_copied(model: Classifier, x: Tensor) -> bool:
@@ -133,7 +141,7 @@ def _by_channels(watch: _Watch, x: Tensor) -> bool:
     return x.ndim == 4 and ran.count("conv2d") >= enough
 
 
-def _made(model: Classifier, x: Tensor) -> InferenceCopy | None:
+def _made(model: Classifier, x: Tensor, channels_last: bool = True) -> InferenceCopy | None:
     twin: nn.Module = copy.deepcopy(model.module).requires_grad_(False)
     noted = _notes(twin)
     watch = _Watch()
@@ -141,28 +149,40 @@ def _made(model: Classifier, x: Tensor) -> InferenceCopy | None:
         twin(x[:2].to(torch.float32))
     if _notes(twin) != noted:
         return None  # it keeps a note of what it is asked, and its owner may read it
+    if watch.read:
+        return None  # it may go another way on another input
     parts = list(twin.modules())
-    by_channels = _by_channels(watch, x)
-    folded = sum(_fold(twin, layer, norm) for layer, norm in _pairs(parts, watch))
+    by_channels = channels_last and _by_channels(watch, x)
+    pairs = list(_pairs(parts, watch))
+    for layer, norm in pairs:
+        _fold(twin, layer, norm)
     if by_channels:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if not folded and not by_channels:
+    if not pairs and not by_channels:
         return None
-    asked = replace(model, call=_call(twin, model.call, by_channels), module=twin, source=twin)
-    return InferenceCopy(asked, folded, by_channels, _weights(model.module))
 
-
-def _call(twin: nn.Module, original: Callable[..., Any], by_channels: bool) -> Callable[..., Any]:
     def call(x: Tensor) -> Any:
+        there = x.to(torch.float32)
+        if by_channels:
+            there = there.contiguous(memory_format=torch.channels_last)
+        return twin(there)
+
+    asked = replace(model, call=call, module=twin, source=twin)
+    return InferenceCopy(asked, len(pairs), by_channels, _weights(model.module))
+
+
+def _or_else(call: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """The copy's answer, and from its first failure on the network's: a way not taken before."""
+    using = [call]
+
+    def answer(x: Tensor) -> Any:
         try:
-            there = x.to(torch.float32)
-            if by_channels:
-                there = there.contiguous(memory_format=torch.channels_last)
-            return twin(there)
-        except Exception:  # a way through its code that the first pass did not take
+            return using[0](x)
+        except Exception:
+            using[0] = original
             return original(x)
 
-    return call
+    return answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +202,13 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.takers: dict[int, list[_Run]] = {}
         self.maker: dict[int, _Run] = {}
+        self.read = False  # numbers were read out of a tensor
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         named = kwargs or {}
+        self.read |= getattr(func, "__name__", "") in _READS
         run = _Run(func, args, named, func(*args, **named))
         for tensor in _tensors((args, named)):
             self.takers.setdefault(id(tensor), []).append(run)
@@ -235,7 +257,7 @@ def _pairs(parts: list[nn.Module], watch: _Watch) -> Iterator[tuple[Any, Any]]:
             yield layer, norm
 
 
-def _fold(twin: nn.Module, layer: Any, norm: Any) -> bool:
+def _fold(twin: nn.Module, layer: Any, norm: Any) -> None:
     """Put the normalisation into the layer before it; computed in double precision."""
     weight, mean, var = (t.double() for t in (layer.weight, norm.running_mean, norm.running_var))
     scale = (var + norm.eps).rsqrt()
@@ -257,7 +279,6 @@ def _fold(twin: nn.Module, layer: Any, norm: Any) -> bool:
         for name, child in parent.named_children():
             if child is norm:
                 setattr(parent, name, nn.Identity())
-    return True
 
 
 def _agrees(model: Classifier, twin: Classifier, x: Tensor) -> bool:
@@ -287,9 +308,10 @@ def _answers(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _far(a: Tensor, b: Tensor) -> Tensor:
-    """(n,) how far two rows are apart, relative to their size; not finite: NaN, which no limit is
-    above."""
+    """(n,) how far two rows are apart, relative to their size or the mean one, if that is larger (a
+    logit may be 0 where classes meet); not finite: NaN, which no limit is above."""
     size = a.abs().amax(1)
+    size = size.maximum(size.mean())
     return torch.where(size > 0, (a - b).abs().amax(1) / size, (a - b).abs().amax(1))
 
 

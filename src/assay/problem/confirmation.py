@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 Ask = Callable[[Tensor], Tensor]  # inputs -> the model's own logits
 
 
-def in_doubt(logits: Tensor, read: Answers, slack: float) -> Answers:
+def in_doubt(referee: Referee, rows: Tensor, logits: Tensor, read: Answers) -> Answers:
     """A copy's answers, with a hit wherever the model may see one."""
-    size = logits.abs().amax(1)
-    hit = (read.margin > size * (slack - 2 * AGREE)).logical_and_(read.finite)
+    size = _size(referee, rows, logits)
+    doubt = logits.abs().amax(1) * referee.slack - 2 * AGREE * size
+    hit = (read.margin > doubt).logical_and_(read.finite)
     return read._replace(hit=hit, matters=read.matters | hit)
 
 
@@ -49,7 +50,14 @@ def confirmed(
     own = referee.confirm(x[at]).to(logits.dtype)
     targets = referee.targets[rows]
     its = gap(own, targets).nan_to_num(-torch.inf)
-    apart = ~((its - margin[ask]).abs() <= 2 * AGREE * own.abs().amax(1))
+    apart = ~((its - margin[ask]).abs() <= 2 * AGREE * _size(referee, rows, own))
     referee.noticed[:, 3].index_add_(0, rows, apart.long())
     margin[ask], hit[ask] = its, reached(own, targets, referee.slack, its)
     return logits.index_copy(0, at, own)
+
+
+def _size(referee: Referee, rows: Tensor, logits: Tensor) -> Tensor:
+    """(n,): what rounding is a share of. Where two classes meet both logits may be 0, so not less
+    than the size of the clean ones."""
+    assert referee.scale is not None
+    return logits.abs().amax(1).maximum(referee.scale.index_select(0, rows).to(logits.dtype))

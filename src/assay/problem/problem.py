@@ -299,7 +299,7 @@ class Problem:
         logits, value = self._look(x, rows, None, self.model)
         value = value - penalty
         self.charge(rows, backwards=0)
-        self.referee.judge(rows, x, logits, value, self.region(rows), self.label)
+        self.referee.judge(rows, x, logits, value, self.region(rows), self.label, own=True)
         return logits
 
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:

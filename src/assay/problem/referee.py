@@ -5,9 +5,8 @@ model); `keep="best"` the valid point of highest loss (a model that moves afterw
 
 A row is proven when a proof says that no such point exists. Both at once is impossible: whoever
 claims the second of the two finds the referee raising `Contradiction`, since one of the two has a
-bug, and no figure may come out of that.
-
-Where attacks ask a copy of the model, `confirm` asks the model about what could be kept.
+bug, and no figure may come out of that. Where attacks ask a copy of the model, `confirm` asks the
+model itself about what could be kept.
 
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
 answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged. Not so on an
@@ -39,6 +38,7 @@ class Referee:
     keep: str
     slack: float
     confirm: Ask | None = None
+    scale: Tensor | None = None  # (n,): the size of the clean logits, where there is a copy
     start: Tensor = field(init=False)  # (n, ...): the clean inputs
     solved: Tensor = field(init=False)
     proven: Tensor = field(init=False)  # no valid point reaches the goal
@@ -233,14 +233,16 @@ class Referee:
         region: Region,
         label: str,
         read: Answers | None = None,
+        own: bool = False,
     ) -> None:
         """Keep what deserves it. `rows` may repeat: the best candidate of a row is taken.
 
-        `read` is what the logits say of the goal, where it is known already.
+        `read`: what the logits say of the goal, where known. `own`: they are the model's anyhow.
         """
         read = self.read(rows, logits) if read is None else read
-        if self.confirm is not None:
-            read = in_doubt(logits, read, self.slack)
+        asks = self.confirm is not None and not own
+        if asks:
+            read = in_doubt(self, rows, logits, read)
         margin, hit, finite, matters = read
         if not on_host(rows.device):
             self._judge_all(rows, x, logits, value, region, label, margin, hit, finite)
@@ -255,7 +257,7 @@ class Referee:
             return
         valid = contains_at(region, x, at)
         rows, margin, hit = (t.index_select(0, at) for t in (rows, margin, hit))
-        if self.confirm is not None and bool(hit.any()):
+        if asks and bool(hit.any()):
             logits = confirmed(self, rows, at, x, logits, margin, hit, valid)
         margin = margin.double().masked_fill_(~valid, -torch.inf)
         if self.nearest is not None:

@@ -40,7 +40,7 @@ class Canvas:
         """The side of a square with this share of the pixels, or that many features."""
         _, h, w = self.shape
         if self.flat:
-            return max(round(share * w), 1)
+            return min(max(round(share * w), 1), w)
         return min(max(round(math.sqrt(share * h * w)), 1), h, w)
 
     def layout(self, side: int) -> tuple[int, int, int, int, int]:

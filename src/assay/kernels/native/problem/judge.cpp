@@ -1,5 +1,5 @@
 // What the referee asks of every answer: how far from the goal it is, whether it reaches it, and
-// whether anything would change if it counted. problem/referee.py has the same in torch.
+// whether anything would change if it counted. problem/answers.py has the same in torch.
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,7 @@ namespace {
 // seen (3, n): a hit, all numbers finite, a hit or nearer than what was known.
 template <class T>
 void judge(int64_t n, int64_t classes, double slack, const T* logits, const bool* targets, const int64_t* rows,
-           const double* reached, T* margin, bool* seen) {
+           const double* nearest, T* margin, bool* seen) {
     for (int64_t i = 0; i < n; ++i) {
         const T* z = logits + i * classes;
         const bool* wanted = targets + rows[i] * classes;
@@ -30,7 +30,7 @@ void judge(int64_t n, int64_t classes, double slack, const T* logits, const bool
         margin[i] = number ? best[1] - best[0] : std::numeric_limits<T>::quiet_NaN();
         const bool hit = slack > 0.0 ? margin[i] > size * T(slack) : wanted[first];
         const bool finite = number && size < std::numeric_limits<T>::infinity();
-        const bool matters = finite && (hit || double(margin[i]) > reached[rows[i]]);
+        const bool matters = finite && (hit || double(margin[i]) > nearest[rows[i]]);
         seen[i] = hit;
         seen[n + i] = finite;
         seen[2 * n + i] = matters;
