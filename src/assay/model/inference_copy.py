@@ -1,17 +1,13 @@
 """A faster copy of a network for attacks to ask: batch normalisation folded, channels last.
 
-In eval mode a batch normalisation is an affine map of each channel, so one that follows a
-convolution or a linear layer goes into that layer's weights, W' = s W, b' = s (b - mean) + beta
-with s = gamma / sqrt(var + eps), and costs nothing more. Convolutions in two dimensions are faster
-on a processor when the channels of a pixel lie side by side (`channels_last`).
+A normalisation that follows a convolution or a linear layer goes into that layer's weights
+(`folding.py`) and costs nothing more. Convolutions in two dimensions are faster on a processor when
+the channels of a pixel lie side by side (`channels_last`).
 
-A pair is found by watching one pass of the copy: every function of torch that takes the layer's
-output, its weights or the statistics is seen, whatever the code of `forward` looks like. It is
-folded if the layer ran once, and its output went to the normalisation and nowhere else. A network
-that looks at the values on its way (an `if` on a tensor, `item()`) may go another way on another
-input, which one pass does not show: it is not copied. A copy is given back only if it was then
-found to answer as the network does: logits within `AGREE` of the largest one, gradients likewise,
-on rows of the data and between and beside them.
+A network that looks at the values on its way (an `if` on a tensor, `item()`) may go another way on
+another input, which one pass does not show: it is not copied. A copy is given back only if it was
+then found to answer as the network does: logits within `AGREE` of the largest one, gradients
+likewise, on rows of the data and between and beside them.
 
 What a reader would get wrong: the copy is no authority. It steers; what it holds for a success is
 asked of the network itself before it counts (`Referee.judge`), and proofs read the network.
@@ -31,37 +27,21 @@ of a forward and backward pass over the network's own (one thread, batches of 8,
 from __future__ import annotations
 
 import copy
-import inspect
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
-from torch.overrides import TorchFunctionMode
 
 from assay.devices import on_host
 from assay.model.classifier import Classifier
+from assay.model.folding import NORMS, Watch, fold, pairs
 
 AGREE = 1e-5  # of the largest logit of a row; also of a row's largest gradient
 _ROWS = 8  # of the data; as many again lie between and beside them
 _STEADY = 0.25  # of the rows at least: in others a ReLU switches within rounding
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-_LAYERS = (nn.Linear, *_CONVOLUTIONS, *_TRANSPOSED)
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_RUNS = frozenset({
-    F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d,
-    F.conv_transpose3d,
-})  # fmt: skip
-_BATCH_NORM = inspect.signature(F.batch_norm)
-_LOOKS = frozenset({Tensor.dim, Tensor.size})  # at what folding does not change
-_READS = frozenset({
-    "__bool__", "__float__", "__int__", "__index__", "__array__", "__complex__", "item", "tolist",
-     "numpy", "nonzero", "equal", "allclose", "is_nonzero",
-})  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +99,7 @@ def _may_be_copied(model: Classifier, x: Tensor) -> bool:
         return False
     parts = list(module.modules())
     kinds = {type(m) for m in parts}
-    if not (kinds & set(_NORMS) or (nn.Conv2d in kinds and x.ndim == 4)):
+    if not (kinds & set(NORMS) or (nn.Conv2d in kinds and x.ndim == 4)):
         return False
     held = [*module.parameters(), *module.buffers()]
     plain = all(type(t) in (nn.Parameter, Tensor) and on_host(t.device) for t in held)
@@ -134,7 +114,7 @@ def _watched(m: nn.Module) -> bool:
     return compiled or hasattr(m, "_orig_mod") or any(getattr(m, name, None) for name in names)
 
 
-def _by_channels(watch: _Watch, x: Tensor) -> bool:
+def _by_channels(watch: Watch, x: Tensor) -> bool:
     """The rule of the docstring."""
     ran = [getattr(run.function, "__name__", "") for run in watch.maker.values()]
     enough = 2 if any(name.startswith("max_pool2d") for name in ran) else 3
@@ -144,7 +124,7 @@ def _by_channels(watch: _Watch, x: Tensor) -> bool:
 def _made(model: Classifier, x: Tensor, channels_last: bool = True) -> InferenceCopy | None:
     twin: nn.Module = copy.deepcopy(model.module).requires_grad_(False)
     noted = _notes(twin)
-    watch = _Watch()
+    watch = Watch()
     with torch.no_grad(), watch:
         twin(x[:2].to(torch.float32))
     if _notes(twin) != noted:
@@ -153,12 +133,12 @@ def _made(model: Classifier, x: Tensor, channels_last: bool = True) -> Inference
         return None  # it may go another way on another input
     parts = list(twin.modules())
     by_channels = channels_last and _by_channels(watch, x)
-    pairs = list(_pairs(parts, watch))
-    for layer, norm in pairs:
-        _fold(twin, layer, norm)
+    followed = list(pairs(parts, watch))
+    for layer, norm in followed:
+        fold(twin, layer, norm)
     if by_channels:
         twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if not pairs and not by_channels:
+    if not followed and not by_channels:
         return None
 
     def call(x: Tensor) -> Any:
@@ -168,7 +148,7 @@ def _made(model: Classifier, x: Tensor, channels_last: bool = True) -> Inference
         return twin(there)
 
     asked = replace(model, call=call, module=twin, source=twin)
-    return InferenceCopy(asked, len(pairs), by_channels, _weights(model.module))
+    return InferenceCopy(asked, len(followed), by_channels, _weights(model.module))
 
 
 def _or_else(call: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,102 +163,6 @@ def _or_else(call: Callable[..., Any], original: Callable[..., Any]) -> Callable
             return original(x)
 
     return answer
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """One call of a function of torch."""
-
-    function: Any
-    args: tuple[Any, ...]
-    named: dict[str, Any]
-    out: Any
-
-
-class _Watch(TorchFunctionMode):
-    """Who took which tensor; all are kept, so that an id stays one tensor's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.takers: dict[int, list[_Run]] = {}
-        self.maker: dict[int, _Run] = {}
-        self.read = False  # numbers were read out of a tensor
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        named = kwargs or {}
-        self.read |= getattr(func, "__name__", "") in _READS
-        run = _Run(func, args, named, func(*args, **named))
-        for tensor in _tensors((args, named)):
-            self.takers.setdefault(id(tensor), []).append(run)
-        self.maker.setdefault(id(run.out), run)
-        return run.out
-
-    def only(self, run: _Run, *tensors: Tensor | None) -> bool:
-        """Whether this run alone took each of these tensors; looking at a shape is no use of it."""
-        takers = (self.takers.get(id(t), []) for t in tensors if t is not None)
-        return all([r for r in took if r.function not in _LOOKS] == [run] for took in takers)
-
-
-def _tensors(held: Any) -> Iterator[Tensor]:
-    if isinstance(held, Tensor):
-        yield held
-    elif isinstance(held, list | tuple):
-        for part in held:
-            yield from _tensors(part)
-    elif isinstance(held, dict):
-        yield from _tensors(list(held.values()))
-
-
-def _pairs(parts: list[nn.Module], watch: _Watch) -> Iterator[tuple[Any, Any]]:
-    """Layers whose whole output is what one batch normalisation takes, with their own numbers."""
-    layers: list[Any] = [m for m in parts if type(m) in _LAYERS]
-    owners = [id(m.weight) for m in layers]
-    by_weight = {id(m.weight): m for m in layers if owners.count(id(m.weight)) == 1}
-    norms: list[Any] = [m for m in parts if type(m) in _NORMS and m.running_mean is not None]
-    for norm in norms:
-        (run, *more) = watch.takers.get(id(norm.running_mean), [None])
-        if run is None or more or run.function is not F.batch_norm:
-            continue
-        given = _BATCH_NORM.bind(*run.args, **run.named)
-        given.apply_defaults()
-        came, mean, var, weight, bias, training, _, eps = given.args
-        mine = mean is norm.running_mean and var is norm.running_var and eps == norm.eps
-        mine = mine and weight is norm.weight and bias is norm.bias and not training
-        made = watch.maker.get(id(came))
-        if not mine or made is None or made.function not in _RUNS or len(made.args) < 2:
-            continue
-        layer = by_weight.get(id(made.args[1]))
-        if layer is None or came.ndim != layer.weight.ndim:  # or channels are not where they seem
-            continue
-        alone = watch.only(run, came, mean, var, weight, bias)
-        if alone and watch.only(made, layer.weight, layer.bias):
-            yield layer, norm
-
-
-def _fold(twin: nn.Module, layer: Any, norm: Any) -> None:
-    """Put the normalisation into the layer before it; computed in double precision."""
-    weight, mean, var = (t.double() for t in (layer.weight, norm.running_mean, norm.running_var))
-    scale = (var + norm.eps).rsqrt()
-    shift = -mean if layer.bias is None else layer.bias.double() - mean
-    if norm.weight is not None:
-        scale = scale * norm.weight.double()
-    shift = shift * scale
-    if norm.bias is not None:
-        shift = shift + norm.bias.double()
-    if type(layer) in _TRANSPOSED:  # (in, out / groups, ...), the groups one after the other
-        by_group = weight.unflatten(0, (layer.groups, -1))
-        each = scale.reshape(layer.groups, 1, -1, *[1] * (weight.ndim - 2))
-        weight = (by_group * each).flatten(0, 1)
-    else:
-        weight = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
-    layer.weight = nn.Parameter(weight.float(), requires_grad=False)
-    layer.bias = nn.Parameter(shift.float(), requires_grad=False)
-    for parent in list(twin.modules()):
-        for name, child in parent.named_children():
-            if child is norm:
-                setattr(parent, name, nn.Identity())
 
 
 def _agrees(model: Classifier, twin: Classifier, x: Tensor) -> bool:
