@@ -490,7 +490,7 @@ def test_a_proof_asks_the_network(monkeypatch):
     look = Problem._look
 
     def watched(problem, *given):
-        asked.append(problem.copy)
+        asked.append(problem.stand_in)
         return look(problem, *given)
 
     monkeypatch.setattr(Problem, "_look", watched)
@@ -525,7 +525,7 @@ def test_a_question_about_inputs_is_answered_by_the_network(monkeypatch, signs):
 
         def __call__(self, problem):
             rows = problem.open
-            seen["copy"] = problem.copy is not None
+            seen["copy"] = problem.stand_in is not None
             seen["said"] = problem.query(rows, problem.kept(rows))
             with torch.no_grad():
                 seen["own"] = net(problem.kept(rows))

@@ -180,7 +180,7 @@ class Static:
             targets.to(place),
             losses.find(goal.loss),
             options.budget,
-            copy=copied,
+            stand_in=copied,
         )
         played = problem.open
         run(attack, problem)

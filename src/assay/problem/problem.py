@@ -6,7 +6,7 @@ second forward pass to find out whether it has won. A row is `open` until a vali
 goal or a proof says that none does (`prove`; `keep="first"`, a fixed model); where the model will
 move afterwards, all rows stay open and the valid point of highest loss is kept (`keep="best"`).
 
-Attacks ask a faster `copy` of the model, where there is one; the referee has it confirmed.
+Attacks ask a faster copy of the model (`stand_in`) if there is one; the referee has it confirmed.
 
 What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
 never another goal to be judged by.
@@ -51,7 +51,7 @@ class Problem:
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
     victims: Victims | None = None  # attacked in place of `model`
     rehearsal: Rehearsal | None = None  # None: the model is fixed
-    copy: Classifier | None = None  # asked in place of `model`; proofs ask the model
+    stand_in: Classifier | None = None  # asked in place of `model`; proofs ask the model
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
     _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
 
@@ -252,7 +252,7 @@ class Problem:
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             x = region.decode(z)
-            logits = (self.copy or self.model).logits(x, rows)
+            logits = (self.stand_in or self.model).logits(x, rows)
             wanted = logits if classes is None else logits.gather(1, classes)
             grads = [
                 torch.autograd.grad(wanted[:, c].sum(), z, retain_graph=True)[0]
@@ -270,7 +270,7 @@ class Problem:
         x = region.decode(z)
         read = None
         if loss is losses.margin and self.victims is None and self.targets is self.goal:
-            logits = (self.copy or self.model).logits(x, rows)
+            logits = (self.stand_in or self.model).logits(x, rows)
             read = self.referee.read(rows, logits)
             value = read.margin
         else:
@@ -336,7 +336,7 @@ class Problem:
             return self.victims.look(x, rows, loss, self.targets[rows])
         if crossing.crosses(self.model, self._place, x, loss):
             return crossing.look(self.model, x, loss, self.targets[rows])
-        logits = (asked or self.copy or self.model).logits(x, rows)
+        logits = (asked or self.stand_in or self.model).logits(x, rows)
         return logits, loss(logits, self.targets[rows])
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:

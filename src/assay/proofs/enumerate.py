@@ -59,7 +59,7 @@ class Enumerate:
         return Needs(fixed=True)
 
     def __call__(self, problem: Problem) -> None:
-        problem = replace(problem, copy=None)  # its own answers are the proof
+        problem = replace(problem, stand_in=None)  # its own answers are the proof
         rows = problem.undecided
         region = problem.region(rows)
         if not isinstance(region, Listed):
