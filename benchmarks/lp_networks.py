@@ -70,17 +70,21 @@ def splits(name: str) -> tuple[ay.Dataset, ay.Dataset]:
     return data.take(slice(1000)), data.take(slice(1000, None))
 
 
-def network(name: str, cache: Path, small: bool) -> nn.Module:
-    """In eval mode and frozen: whoever attacks it computes no gradients of its weights."""
+def network(name: str, cache: Path, small: bool, seed: int = 0) -> nn.Module:
+    """In eval mode and frozen: whoever attacks it computes no gradients of its weights.
+
+    `seed` is the training's: another one is another network of the same kind.
+    """
     subject = SUBJECTS[name]
     train, _ = splits(subject.data)
     epochs = 1 if small else subject.epochs
     if small:
         train = train.take(slice(64))
-    net = fresh(subject.make, 0)
+    net = fresh(subject.make, seed)
+    other = f"-seed{seed}" if seed else ""
     cache.mkdir(parents=True, exist_ok=True)
     for part, eps in enumerate(subject.eps):
         how = Adversarial(CraftBy(ay.PGD(5, step=0.5), ay.Linf(eps))) if eps else Standard()
-        file = cache / f"{name}-{epochs}-{part}.pt"
-        fit(net, train, how, epochs=epochs, seed=part, checkpoint=file)
+        file = cache / f"{name}-{epochs}-{part}{other}.pt"
+        fit(net, train, how, epochs=epochs, seed=10 * seed + part, checkpoint=file)
     return net.eval().requires_grad_(False)

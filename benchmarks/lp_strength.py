@@ -166,13 +166,14 @@ class Kept:
     def __init__(self, file: Path | None, given: argparse.Namespace) -> None:
         self.file = file
         self.asked = [given.rows, given.steps, given.queries, given.seeds]
+        self.network = [given.trained] if given.trained else []
         lines = file.read_text().splitlines() if file and file.exists() else []
         self.known = {json.dumps(d["asked"]): (d["robust"], d["seconds"])
                       for d in map(json.loads, lines)}  # fmt: skip
 
     def figure(self, cell: list[str], run: Callable[[int], float]) -> tuple[float, float]:
         """Robust accuracy in per cent, and CPU seconds."""
-        asked = cell + self.asked
+        asked = cell + self.network + self.asked
         if (known := self.known.get(json.dumps(asked))) is not None:
             return known
         seeds, began = self.asked[-1], time.process_time()
@@ -193,6 +194,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--only", nargs="*", help="PGD, APGD, Square, standard")
     options.add_argument("--networks", nargs="*", default=list(SUBJECTS), choices=list(SUBJECTS))
+    options.add_argument("--trained", type=int, default=0, help="training seed of the networks")
     options.add_argument("--cache", type=Path, help="folder for the trained networks")
     options.add_argument("--keep", type=Path, help="file of figures, read and added to")
     options.add_argument("--quick", action="store_true", help="under a minute, times not judged")
@@ -209,7 +211,7 @@ def main() -> None:
           f"{given.seeds} seed(s), torch {torch.__version__}, one thread, CPU seconds")  # fmt: skip
     with tempfile.TemporaryDirectory() as fresh_folder:  # a smoke run must not depend on old ones
         kept = given.cache or (Path(fresh_folder) if given.smoke else home / "lp_strength")
-        nets = {name: network(name, kept, given.smoke) for name in given.networks}
+        nets = {name: network(name, kept, given.smoke, given.trained) for name in given.networks}
     broken = compare(nets, given)
     print("\nbounds: " + ("; ".join(broken) if broken else "all kept"))
     sys.exit(1 if broken and not given.smoke else 0)
