@@ -45,7 +45,7 @@ def _asked(
     folder: Path, model: str | None, data: str | None, config: Path | None
 ) -> tuple[Any, Any, Any, Any] | None:
     """The model, the data, the space and the goal to look with; None: files and figures only."""
-    from assay.config.config import with_files
+    from assay.config.config import of_run, with_files
     from assay.config.models import Model
     from assay.config.models import named as as_model
     from assay.config.sources import Data
@@ -66,7 +66,7 @@ def _asked(
         own.check(Path())
         rows.check(Path())
         return own.load(), rows.load(), None, None
-    asked = with_files(file, model, data)
+    asked = with_files(file, model, data) if config else of_run(folder, str(model), data)
     target, opened = asked.load()
     options = asked.options(opened)
     return target, opened, options.get("space"), options.get("goal")
