@@ -15,13 +15,6 @@ from typer.testing import CliRunner
 import assay as ay
 from assay.cli.app import app
 
-MODEL = """
-import torch
-net = torch.nn.Linear(4, 3)
-with torch.no_grad():
-    net.weight.copy_(torch.eye(4)[:3] * 5)
-    net.bias.zero_()
-"""
 CONFIG = """\
 batch = 8
 [data]
@@ -75,34 +68,6 @@ class Bomb:
 
     def __reduce__(self):
         return (os.mkdir, (str(self.mark),))
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A finished run, its two shards and a run that is half done, beside model and data."""
-    folder = tmp_path_factory.mktemp("made")
-    rng = np.random.default_rng(0)
-    y = np.arange(24) % 3
-    x = rng.random((24, 4)).astype(np.float32) * 0.5
-    x[np.arange(24), y] += np.linspace(0, 0.5, 24, dtype=np.float32)
-    np.savez(folder / "d.npz", x=x, y=y)
-    (folder / "net.py").write_text(MODEL)
-    (folder / "run.toml").write_text(CONFIG)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        call("run", "run.toml", "-q", "--out", "runs/whole")
-        for k in (1, 2):
-            call("run", "run.toml", "-q", "--shard", f"{k}/2", "--out", f"runs/part{k}")
-    shutil.copytree(folder / "runs/part1", folder / "runs/half")
-    (folder / "runs/half/records.parquet").unlink()
-    return folder
-
-
-@pytest.fixture
-def runs(made, tmp_path, monkeypatch):
-    shutil.copytree(made, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
-    return tmp_path / "copy" / "runs"
 
 
 def call(*words):

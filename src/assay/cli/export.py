@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from assay import durable
 from assay.cli.screen import RunFolder, warn_partial
 
 
@@ -46,5 +47,8 @@ def export(
     if to is Format.mlflow:
         typer.echo(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
         return
-    file = out or folder / f"{'report' if to is Format.json else 'records'}.{to.value}"
+    usual = f"{'report' if to is Format.json else 'records'}.{to.value}"
+    if out is None:  # a file that the user names may be a link of the user's
+        durable.refuse_links(folder, (usual,))
+    file = out or folder / usual
     typer.echo(f"saved in {exports.write(report, to.value, file, inputs, raw)}")

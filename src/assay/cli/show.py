@@ -27,7 +27,11 @@ def show(
         typer.echo(str(Sweep.load(folder)))
         return
     if (folder / "index.sqlite").exists() and not (folder / "records.parquet").exists():
-        report = Store(folder).report()
+        store = Store(folder)
+        for k, why in store.damaged().items():
+            text = f"warning: chunk {k} is damaged ({why}) and left out: 'assay repair {folder}'"
+            console(stderr=True).print(text, style="yellow", markup=False)
+        report = store.report()
         done, rows = len(report.records), report.spec.get("rows")
         typer.echo(f"not finished: {done} of {rows} rows so far")
     else:

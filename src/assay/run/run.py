@@ -122,9 +122,9 @@ class Run:
     def finished(self) -> Iterator[tuple[int, Chunk]]:
         """What is in the folder: a run that is stopped may not have read it all yet."""
         store = Store(Path(self.out)) if self.out is not None else None
-        for k, facts in store.done().items() if store is not None else ():
+        for k, entry in store.index.done().items() if store is not None else ():
             assert store is not None
-            yield k, Chunk(store.read(k), facts, stored=True)
+            yield k, Chunk(store.read(k, entry), entry.facts, stored=True)
 
     def _chunks(self, job: Job, spec: dict[str, Any], share: range) -> Iterator[tuple[int, Chunk]]:
         store = Store(Path(self.out)) if self.out is not None else None
@@ -137,12 +137,12 @@ class Run:
                 LOG.warning("%s", text)
             store.note(job.facts)
             job.facts |= {k: v for k, v in store.state.items() if k == "versions"}
-            stored = store.done()
+            stored = store.index.done()
             left = [k for k in share if k not in stored]
             LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)
             for k in share:
                 if k in stored:
-                    yield k, Chunk(store.read(k), stored[k], stored=True)
+                    yield k, Chunk(store.read(k, stored[k]), stored[k].facts, stored=True)
             for k, part in self.executor.map(job, left):
                 store.write(k, part)
                 c = part.records.columns
