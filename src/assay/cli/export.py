@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from assay import durable
-from assay.cli.screen import RunFolder, warn_partial
+from assay.cli.screen import RunFolder, say, warn_partial
 
 
 class Format(StrEnum):
@@ -45,10 +45,10 @@ def export(
     report = Report.load(folder)
     warn_partial(report, folder)
     if to is Format.mlflow:
-        typer.echo(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
+        say(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
         return
     usual = f"{'report' if to is Format.json else 'records'}.{to.value}"
     if out is None:  # a file that the user names may be a link of the user's
         durable.refuse_links(folder, (usual,))
     file = out or folder / usual
-    typer.echo(f"saved in {exports.write(report, to.value, file, inputs, raw)}")
+    say(f"saved in {exports.write(report, to.value, file, inputs, raw)}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import show_report
+from assay.cli.screen import say, show_report
 from assay.errors import AssayError
 
 
@@ -33,4 +33,4 @@ def merge(
             carry(folders[0] / "config.toml", out)
     report.save(out)
     show_report(report)
-    typer.echo(f"saved in {out}")
+    say(f"saved in {out}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.screen import RunFolder
+from assay.cli.screen import RunFolder, say
 from assay.errors import AssayError
 
 MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
@@ -37,7 +37,7 @@ def verify(
 
     asked = _asked(folder, model, data, config)
     made = look(folder) if asked is None else look(folder, *asked)
-    typer.echo(str(made))
+    say(str(made))
     raise typer.Exit(0 if made else 1)
 
 

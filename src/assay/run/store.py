@@ -287,7 +287,8 @@ class Store:
         """How much of this share is finished, and with which versions."""
         spec, versions = self.spec, self.versions
         first, step = spec.get("shard") or (1, 1)
-        share = range(first - 1, int(spec.get("chunks", 0)), step)
+        turn = int(spec.get("turn", 1))  # shards share out what is played at once
+        share = {k for k in range(int(spec.get("chunks", 0))) if k // turn % step == first - 1}
         finished = sum(k in share for k in self.index.done())
         state: dict[str, Any] = {}
         if finished < len(share):
