@@ -244,6 +244,7 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         "batch": job.batch,
         **({} if job.source is None else {"shown": SHOWN}),
         "chunks": job.count,
+        **({"turn": job.at_once} if job.at_once > 1 else {}),
         "versions": versions([job.target, job.game, space, asked, job.attack]),
     }
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from assay.cli.screen import say_no
+from assay.cli.screen import say, say_no
 from assay.errors import AssayError
 
 BROKEN = 3
@@ -86,9 +86,9 @@ def gate(
         if ctx.find_root().params.get("debug"):
             raise
         raise typer.Exit(BROKEN) from None
-    typer.echo(str(outcome))
+    say(str(outcome))
     if outcome.folder is not None and outcome.folder != what:
-        typer.echo(f"saved in {outcome.folder}")
+        say(f"saved in {outcome.folder}")
     raise typer.Exit(outcome.exit_code)
 
 

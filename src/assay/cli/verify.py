@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.screen import RunFolder
+from assay.cli.screen import RunFolder, say
 from assay.errors import AssayError
 
 MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
@@ -37,7 +37,7 @@ def verify(
 
     asked = _asked(folder, model, data, config)
     made = look(folder) if asked is None else look(folder, *asked)
-    typer.echo(str(made))
+    say(str(made))
     raise typer.Exit(0 if made else 1)
 
 
@@ -45,7 +45,7 @@ def _asked(
     folder: Path, model: str | None, data: str | None, config: Path | None
 ) -> tuple[Any, Any, Any, Any] | None:
     """The model, the data, the space and the goal to look with; None: files and figures only."""
-    from assay.config.config import with_files
+    from assay.config.config import of_run, with_files
     from assay.config.models import Model
     from assay.config.models import named as as_model
     from assay.config.sources import Data
@@ -66,7 +66,7 @@ def _asked(
         own.check(Path())
         rows.check(Path())
         return own.load(), rows.load(), None, None
-    asked = with_files(file, model, data)
+    asked = with_files(file, model, data) if config else of_run(folder, str(model), data)
     target, opened = asked.load()
     options = asked.options(opened)
     return target, opened, options.get("space"), options.get("goal")
