@@ -41,6 +41,7 @@ class Probability:
     kind: str  # "exact", "certified", "numerical", "estimate", "sampled", "certified+sampled", ...
     estimate_low: Floats | None = None  # beside a wide certificate, NaN where it is narrow
     estimate_high: Floats | None = None
+    queries: Ints | int = 0  # how often the model itself was asked, per record; trees are read
 
     @property
     def width(self) -> Floats:
