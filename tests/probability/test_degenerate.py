@@ -62,7 +62,9 @@ def test_rectangles_under_correlations_near_one(rho, little_memory):
             lo, hi = max(lo, a[k, 0]), min(hi, b[k, 0])
             truth = max(stats.norm.cdf(hi) - stats.norm.cdf(lo), 0)
         else:
-            inner = stats.norm.cdf((b[k, 1] - rho * t) / s) - stats.norm.cdf((a[k, 1] - rho * t) / s)
+            inner = stats.norm.cdf((b[k, 1] - rho * t) / s) - stats.norm.cdf(
+                (a[k, 1] - rho * t) / s
+            )
             inside = (t >= a[k, 0]) & (t <= b[k, 0])
             truth = np.trapezoid(np.where(inside, stats.norm.pdf(t) * inner, 0.0), t)
         assert got[k] == pytest.approx(truth, abs=1e-5)

@@ -133,7 +133,9 @@ class Outcome:
 
     def __str__(self) -> str:
         wrong = f"wrong in at most {self.alpha:.0%} of such decisions, whenever it stops"
-        return "\n".join([f"gate: {IN_WORDS[self.outcome]} ({wrong})", *(f"  {d}" for d in self.decisions)])
+        return "\n".join(
+            [f"gate: {IN_WORDS[self.outcome]} ({wrong})", *(f"  {d}" for d in self.decisions)]
+        )
 
 
 def _together(outcomes: Iterable[str]) -> str:

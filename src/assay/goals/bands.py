@@ -173,9 +173,7 @@ def _each(mask: int) -> list[int]:
     return bits
 
 
-def _choices(
-    pairs: Pairs, rule: Rule, each_input: bool
-) -> tuple[Choices, NDArray[np.int64]]:
+def _choices(pairs: Pairs, rule: Rule, each_input: bool) -> tuple[Choices, NDArray[np.int64]]:
     """Per source, the distinct sets its inputs reach, with their chances: in column 0 as they are
     at hand, in each further one with a source's set fixed; and each input's column, (n,)."""
     every = pairs.reached

@@ -22,7 +22,12 @@ _SIGNS = {"pass": "✅", "fail": "❌", "undecided": "❔"}
 
 def markdown(outcome: Outcome, source: str) -> str:
     """The summary."""
-    lines = [f"### assay gate: {_SIGNS[outcome.outcome]} {IN_WORDS[outcome.outcome]}", "", f"`{source.replace('`', '')}`", ""]
+    lines = [
+        f"### assay gate: {_SIGNS[outcome.outcome]} {IN_WORDS[outcome.outcome]}",
+        "",
+        f"`{source.replace('`', '')}`",
+        "",
+    ]
     report = outcome.report
     if report is not None:
         spec = report.spec
