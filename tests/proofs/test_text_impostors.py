@@ -1,5 +1,7 @@
 """Text models that derive from one we can read but answer otherwise: no proof, or predict's own."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -36,7 +38,11 @@ def train(*steps, pipeline=None, classes=2):
     rows = texts(150, 0)
     score = [sum(WORDS.index(w) % 7 for w in t.split()) for t in rows]
     cut = np.quantile(score, np.linspace(0, 1, classes + 1)[1:-1])
-    made = make_pipeline(*steps) if pipeline is None else pipeline(list(zip("abc", steps)))
+    made = (
+        make_pipeline(*steps)
+        if pipeline is None
+        else pipeline(list(zip("abc", steps, strict=False)))
+    )
     return made.fit(rows, np.digitize(score, cut))
 
 
@@ -45,7 +51,7 @@ class Pairs:
 
     def build_analyzer(self):
         one = super().build_analyzer()
-        return lambda text: (lambda t: t + [f"{a}_{b}" for a, b in zip(t, t[1:])])(one(text))
+        return lambda text: [*one(text), *(f"{a}_{b}" for a, b in pairwise(one(text)))]
 
 
 class PairTfidf(Pairs, TfidfVectorizer):

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -238,9 +239,7 @@ def hugging_face(model: Any, tokenizer: Any) -> Classifier:
         place, weights, options = mine.clamp_min(0), x.weights[at], x.options[at]
 
         def through(output: Tensor) -> Tensor:
-            vectors = torch.einsum(
-                "nlk,nlkd->nld", weights.to(layer.weight.dtype), means(options)
-            )
+            vectors = torch.einsum("nlk,nlkd->nld", weights.to(layer.weight.dtype), means(options))
             index = place[..., None].expand(-1, -1, vectors.shape[2])
             mixed = vectors.gather(1, index) * inside
             return output + (mixed - mixed.detach())
@@ -323,12 +322,18 @@ def _pipeline(model: Any) -> Classifier:
             score = getattr(model, name)
             if predicts_highest_score(model):
                 return strings(score, kind, outputs, names, model)
-            return strings(
-                lambda texts: decided(score(texts), outputs, predicted(texts)),
-                kind, "logits", names, model,
-            )  # fmt: skip
+            return strings(partial(_decided, score, outputs, predicted), kind, "logits", names, model)
     votes = np.eye(len(labels))
     return strings(lambda texts: votes[predicted(texts)], kind, "probabilities", names, model)
+
+
+def _decided(
+    score: Callable[[list[str]], Any],
+    outputs: str,
+    predicted: Callable[[list[str]], np.ndarray],
+    texts: list[str],
+) -> np.ndarray:
+    return decided(score(texts), outputs, predicted(texts))
 
 
 def decided(scores: Any, outputs: str, predicted: np.ndarray) -> np.ndarray:

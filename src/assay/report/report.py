@@ -29,7 +29,7 @@ from assay.report.figures import transductive as rounds
 from assay.report.flips import flips
 from assay.report.metrics import METRICS, played
 from assay.report.radii import curve
-from assay.report.spec import unattacked
+from assay.report.spec import setting, unattacked
 from assay.report.stats import Estimate
 from assay.report.totals import Totals
 from assay.spaces import words
@@ -243,7 +243,7 @@ class Report:
                 f"the two reports are on different data ({names}): {rows}; compare runs on the "
                 "same rows, or give rows that differ ids of their own"
             )
-        return Comparison(mine, theirs)
+        return Comparison(mine, theirs, setting(self.spec, other.spec))
 
     def __str__(self) -> str:
         from assay.report.text import render

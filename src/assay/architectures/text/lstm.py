@@ -64,7 +64,7 @@ class TextLSTM(nn.Module):
         one_layer = (self.lstm.num_layers, self.lstm.bidirectional, self.lstm.bias,
                      self.lstm.batch_first, self.lstm.proj_size)  # fmt: skip
         if one_layer != (1, True, True, True, 0):
-            raise Unsupported(f"{OTHER} an LSTM with other settings than TextLSTM gives it")
+            raise Unsupported(f"{OTHER} an LSTM with other settings than usual")
         of, both = dict(self.lstm.named_parameters()), []
         for k, way in enumerate(("l0", "l0_reverse")):
             bias = of[f"bias_ih_{way}"] + of[f"bias_hh_{way}"]

@@ -69,7 +69,9 @@ class TextCNN(nn.Module):
             usual = ((1,), (1,), 1, (width // 2,), "zeros")
             found = (conv.stride, conv.dilation, conv.groups, conv.padding, conv.padding_mode)
             if found != usual or conv.bias is None:
-                raise Unsupported(f"{OTHER} a convolution with other settings than TextCNN gives it")
+                raise Unsupported(
+                    f"{OTHER} a convolution with other settings than usual"
+                )
             layers.append(Filters(begin, width, count, conv.bias))
             begin += width * count
         return highest(layers, self.last.weight, self.last.bias, hull, spec)

@@ -86,7 +86,7 @@ def read(source: Any) -> Bag:
 def _rounding(first: Any, last: Any) -> float:
     """Of the model's own arithmetic, as a share of the sum of all magnitudes."""
     counted = np.dtype(first.dtype)
-    if counted.kind == "f" and counted != np.float64 or last.coef_.dtype != np.float64:
+    if (counted.kind == "f" and counted != np.float64) or last.coef_.dtype != np.float64:
         return 1e-4
     # A support vector machine sums over its vectors, which may cancel to the weights read here.
     return 1e-9 if type(last) in linear_classifiers() else 1e-6
