@@ -119,6 +119,9 @@ DECIDED = {
     "analyzer": lambda: train(PairTfidf(), LogisticRegression()),
     "sparse coefficients": lambda: train(CountVectorizer(), SVC(kernel="linear")),
     "one against one": lambda: train(CountVectorizer(), SVC(kernel="linear"), classes=3),
+    "a score for each pair": lambda: train(
+        CountVectorizer(), SVC(kernel="linear", decision_function_shape="ovo"), classes=4
+    ),
     "hashing": lambda: train(
         HashingVectorizer(n_features=64), TfidfTransformer(), LogisticRegression()
     ),

@@ -98,7 +98,7 @@ def unpadded(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def asked(x: Tensor) -> Tensor:
         plain = x.detach().as_subclass(Tensor)
         lengths = (plain != PAD).sum(1)
-        parts = [at for one in lengths.unique() for at in
+        parts = [at for one in sorted(set(lengths.tolist())) for at in
                  torch.split((lengths == one).nonzero()[:, 0], PIECE)]  # fmt: skip
         if len(parts) <= 1:
             return call(trimmed(x))
@@ -322,7 +322,8 @@ def _pipeline(model: Any) -> Classifier:
             score = getattr(model, name)
             if predicts_highest_score(model):
                 return strings(score, kind, outputs, names, model)
-            return strings(partial(_decided, score, outputs, predicted), kind, "logits", names, model)
+            ask = partial(_decided, score, outputs, predicted, len(labels))
+            return strings(ask, kind, "logits", names, model)
     votes = np.eye(len(labels))
     return strings(lambda texts: votes[predicted(texts)], kind, "probabilities", names, model)
 
@@ -331,25 +332,26 @@ def _decided(
     score: Callable[[list[str]], Any],
     outputs: str,
     predicted: Callable[[list[str]], np.ndarray],
+    classes: int,
     texts: list[str],
 ) -> np.ndarray:
-    return decided(score(texts), outputs, predicted(texts))
+    return decided(score(texts), outputs, predicted(texts), classes)
 
 
-def decided(scores: Any, outputs: str, predicted: np.ndarray) -> np.ndarray:
+def decided(scores: Any, outputs: str, predicted: np.ndarray, classes: int) -> np.ndarray:
     """(n, C) scores whose highest is what the model predicts.
 
     A threshold, a vote or a `predict` of one's own need not pick the highest score. Where it does
     not, the predicted class is put above the others, by exp(-d) if it was d below: the closer the
     scores come to another answer, the smaller its lead, so a search still sees where to go.
     """
-    found = np.array(scores, dtype=np.float64)
+    found: np.ndarray = np.array(scores, dtype=np.float64)
     if outputs == "probabilities":
         found = np.log(np.maximum(found, 1e-30))
     if found.ndim == 1 or found.shape[1] == 1:
         found = found.reshape(-1, 1) * np.array([[-0.5, 0.5]])
-    if found.shape[1] <= int(predicted.max(initial=0)):  # e.g. one score for each pair of classes
-        return np.eye(int(predicted.max()) + 1)[predicted]
+    if found.shape[1] != classes:  # e.g. one score for each pair of classes
+        found = np.zeros((len(found), classes))
     rows = np.arange(len(found))
     mine = found[rows, predicted]
     others = found.copy()

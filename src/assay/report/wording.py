@@ -134,9 +134,7 @@ def same_model(names: tuple[str, str], only: tuple[int, int], held: int, rows: i
         return f"Same model: both runs broke the same rows. {upper}"
     more, fewer = (0, 1) if only[0] >= only[1] else (1, 0)
     difference = only[more] - only[fewer]
-    counts = (
-        f"{names[0]} alone broke {only[0]:,} rows, {names[1]} alone {only[1]:,} of {rows:,}"
-    )
+    counts = f"{names[0]} alone broke {only[0]:,} rows, {names[1]} alone {only[1]:,} of {rows:,}"
     if not difference:
         return f"Same model: {counts}. {upper}"
     return (
@@ -155,8 +153,7 @@ def ranking(
     """Two models. `points`: first minus second, low, value and high, in percentage points."""
     low, value, high = points
     figures = " and ".join(
-        f"{name} at most {percent(v.held, v.rows)}"
-        for name, v in zip(names, sides, strict=True)
+        f"{name} at most {percent(v.held, v.rows)}" for name, v in zip(names, sides, strict=True)
     )
     if not setting.same_question:
         return (

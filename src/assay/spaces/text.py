@@ -127,16 +127,19 @@ class Text:
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """What a table of synonyms offers that is outside this space, in words."""
-        table = self.candidates.table if isinstance(self.candidates, Synonyms) else None
-        if table is None:
+        maker = self.candidates
+        if not isinstance(maker, Synonyms) or maker.table is None:
             return ()
+        table = maker.table
         opposites = {} if self.antonyms else lexicon.antonyms()
         pairs = [(key, one) for key, found in table.items() for one in found]
         reasons = {
             "of several words": [(k, w) for k, w in pairs if " " in w],
-            "for a key that is no single word": [(k, w) for k, w in pairs if _bare(k) != k.lower()],
+            "for a key that is no single word": [
+                (k, w) for k, w in pairs if " " in k or _bare(k) != k.lower()
+            ],
             "for a word in keep=": [(k, w) for k, w in pairs if k.lower() in self._kept],
-            "beyond at_most=": _beyond(table, self.candidates.at_most),
+            "beyond at_most=": _beyond(table, maker.at_most),
             "that are the opposite (antonyms=True allows them)": [
                 (k, w) for k, w in pairs if _bare(w) in (opposites.get(k.lower()) or ())
             ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -65,13 +67,12 @@ class TextCNN(nn.Module):
         layers, begin = [], 0
         for conv in self.convs:
             plain(conv, nn.Conv1d)
+            assert isinstance(conv, nn.Conv1d)
             count, _, width = conv.weight.shape
-            usual = ((1,), (1,), 1, (width // 2,), "zeros")
+            usual: tuple[Any, ...] = ((1,), (1,), 1, (width // 2,), "zeros")
             found = (conv.stride, conv.dilation, conv.groups, conv.padding, conv.padding_mode)
             if found != usual or conv.bias is None:
-                raise Unsupported(
-                    f"{OTHER} a convolution with other settings than usual"
-                )
+                raise Unsupported(f"{OTHER} a convolution with other settings than usual")
             layers.append(Filters(begin, width, count, conv.bias))
             begin += width * count
         return highest(layers, self.last.weight, self.last.bias, hull, spec)

@@ -119,7 +119,8 @@ def _weights(last: Any, classes: int) -> tuple[Array, Array]:
     if not pairwise and type(last) not in linear_classifiers():
         several = f" with {classes} classes" if type(last) in (SVC, NuSVC) else ""
         raise _refused(f"nothing is known of {type(last).__name__}{several}")
-    given = last.coef_.toarray() if issparse(last.coef_) else last.coef_
+    given: Any = last.coef_
+    given = given.toarray() if issparse(given) else given
     weight = np.atleast_2d(np.asarray(given, dtype=np.float64))
     bias = np.atleast_1d(np.asarray(last.intercept_, dtype=np.float64))
     bias = np.broadcast_to(bias, len(weight)).copy()
