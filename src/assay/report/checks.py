@@ -82,6 +82,7 @@ IDS = (
     "still-improving",
     "no-proof",
     "sample",
+    "left-out-candidates",
 )
 
 
@@ -108,6 +109,9 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("probabilities"):
         text = "the outputs look like probabilities where logits were meant: gradients may vanish; "
         yield Flag("probabilities", text + "use ay.wrap(model, outputs='probabilities')")
+    if facts.get("left_out"):
+        text = f"the space leaves out {'; '.join(facts['left_out'])}: no attack tries them, and "
+        yield Flag("left-out-candidates", text + "no proof is about them", "note")
     if facts.get("other_scale"):
         now, then = facts["other_scale"]
         text = f"clean accuracy is {now:.3f}, and {then:.3f} when the inputs are standardised: the "

@@ -79,11 +79,11 @@ def _save(report: Report, folder: Path) -> None:
         page.write(report.html().encode())
         made = {"records.parquet": new("records.parquet")}
         pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
-        if report.adversarial is not None:
+        if report.records.adversarial is not None:
             made["adversarial.npz"] = new("adversarial.npz")
             ids = table["id"].to_numpy(str)
-            said = np.array(words.carried(report.adversarial), str)
-            np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids, words=said)
+            said = np.array(words.carried(report.records.adversarial), str)
+            np.savez(made["adversarial.npz"], x=report.records.adversarial, ids=ids, words=said)
         if report.records.certificates is not None:
             made["certificates.npz"] = new("certificates.npz")
             proofs: dict[str, Any] = report.records.certificate_arrays()

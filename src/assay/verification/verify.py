@@ -164,7 +164,7 @@ def _again(
     made.name_rows("answer", "clean inputs are answered otherwise than recorded", c["id"],
                _answers(model, clean) != c["clean"])  # fmt: skip
     proofs.again(made, report, model, data.schema, clean, y)
-    if report.adversarial is None:
+    if report.records.adversarial is None:
         made.notes.append("the run kept no handed-in inputs")
         return
     _handed_in(made, report, model, data, clean, y, space)
@@ -176,7 +176,7 @@ def _handed_in(
 ) -> None:  # fmt: skip
     """Every input that was handed in, judged again."""
     spec, c = report.spec, report.records.columns
-    x, x0 = np.asarray(report.adversarial), clean.cpu().numpy()
+    x, x0 = np.asarray(report.records.adversarial), clean.cpu().numpy()
     won = np.flatnonzero(c["success"])
     held = np.flatnonzero(~c["success"])
     ids = c["id"]
