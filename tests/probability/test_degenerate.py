@@ -1,4 +1,4 @@
-"""Correlations of one, and mass that lies where no lattice point falls: intervals hold the truth."""
+"""Correlations of one, and mass that lies no lattice point saw: intervals hold the truth."""
 
 import resource
 from pathlib import Path
@@ -121,3 +121,21 @@ def test_unseen_mass_is_bounded():
     seen, more = estimates(np.full((1, 3), -1.0), np.full((1, 3), 1.0), r, points=1024)
     assert more[0] == 0.0
     assert seen.std() < 0.01
+
+
+def test_unseen_mass_is_part_of_the_interval(monkeypatch):
+    from assay.probability import methods
+
+    def blind(*given):
+        value, more = estimates(*given)
+        return 0 * value, more + 1e-3
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    tree = read(DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, x.sum(1) > 0))
+    r = np.array([[1.0, 0.7, -0.3], [0.7, 1.0, 0.35], [-0.3, 0.35, 1.0]])
+    monkeypatch.setattr(methods, "estimates", blind)
+    monkeypatch.setattr(methods, "factors", lambda tied: None)
+    low, high, kind = methods.distribution(tree, ay.Normal(cov=0.2 * r), x[:2])
+    assert kind == "numerical"
+    assert (high >= 1e-3).all()

@@ -11,9 +11,9 @@ supermartingale there, and by Ville's inequality it ever reaches 1 / alpha with 
 alpha: the decision may be looked at after every row and stopped at any time. An interval that is
 looked at again and again has no such promise: at the bound it is wrong in a third of all runs.
 
-Differences between two runs, paired row by row, are mostly 0: they vary far less than zeros and ones
-do, and may be bet on much more boldly. `paired` evidence spreads its money over large stakes, with
-a part on the largest: where nothing changes at all, that one gains fastest.
+Differences between two runs, paired row by row, are mostly 0: they vary far less than zeros and
+ones do, and may be bet on much more boldly. `paired` evidence spreads its money over large stakes,
+with a part on the largest: where nothing changes at all, that one gains fastest.
 
 What a reader would get wrong: the weights are not a prior belief that must be right. They say at
 which distances from the bound rows are spared (a few points); validity holds for any weights.
