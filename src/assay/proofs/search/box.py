@@ -213,13 +213,15 @@ def _budget(at: _Limits, rounding: Floats, free: Any) -> tuple[Constraint, ...]:
     n, d = at.x0.shape
     terms = []
     for i in map(int, np.flatnonzero(free)):
+        # A missing cell stays missing and costs nothing; NaN is in no set, not even in {NaN}.
+        known = ~np.isnan(at.x0[:, i])
         home = np.stack([at.x0[:, i]] * 4, axis=1)[:, None]  # the set {x0}
         if at.p == 0 or at.kind[i] == CODES:
-            terms.append(Term(i, OUTSIDE, np.full(n, at.change[i]), home))
+            terms.append(Term(i, OUTSIDE, at.change[i] * known, home))
         elif at.p == 2:
-            terms.append(Term(i, SQUARE, np.full(n, 1 / at.width[i] ** 2)))
+            terms.append(Term(i, SQUARE, known / at.width[i] ** 2))
         else:
-            terms.append(Term(i, ABSOLUTE, np.full(n, 1 / at.width[i])))
+            terms.append(Term(i, ABSOLUTE, known / at.width[i]))
     if at.p == 0:
         count = np.floor(at.eps + 1e-9) + 0.25
         return (Constraint(tuple(terms), count, count),)
