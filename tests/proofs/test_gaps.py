@@ -213,3 +213,36 @@ def test_a_gap_beside_a_number_that_flips_the_row():
         data = ay.Dataset(frame[:8], y[:8], schema=rules)
         report = ay.evaluate(model, data, space=rules.space(eps=eps, p=p), attack=ay.Exact())
         assert set(map(str, report.table["verdict"])) == {"broken"}, p
+
+
+@pytest.mark.parametrize("where", ["L0-1", "L1", "L2", "Linf", "cost"])
+def test_certificates_of_rows_with_gaps_are_accepted(where, tmp_path):
+    frame, y = table(4)
+    model = models(4)["xgboost"].fit(frame, y)
+    rows = np.flatnonzero(np.asarray(model.predict(frame)) == y)[:30]
+    p, eps = SPACES[where]
+    still = {k: {"mutable": False} for k in ("b", "d")}
+    rules = schema(["a <= 2 or b <= 4"], **still)
+    report, data = asked(model, frame, y, rows, rules, p, eps, ay.Exact(certificates=True))
+    proven = (report.table["verdict"] == "proven").to_numpy()
+    gap = frame.iloc[rows].isna().any(axis=1).to_numpy()
+    assert (proven & gap).any()
+    made = ay.verify(report.save(tmp_path / "run"), model, data)
+    assert made and made.checked["proofs"] == proven.sum(), str(made)
+
+
+@pytest.mark.parametrize("rule", ["or", "sum", "count", "remainder"])
+def test_the_checker_takes_nothing_from_a_relation_over_a_gap(rule):
+    from assay.verification.assumptions import around
+
+    text, _ = RELATIONS[rule]
+    rules = schema(text)
+    space = {"type": "TableSpace", "eps": 1.0, "p": math.inf}
+    none = np.zeros((0, 2))
+    goal = np.array([True, False])
+    gone = around(space, rules, np.array([NAN, 1.0, 0.0, 0.0]), goal, False)
+    for f, most in ((1, 3.0), (1, 2.0), (3, 0.0)):  # every valid point may pass each of these
+        assert not gone.implies((most + 0.5, [(f, 0, 1.0, none)]))
+        inside = np.array([[-np.inf, most]])
+        assert not gone.implies((0.5, [(f, 4, 1.0, inside)]))
+        assert not gone.implies((1.5, [(0, 4, 1.0, np.array([[2.0, 3.0]])), (f, 4, 1.0, inside)]))
