@@ -10,6 +10,7 @@ from xgboost import XGBClassifier
 
 import assay as ay
 from assay.proofs.search.decide import decide
+from assay.spaces.lp import Lp
 from assay.trees import read
 
 

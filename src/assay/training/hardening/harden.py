@@ -41,7 +41,7 @@ from assay.training.hardening.judge import Judge
 from assay.training.hardening.networks import retrain
 from assay.training.hardening.path import Hardened, Round, choice
 from assay.training.hardening.question import bare, refuse, refuse_numbers
-from assay.training.hardening.refit import count, refit
+from assay.training.hardening.refit import count, free_trees, refit
 from assay.training.hardening.retention import retention
 from assay.training.hardening.saved import Saved
 from assay.training.holdout import holdout
@@ -201,7 +201,13 @@ def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
     """Shares of trees that see everything; one plan where features make no difference."""
     if kept.all() or not kept.any():
         return [1.0]
-    return [f for f in free if f in (0.0, 1.0) or count(model) is not None]
+    trees = count(model)
+    if trees is None:
+        return [f for f in free if f in (0.0, 1.0)]
+    first: dict[int, float] = {}  # shares that come to the same number of trees are one plan
+    for f in free:
+        first.setdefault(free_trees(trees, f), f)
+    return list(first.values())
 
 
 def _promise(
