@@ -17,7 +17,7 @@ def report(held, y=None, classes=1, **spec):
 
 
 def test_ten_criteria_at_their_bounds_seldom_fail():
-    """At the bound of each, alpha / 2 of all runs may fail: 0.02 in simulation, 0.16 uncorrected."""
+    """At the bounds at most alpha of all runs may fail: 0.02 in simulation, 0.16 uncorrected."""
     rng, runs, k = np.random.default_rng(7), 120, 10
     y = np.arange(1000) % k
     asked = [f'robust[y="c{c}"] >= 0.8' for c in range(k)]
@@ -27,7 +27,7 @@ def test_ten_criteria_at_their_bounds_seldom_fail():
         watch, table = Watch(asked), made.table
         # all ten cannot pass at once so soon, so a gate that is decided has failed
         fails += any(watch.add(table[a : a + 250], made.spec) for a in range(0, 1000, 250))
-    assert fails <= 7  # 3 expected at the very most with the correction
+    assert fails <= 10  # 6 expected at the very most with the correction
 
 
 def test_what_was_decided_first_stands():
