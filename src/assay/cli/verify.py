@@ -1,4 +1,4 @@
-"""`assay verify`: a saved run looked at again; exit code 0 where nothing is wrong, else 1.
+"""`assay verify`: a saved run looked at again; what came of it is the exit code.
 
 What a reader would get wrong: `--model` replaces the model and nothing else. The data, the space
 and the goal are those of the run's own config.toml, or of the file that --config names; a run that
@@ -15,6 +15,8 @@ import typer
 from assay.cli.screen import RunFolder, say
 from assay.errors import AssayError
 
+# 2 is a mistake of the user's, in every command: a folder that is no run, a wrong option.
+EXIT = {"verified": 0, "contradicted": 1, "consistent": 3, "unreadable": 4}
 MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
 DATA = "The rows, where the run has no config.toml: .npz, .csv, .parquet, or file.py:name."
 
@@ -30,6 +32,9 @@ def verify(
 ) -> None:
     """Check a run: every file's hash, every figure; with a model every adversarial example too.
 
+    Exit code 0: verified, every proof re-checked by its certificate. 1: contradicted. 3: consistent,
+    but some proofs were not checked. 4: the records cannot be read. (2: a mistake in the command.)
+
     [dim]Examples:[/dim]  assay verify runs/mnist
               assay verify runs/mnist --model net.py:net
     """
@@ -38,7 +43,7 @@ def verify(
     asked = _asked(folder, model, data, config)
     made = look(folder) if asked is None else look(folder, *asked)
     say(str(made))
-    raise typer.Exit(0 if made else 1)
+    raise typer.Exit(EXIT[made.status])
 
 
 def _asked(
