@@ -33,10 +33,10 @@ class Steep(nn.Module):
 )
 def test_a_probability_that_nobody_called_one_is_asked_about(model):
     """It was taken for a score: everything was class 1, without a word."""
-    with pytest.raises(AssayError, match="all between 0 and 1.*outputs='probabilities'"):
+    with pytest.raises(AssayError, match="all between 0 and 1.*answers='probabilities'"):
         clean(model)
-    assert clean(ay.wrap(model, outputs="probabilities")) == 1.0
-    assert clean(ay.wrap(model, outputs="logits")) < 0.7  # its owner insists
+    assert clean(ay.wrap(model, answers="probabilities")) == 1.0
+    assert clean(ay.wrap(model, answers="logits")) < 0.7  # its owner insists
 
 
 def test_scores_and_labels():

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError, Unsupported
+from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier
 from assay.model.vocabulary import Places, straight_through
 from assay.spaces.choices import Chosen
@@ -41,7 +42,7 @@ PIECE = 512  # sentences at a time: what a network makes of them stays in the pr
 def strings(
     model: Callable[[list[str]], Any],
     kind: str,
-    outputs: str = "logits",
+    answers: AnswerKind = "logits",
     names: tuple[str, ...] | None = None,
     source: Any = None,
 ) -> Classifier:
@@ -55,7 +56,7 @@ def strings(
         return answer[torch.from_numpy(place)]
 
     return Classifier(
-        call, kind, False, outputs, names, source=source or model, reads="symbols", takes="text"
+        call, kind, False, answers, names, source=source or model, reads="symbols", takes="text"
     )
 
 
@@ -85,13 +86,13 @@ def by_length(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return asked
 
 
-def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
+def word_module(module: torch.nn.Module, answers: AnswerKind | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
     if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
         words = getattr(getattr(module, "words", None), "vocabulary", None)  # or 0 is a symbol, too
         return Classifier(
             module if words is None else by_length(module), f"torch {type(module).__name__}", True,
-            outputs or "logits", module=module, source=module, slack=1e-5, reads="symbols",
+            answers or "logits", module=module, source=module, slack=1e-5, reads="symbols",
         )  # fmt: skip
     vocabulary = getattr(module, "vocabulary", None)
     if vocabulary is None:
@@ -112,7 +113,7 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
             return logits_of(module(ids))
 
     return Classifier(
-        by_length(call), f"torch {type(module).__name__}", True, outputs or "logits", module=module,
+        by_length(call), f"torch {type(module).__name__}", True, answers or "logits", module=module,
         source=module, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
@@ -235,20 +236,20 @@ def word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:
     return found
 
 
-def adapt(model: Any, outputs: str | None = None) -> Classifier:
+def adapt(model: Any, answers: AnswerKind | None = None) -> Classifier:
     """A model that takes sentences: a module on words, an estimator, or a function of strings."""
     if isinstance(model, torch.nn.Module):
-        return word_module(model, outputs)
+        return word_module(model, answers)
     if hasattr(model, "predict"):
         return _pipeline(model)
     if not callable(model):
         raise AssayError(f"a {type(model).__name__} takes no sentences: give a function of strings")
     kind = f"callable {getattr(model, '__name__', type(model).__name__)}"
-    return strings(model, kind, outputs or "logits")
+    return strings(model, kind, answers or "logits")
 
 
 def _pipeline(model: Any) -> Classifier:
-    """A scikit-learn pipeline: probabilities, else scores, else labels as votes."""
+    """A scikit-learn pipeline: scores, else probabilities, else labels."""
     try:
         labels = np.asarray(model.classes_)
     except AttributeError:
@@ -262,10 +263,13 @@ def _pipeline(model: Any) -> Classifier:
     def votes(texts: list[str]) -> Any:
         return np.asarray(model.predict(texts))[:, None] == labels[None]
 
-    for name, outputs in (("decision_function", "logits"), ("predict_proba", "probabilities")):
+    kinds: tuple[tuple[str, AnswerKind], ...] = (
+        ("decision_function", "logits"), ("predict_proba", "probabilities"),
+    )  # fmt: skip
+    for name, answers in kinds:
         if hasattr(model, name):
-            return strings(getattr(model, name), kind, outputs, names, model)
-    return strings(lambda texts: votes(texts).astype(float), kind, "probabilities", names, model)
+            return strings(getattr(model, name), kind, answers, names, model)
+    return strings(lambda texts: votes(texts).astype(float), kind, "labels", names, model)
 
 
 def reads_text(model: Any) -> bool:
