@@ -26,6 +26,7 @@ from assay.model import text
 from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier
 from assay.model.frames import Rows, form
+from assay.model.thresholds import threshold_of
 
 INPUTS = ("tensor", "integers", "array", "frame", "mapping", "text")
 
@@ -167,6 +168,9 @@ def offers(model: Any, columns: Columns | None = None) -> Iterator[Classifier]:
     kinds: tuple[tuple[str, AnswerKind], ...] = (
         ("predict_proba", "probabilities"), ("decision_function", "logits"),
     )  # fmt: skip
+    rule = threshold_of(model)
+    if rule is not None:
+        yield made(lambda x: rule.margins(rows(x)), "logits")
     for name, answers in kinds:
         if hasattr(model, name):
             yield made(partial(ask, name), answers)
