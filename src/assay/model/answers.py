@@ -22,28 +22,23 @@ from assay.errors import AssayError
 AnswerKind = Literal["logits", "probabilities", "labels"]
 SCORES: tuple[AnswerKind, ...] = ("logits", "probabilities")
 ANY: tuple[AnswerKind, ...] = (*SCORES, "labels")
-MOST = 64  # rows that are looked at
+MOST, LEAST = 64, 8  # rows that are looked at
 _HALVINGS = 6
 _BY_NAME = ("logits", "probabilities", "scores", "output")
 
 
 def only_labels(ask: Callable[[Tensor], Tensor], x: Tensor) -> bool:
-    """Are all answers (n, C) one-hot, on these rows and on the way from one label to another?"""
+    """Are all answers (n, C) one-hot, on these rows and on the way from one label to another?
+
+    Fewer than eight different rows say too little: two classes and one row are always two numbers.
+    """
     x = x[:MOST]
-    first = ask(x)
-    if not _hard(first):
+    if len(torch.unique(x.reshape(len(x), -1), dim=0)) < LEAST or not _hard(first := ask(x)):
         return False
     label = first.argmax(1)
-    here, there = x, x.flip(0)
-    for shift in range(1, len(x)):  # every row gets a partner of another label, if there is one
-        apart = label != label.roll(shift)
-        if bool(apart.any()):
-            here, there, label = x[apart], x.roll(shift, 0)[apart], label[apart]
-            break
-    else:
-        return True
     try:
-        for _ in range(_HALVINGS):
+        here, there, label = _pairs(ask, x, label)
+        for _ in range(_HALVINGS if len(here) else 0):
             middle = (here + there) / 2
             answers = ask(middle)
             if not _hard(answers):
@@ -53,6 +48,20 @@ def only_labels(ask: Callable[[Tensor], Tensor], x: Tensor) -> bool:
     except Exception:  # it may take only what a row can be: half a category is none
         return True
     return True
+
+
+def _pairs(
+    ask: Callable[[Tensor], Tensor], x: Tensor, label: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows, partners of another label, and the rows' labels: other rows, and where all rows are
+    alike their mirror images in the range of the data."""
+    for shift in range(1, len(x)):
+        apart = label != label.roll(shift)
+        if bool(apart.any()):
+            return x[apart], x.roll(shift, 0)[apart], label[apart]
+    mirrored = x.amin(0) + x.amax(0) - x
+    apart = ask(mirrored).argmax(1) != label
+    return x[apart], mirrored[apart], label[apart]
 
 
 def _hard(answers: Tensor) -> bool:

@@ -83,12 +83,24 @@ def _typed(model: Classifier, x: Tensor) -> Classifier:
     """The model as one that gives labels, where all its answers are."""
     if model.told or model.answers == "labels" or model.bound or model.together:
         return model
+    if model.differentiable and _slopes(model, x):
+        return model
     with model.ready(), torch.no_grad():
         first = _tried(model, x)
         if first.shape[1] == 2 and bool((first.abs() <= 0.5).all()):  # one number a row, 0 or 1?
             model = _zero_or_one(model, first)
         hard = model.answers != "labels" and only_labels(model.logits, x)
     return replace(model, answers="labels") if hard else model
+
+
+def _slopes(model: Classifier, x: Tensor) -> bool:
+    """Does any answer have a gradient that is not 0?"""
+    leaf = x.detach().clone().requires_grad_()
+    with model.ready(), torch.enable_grad():
+        out = _tried(model, leaf)
+        top = out.amax(1).sum() if out.shape[1] else out.sum()
+        (grad,) = torch.autograd.grad(top, leaf, allow_unused=True)
+    return grad is not None and bool((grad != 0).any())
 
 
 def _zero_or_one(model: Classifier, first: Tensor) -> Classifier:

@@ -47,18 +47,23 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
     `moves`: the model adapts after the attacker.
     """
     needs: Needs = attack.needs
+    labels = model.answers == "labels"
+    by_labels = "a search by labels: Ray in Linf, Circle in L2"
+    if needs.gradient and not model.differentiable:
+        give = "give the file as ay.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
+        by_scores = (
+            "a search attack: Square in an Lp ball, Graft or MOEVA in a table, Greedy or Beam in a "
+            "text"
+        )
+        raise Unsupported(
+            f"{attack!r} needs gradients, but {model.kind} has none; {give}use "
+            f"{by_labels if labels else by_scores}"
+        )
     if model.answers not in needs.answers:
         raise Unsupported(
             f"{attack!r} reads scores, and {model.title} answers with labels only: it would search "
-            "blindly. Give scores, or use a search by labels: Ray in Linf, Circle in L2 (an attack "
-            "of your own that needs no scores says so: Needs(answers=ay.extend.ANY))"
-        )
-    if needs.gradient and not model.differentiable:
-        give = "give the file as ay.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
-        raise Unsupported(
-            f"{attack!r} needs gradients, but {model.kind} has none; {give}"
-            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table, Greedy or Beam "
-            "in a text"
+            f"blindly. Give scores, or use {by_labels} (an attack of your own that needs no scores "
+            "says so: Needs(answers=ay.extend.ANY))"
         )
     if needs.fixed and moves:
         raise Unsupported(
