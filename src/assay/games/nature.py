@@ -206,7 +206,7 @@ class Nature:
         def votes(x: torch.Tensor) -> torch.Tensor:
             return torch.from_numpy(np.eye(len(names))[self.predict(x.numpy())])
 
-        return agree(replace(wrap(source), call=votes, outputs="logits", names=names), data)
+        return agree(replace(wrap(source), call=votes, answers="logits", names=names), data)
 
     def play(
         self,

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError, Unsupported
+from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier
 from assay.model.exact_types import predicts_highest_score
 from assay.model.vocabulary import Places, straight_through
@@ -45,7 +46,7 @@ PIECE = 512  # sentences at a time: what a network makes of them stays in the pr
 def strings(
     model: Callable[[list[str]], Any],
     kind: str,
-    outputs: str = "logits",
+    answers: AnswerKind = "logits",
     names: tuple[str, ...] | None = None,
     source: Any = None,
 ) -> Classifier:
@@ -59,7 +60,7 @@ def strings(
         return answer[torch.from_numpy(place)]
 
     return Classifier(
-        call, kind, False, outputs, names, source=source or model, reads="symbols", takes="text"
+        call, kind, False, answers, names, source=source or model, reads="symbols", takes="text"
     )
 
 
@@ -124,14 +125,14 @@ def masks_padding(module: torch.nn.Module) -> bool:
     return not bool((embedding_of(module).weight[0] != 0).any())
 
 
-def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifier:
+def word_module(module: torch.nn.Module, answers: AnswerKind | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
     if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
         words = getattr(getattr(module, "words", None), "vocabulary", None)  # or 0 is a symbol, too
         call = by_length if masks_padding(module) else unpadded
         return Classifier(
             module if words is None else call(module), f"torch {type(module).__name__}", True,
-            outputs or "logits", module=module, source=module, slack=1e-5, reads="symbols",
+            answers or "logits", module=module, source=module, slack=1e-5, reads="symbols",
         )  # fmt: skip
     vocabulary = getattr(module, "vocabulary", None)
     if vocabulary is None:
@@ -152,7 +153,7 @@ def word_module(module: torch.nn.Module, outputs: str | None = None) -> Classifi
             return logits_of(module(ids))
 
     return Classifier(
-        unpadded(ask), f"torch {type(module).__name__}", True, outputs or "logits", module=module,
+        unpadded(ask), f"torch {type(module).__name__}", True, answers or "logits", module=module,
         source=module, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
@@ -282,20 +283,20 @@ def word_of_piece(texts: list[str], offsets: np.ndarray) -> np.ndarray:
     return found
 
 
-def adapt(model: Any, outputs: str | None = None) -> Classifier:
+def adapt(model: Any, answers: AnswerKind | None = None) -> Classifier:
     """A model that takes sentences: a module on words, an estimator, or a function of strings."""
     if isinstance(model, torch.nn.Module):
-        return word_module(model, outputs)
+        return word_module(model, answers)
     if hasattr(model, "predict"):
         return _pipeline(model)
     if not callable(model):
         raise AssayError(f"a {type(model).__name__} takes no sentences: give a function of strings")
     kind = f"callable {getattr(model, '__name__', type(model).__name__)}"
-    return strings(model, kind, outputs or "logits")
+    return strings(model, kind, answers or "logits")
 
 
 def _pipeline(model: Any) -> Classifier:
-    """A scikit-learn pipeline: scores, else probabilities, else labels as votes.
+    """A scikit-learn pipeline: scores, else probabilities, else labels.
 
     What counts is `predict`: where it is not known to be the highest score, it is asked, too.
     """
@@ -317,28 +318,31 @@ def _pipeline(model: Any) -> Classifier:
             raise AssayError(f"{kind} predicts none of its classes for {wrong!r}")
         return np.asarray(said.argmax(1))
 
-    for name, outputs in (("decision_function", "logits"), ("predict_proba", "probabilities")):
+    kinds: tuple[tuple[str, AnswerKind], ...] = (
+        ("decision_function", "logits"), ("predict_proba", "probabilities"),
+    )  # fmt: skip
+    for name, answers in kinds:
         if hasattr(model, name):
             score = getattr(model, name)
             if predicts_highest_score(model):
-                return strings(score, kind, outputs, names, model)
-            ask = partial(_decided, score, outputs, predicted, len(labels))
+                return strings(score, kind, answers, names, model)
+            ask = partial(_decided, score, answers, predicted, len(labels))
             return strings(ask, kind, "logits", names, model)
     votes = np.eye(len(labels))
-    return strings(lambda texts: votes[predicted(texts)], kind, "probabilities", names, model)
+    return strings(lambda texts: votes[predicted(texts)], kind, "labels", names, model)
 
 
 def _decided(
     score: Callable[[list[str]], Any],
-    outputs: str,
+    answers: str,
     predicted: Callable[[list[str]], np.ndarray],
     classes: int,
     texts: list[str],
 ) -> np.ndarray:
-    return decided(score(texts), outputs, predicted(texts), classes)
+    return decided(score(texts), answers, predicted(texts), classes)
 
 
-def decided(scores: Any, outputs: str, predicted: np.ndarray, classes: int) -> np.ndarray:
+def decided(scores: Any, answers: str, predicted: np.ndarray, classes: int) -> np.ndarray:
     """(n, C) scores whose highest is what the model predicts.
 
     A threshold, a vote or a `predict` of one's own need not pick the highest score. Where it does
@@ -346,7 +350,7 @@ def decided(scores: Any, outputs: str, predicted: np.ndarray, classes: int) -> n
     scores come to another answer, the smaller its lead, so a search still sees where to go.
     """
     found: np.ndarray = np.array(scores, dtype=np.float64)
-    if outputs == "probabilities":
+    if answers == "probabilities":
         found = np.log(np.maximum(found, 1e-30))
     if found.ndim == 1 or found.shape[1] == 1:
         found = found.reshape(-1, 1) * np.array([[-0.5, 0.5]])

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from assay.errors import AssayError, Unsupported
 from assay.goals.goal import gap
+from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.spaces.choices import ChoiceRegion
@@ -57,7 +58,7 @@ class Enumerate:
 
     @property
     def needs(self) -> Needs:
-        return Needs(fixed=True)
+        return Needs(ANY, fixed=True)
 
     def __call__(self, problem: Problem) -> None:
         problem = replace(problem, stand_in=None)  # its own answers are the proof

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import Unsupported
+from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.search.highest import highest
@@ -45,7 +46,7 @@ class Linear:
 
     @property
     def needs(self) -> Needs:
-        return Needs(box=True, fixed=True)
+        return Needs(ANY, box=True, fixed=True)
 
     def __call__(self, problem: Problem) -> None:
         rows = problem.undecided

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from assay.errors import AssayError
+from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.search.asked import agree, ensemble_of, own_classes
@@ -60,7 +61,7 @@ class Exact:
     @property
     def needs(self) -> Needs:
         nearer = self.minimise is not None
-        return Needs(trees=True, box=True, fixed=True, alone=True, solved=nearer)
+        return Needs(ANY, trees=True, box=True, fixed=True, alone=True, solved=nearer)
 
     def __call__(self, problem: Problem) -> None:
         if not (self.seconds > 0 and math.isfinite(self.seconds)):

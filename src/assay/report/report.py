@@ -29,7 +29,7 @@ from assay.report.figures import transductive as rounds
 from assay.report.flips import flips
 from assay.report.metrics import METRICS, played
 from assay.report.radii import curve
-from assay.report.spec import setting, unattacked
+from assay.report.spec import kind, setting, unattacked
 from assay.report.stats import Estimate
 from assay.report.totals import Totals
 from assay.spaces import words
@@ -266,7 +266,7 @@ class Report:
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if not self.two_sided:
             shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
-        if shown["clean_played"][1].n == shown["clean"][1].n or self.spec.get("game") != "Static":
+        if shown["clean_played"][1].n == shown["clean"][1].n or kind(self.spec, "game") != "Static":
             del shown["clean_played"]  # the same rows: said once
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}

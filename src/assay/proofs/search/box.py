@@ -162,7 +162,7 @@ def _table(region: TableRegion, radius: Floats | None) -> Box:
     for i, f in enumerate(schema.features):
         if f.kind == "category":
             kind[i], codes[i] = CODES, f.codes
-            change[i] = f.cost if space.priced else _CHANGE[float(space.p)]
+            change[i] = (f.cost or 0.0) if space.priced else _CHANGE[float(space.p)]
             reach = outer**2 if space.p == 2 else outer
             fixed = ~mutable[i] | (change[i] > reach)
             low[:, i] = np.where(fixed, x0[:, i], -np.inf)
