@@ -7,14 +7,6 @@
 
 #include "kernel.h"
 
-// Loops over neighbours in memory: compiled twice, for processors with and without wide registers.
-// The arithmetic is the same, element by element.
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define ASSAY_WIDE __attribute__((target_clones("avx2", "default")))
-#else
-#define ASSAY_WIDE
-#endif
-
 namespace assay::probability {
 
 using Doubles = std::vector<double>;
