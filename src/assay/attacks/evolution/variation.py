@@ -23,8 +23,13 @@ from assay.kernels.native import Kernel, Layout
 from assay.kernels.threads import threads_for_rows
 
 MATING = Layout(
-    ends="size", kinds="size", first="int64[ends]", whole="bool[kinds]", rate="float64", eta="float64"
-)  # fmt: skip
+    ends="size",
+    kinds="size",
+    first="int64[ends]",
+    whole="bool[kinds]",
+    rate="float64",
+    eta="float64",
+)
 
 
 class Mating(NamedTuple):
@@ -39,7 +44,9 @@ class Mating(NamedTuple):
 @cache
 def _vary(kind: str) -> Kernel:
     if kind not in ("float32", "float64"):
-        raise Unsupported(f"genes of type {kind}: a genetic search needs inputs in float32 or float64")
+        raise Unsupported(
+            f"genes of type {kind}: a genetic search needs inputs in float32 or float64"
+        )
     return Kernel(
         f"vary_{kind}",
         mating=MATING,
