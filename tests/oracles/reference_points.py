@@ -22,7 +22,7 @@ def energy(points, grad):
         for j in range(i):
             square = 0.0
             for m in range(d):
-                square += (points[i, m] - points[j, m]) ** 2
+                square += (points[i, m] - points[j, m]) * (points[i, m] - points[j, m])
             square = max(square, 1e-12)
             pair = 1.0
             for _ in range(d):  # square^(-s/2)

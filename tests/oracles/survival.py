@@ -48,7 +48,8 @@ def associate(f, rank, rays, ideal, nadir):
     n, k = len(f), len(rays)
     unit = np.empty((3, k))
     for j in range(k):
-        size = np.sqrt(rays[j, 0] ** 2 + rays[j, 1] ** 2 + rays[j, 2] ** 2)
+        a, b, c = rays[j]
+        size = np.sqrt(a * a + b * b + c * c)
         for m in range(3):
             unit[m, j] = rays[j, m] / size
     niche, away = np.zeros(n, np.int64), np.zeros(n)
