@@ -1,4 +1,4 @@
-"""Text from data, as a terminal may see it: control characters and marks of direction are spelt out.
+"""Text from data as a terminal may see it: control characters and marks of direction escaped.
 
 A class, an id or the name of a model may come from whoever wrote the data. Raw, an escape sequence
 in it could clear the screen, rewrite the lines above or change what is pasted, and a right-to-left
@@ -28,6 +28,6 @@ def printable(text: str) -> str:
 
 def _spelt(found: re.Match[str]) -> str:
     code = ord(found[0])
-    return (
-        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-    )
+    if code < 256:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def asked() -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
     g = torch.Generator().manual_seed(0)
     sizes = (23, 67, 45, 7)
     layers: list[torch.nn.Module] = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
         layers[-2].weight.data = torch.randn(b, a, generator=g) / a**0.5  # type: ignore[union-attr]
         layers[-2].bias.data.zero_()  # type: ignore[union-attr, operator]

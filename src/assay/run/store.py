@@ -11,7 +11,7 @@
     damaged/          what `repair` has set aside
 
 A chunk is written durably; only then does the index name it. So whatever the index names is whole,
-and at most the chunk in progress is lost.
+and at most the turn in progress is lost.
 
 What a reader would get wrong: nothing is touched, not even a temporary file, before the lock is
 held; a process that is refused leaves no trace. And SQLite's WAL is not for network file systems,
