@@ -136,6 +136,6 @@ def test_unseen_mass_is_part_of_the_interval(monkeypatch):
     r = np.array([[1.0, 0.7, -0.3], [0.7, 1.0, 0.35], [-0.3, 0.35, 1.0]])
     monkeypatch.setattr(methods, "estimates", blind)
     monkeypatch.setattr(methods, "factors", lambda tied: None)
-    low, high, kind = methods.distribution(tree, ay.Normal(cov=0.2 * r), x[:2])
+    _, high, kind = methods.distribution(tree, ay.Normal(cov=0.2 * r), x[:2])
     assert kind == "numerical"
     assert (high >= 1e-3).all()

@@ -1,4 +1,5 @@
-"""Rows with missing cells: what `Exact` says of them, by an enumeration that shares no code with it.
+"""Rows with missing cells: what `Exact` says of them, by an enumeration that shares no code with
+it.
 
 The oracle writes down every record of a small grid, the gap as one more value of each feature that
 may have one, judges it by rules of its own (distance, cost, gaps, relations in three-valued logic)
@@ -54,9 +55,7 @@ def schema(relations=(), **options):
     for k, values in VALUES.items():
         bounds = {"values": values} if k == "c" else {"low": min(values), "high": max(values)}
         bounds = {} if k == "d" else bounds
-        made.append(
-            ay.Feature(k, kinds[k], missing=k in GAPS, cost=COSTS[k], **bounds, **own[k])
-        )
+        made.append(ay.Feature(k, kinds[k], missing=k in GAPS, cost=COSTS[k], **bounds, **own[k]))
     return ay.Schema(made, relations)
 
 
@@ -70,8 +69,10 @@ def changed(was, now, name, p, options):
     if not options.get("mutable", True):
         return None
     if there != here:
-        price = options.get("hide_cost" if there else "fill_cost") if p == "cost" else (
-            options.get("hide" if there else "fill")
+        price = (
+            options.get("hide_cost" if there else "fill_cost")
+            if p == "cost"
+            else (options.get("hide" if there else "fill"))
         )
         if price is None:
             return None
@@ -129,7 +130,8 @@ RELATIONS = {
 }  # fmt: skip
 SPACES = {
     "L0-1": (0, 1), "L0-2": (0, 2), "L1": (1, 0.8), "L1-far": (1, 2.1), "L2": (2, 0.6),
-    "L2-far": (2, 1.45), "Linf": (math.inf, 0.3), "Linf-far": (math.inf, 1.0), "cost": ("cost", 3.0),
+    "L2-far": (2, 1.45), "Linf": (math.inf, 0.3), "Linf-far": (math.inf, 1.0),
+    "cost": ("cost", 3.0),
 }  # fmt: skip
 STATES = {
     "kept": {},

@@ -1,4 +1,5 @@
-"""A proof is vacuous if it hangs on what no attacker of the space can move: one meaning everywhere."""
+"""A proof is vacuous if it hangs on what no attacker of the space can move: one meaning
+everywhere."""
 
 import numpy as np
 import torch

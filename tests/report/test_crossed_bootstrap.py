@@ -1,4 +1,5 @@
-"""Rows and runs both random: the interval covers both kinds of luck (Owen's pigeonhole bootstrap)."""
+"""Rows and runs both random: the interval covers both kinds of luck (Owen's pigeonhole
+bootstrap)."""
 
 import numpy as np
 

@@ -1,4 +1,5 @@
-"""`verify` tells apart: re-checked by certificate, consistent but unchecked, contradicted, unreadable."""
+"""`verify` tells apart: re-checked by certificate, consistent but unchecked, contradicted,
+unreadable."""
 
 import numpy as np
 import pytest
@@ -77,7 +78,9 @@ def test_proofs_of_networks_have_no_certificate_and_are_not_verified(tmp_path):
 
 def test_without_the_model_no_proof_is_checked(made, tmp_path):
     found = ay.verify(made[2].save(tmp_path / "run"))
-    assert found.status == "consistent" and list(found.unchecked) == ["no model and data were given"]
+    assert found.status == "consistent" and list(found.unchecked) == [
+        "no model and data were given"
+    ]
 
 
 def test_a_contradiction_outweighs_what_was_not_checked(made, tmp_path):
@@ -102,4 +105,6 @@ def test_every_outcome_has_an_exit_code_of_its_own(made, tmp_path):
     shown = CliRunner().invoke(app, ["verify", str(tmp_path / "proven")])
     assert shown.exit_code == 4 and "cannot be read" in shown.output
     said = CliRunner().invoke(app, ["verify", "--help"]).output
-    assert all(word in said for word in ("verified", "contradicted", "consistent", "cannot be read"))
+    assert all(
+        word in said for word in ("verified", "contradicted", "consistent", "cannot be read")
+    )

@@ -32,8 +32,9 @@ def verify(
 ) -> None:
     """Check a run: every file's hash, every figure; with a model every adversarial example too.
 
-    Exit code 0: verified, every proof re-checked by its certificate. 1: contradicted. 3: consistent,
-    but some proofs were not checked. 4: the records cannot be read. (2: a mistake in the command.)
+    Exit code 0: verified, every proof re-checked by its certificate. 1: contradicted. 3:
+    consistent, but some proofs were not checked. 4: the records cannot be read. (2: a mistake in
+    the command.)
 
     [dim]Examples:[/dim]  assay verify runs/mnist
               assay verify runs/mnist --model net.py:net

@@ -190,9 +190,7 @@ def with_files(file: Path, model: str | None, data: str | None) -> Config:
     return _replaced(tables, place, model, data)
 
 
-def _replaced(
-    tables: dict[str, Any], place: Place, model: str | None, data: str | None
-) -> Config:
+def _replaced(tables: dict[str, Any], place: Place, model: str | None, data: str | None) -> Config:
     """The configuration of these tables with another model, or other data."""
     for name, value, known, kinds in (
         ("model", model, as_model, MODELS), ("data", data, as_data, DATA),

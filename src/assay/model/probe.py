@@ -1,7 +1,8 @@
 """What a model is, found by trying it on a few rows before anything is claimed of it.
 
 `probe` finds out whether gradients come back to the input, which of an estimator's scores has the
-arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what cannot work and notes what looks
+arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what
+cannot work and notes what looks
 wrong: probabilities for logits, another answer on repeat, training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still

@@ -1,4 +1,5 @@
-"""The price of hardening holds on fresh rows as often as is said, though the best round is picked."""
+"""The price of hardening holds on fresh rows as often as is said, though the best round is
+picked."""
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ PRICE, ROUNDS, ROWS = 0.015, 40, 1500
 
 
 def paths(rng):
-    """Rounds that lose a little more than the price and prove the more the more they seem to keep."""
+    """Rounds that lose a little more than the price and prove the more the more they seem to
+    keep."""
     first = rng.random(ROWS) < 0.95
     yield first, 0.0
     for _ in range(ROUNDS):

@@ -246,7 +246,7 @@ def _budget(at: _Limits, rounding: Floats, free: Any) -> tuple[Constraint, ...]:
     """The ball as a constraint; in Linf the box says it all."""
     if at.p == math.inf or not free.any():
         return ()
-    n, d = at.x0.shape
+    d = at.x0.shape[1]
     terms = []
     for i in map(int, np.flatnonzero(free)):
         # A missing cell stays missing and costs nothing; NaN is in no set, not even in {NaN}.

@@ -50,7 +50,7 @@ class Separable:
                 complete[:] = False
                 continue
             for clause in clauses:
-                made = without_gaps._clause(clause)
+                made = without_gaps.clause(clause)
                 if made is None:
                     complete[:] = False
                     continue
@@ -61,7 +61,7 @@ class Separable:
 
     # A clause: at least one of its comparisons holds.
 
-    def _clause(self, parts: list[Compare]) -> tuple[list[Constraint], Bools] | None:
+    def clause(self, parts: list[Compare]) -> tuple[list[Constraint], Bools] | None:
         n = len(self.on.x0)
         settled = np.zeros(n, dtype=bool)  # a part that cannot change holds
         moving = []
