@@ -31,6 +31,7 @@ from torch import Tensor
 
 from assay.errors import Unsupported
 from assay.kernels.arrays import Array
+from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.bounds.branches import branches
@@ -70,7 +71,7 @@ class Bounds:
 
     @property
     def needs(self) -> Needs:
-        return Needs(layers=True, box=True, fixed=True)
+        return Needs(ANY, layers=True, box=True, fixed=True)
 
     def __call__(self, problem: Problem) -> None:
         module = copy.deepcopy(problem.model.module).cpu().double().eval()
