@@ -25,7 +25,7 @@ from torch import Tensor, fx, nn
 from durometer.core.errors import Unsupported
 
 # Written with simpler operations before reading; everything else is read as it is called.
-_DECOMPOSED = ("einsum", "matmul", "glu", "bilinear", "rms_norm", "std", "var", "square", "rsub")
+_DECOMPOSED = ("einsum", "matmul", "glu", "bilinear", "std", "var", "square", "rsub")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,7 @@ class Call:
     dtype: torch.dtype
     place: str  # where it was written
     run: Any  # the operator itself: constants are computed by it
+    random: bool  # it draws random numbers, with some arguments at least
 
 
 @dataclass(frozen=True)
@@ -173,14 +174,10 @@ def _call(node: fx.Node, refs: dict[fx.Node, Ref]) -> Call | None:
         return None  # torch's own note about types; computes nothing
     if target._schema.is_mutable:
         raise Unsupported(f"Bounds: '{name}' writes in place ({_place(node)})")
-    if torch.Tag.nondeterministic_seeded in target.tags:
-        raise Unsupported(
-            f"Bounds: the network draws random numbers ('{name}', {_place(node)}); "
-            "use an attack alone"
-        )
-    arguments = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
-    arguments |= zip((a.name for a in target._schema.arguments), node.args, strict=False)
-    arguments |= node.kwargs
+    taken = [a.name for a in target._schema.arguments]
+    given = dict(zip(taken, node.args, strict=False)) | dict(node.kwargs)
+    usual = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
+    arguments = {name: given.get(name, usual.get(name)) for name in taken}
     held = fx.map_arg(arguments, lambda n: refs[n])
     value = node.meta.get("val")
     first = value[0] if isinstance(value, tuple | list) else value
@@ -189,7 +186,16 @@ def _call(node: fx.Node, refs: dict[fx.Node, Ref]) -> Call | None:
     own = target.namespace == "durometer"
     full = name if target.namespace == "aten" or own else f"{target.namespace}::{name}"
     shape, dtype = tuple(int(s) for s in first.shape), first.dtype
-    return Call(full, target._overloadname, dict(held), shape, dtype, _place(node), target)
+    return Call(
+        full,
+        target._overloadname,
+        dict(held),
+        shape,
+        dtype,
+        _place(node),
+        target,
+        torch.Tag.nondeterministic_seeded in target.tags,
+    )
 
 
 def _place(node: fx.Node) -> str:

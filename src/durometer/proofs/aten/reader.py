@@ -126,6 +126,11 @@ class _Reading:
 
     def refuse(self, what: str = "") -> NoReturn:
         call = self.call
+        if call.random:
+            raise Unsupported(
+                f"Bounds: the network draws random numbers ('{call.name}', {call.place}), or may; "
+                "use an attack alone"
+            )
         raise Unsupported(
             f"Bounds does not know the operation '{call.name}'{f' with {what}' if what else ''} "
             f"({call.place}); write it with operations that Bounds knows, or use an attack alone"
@@ -839,6 +844,22 @@ def _variance(reading: _Reading, a: dict[str, Any]) -> int:
     return reading.put(Sum, (square,), reading.call.shape, shape, (-1,), factor)
 
 
+def _rms_norm(reading: _Reading, a: dict[str, Any]) -> int:
+    """x / sqrt(mean x^2 + eps), then its weights."""
+    source, size = a["input"], tuple(a["normalized_shape"])
+    shape, count = reading.shape(source), math.prod(size)
+    eps = torch.finfo(reading.call.dtype).eps if a.get("eps") is None else float(a["eps"])
+    flat = (*shape[: len(shape) - len(size)], count)
+    one = (*flat[:-1], 1)
+    held = reading.reshaped(source, flat)
+    square = reading.put(Convex, (held,), flat, "square", 2)
+    mean = reading.put(Sum, (square,), one, flat, (-1,), 1 / count)
+    mean = reading.put(Scale, (mean,), one, _number(1.0), _number(eps), None, 8)
+    root = reading.expanded(reading.put(Convex, (mean,), one, "rsqrt", 8), flat)
+    made = reading.put(Multiply, (held, root), flat, math.sqrt(count))
+    return _affine(reading, reading.reshaped(made, shape), a.get("weight"), None, size)
+
+
 _FAMILIES: dict[str, Callable[[_Reading, dict[str, Any]], Any]] = {
     "add": _add, "sub": _sub, "rsub": _rsub, "mul": _mul, "div": _div, "neg": _neg,
     "linear": _linear, "mm": _mm, "bmm": _mm, "addmm": _addmm, "baddbmm": _addmm,
@@ -861,7 +882,7 @@ _FAMILIES: dict[str, Callable[[_Reading, dict[str, Any]], Any]] = {
     ),
     **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), _softmax),
     "layer_norm": _layer_norm, "native_layer_norm": _layer_norm, "group_norm": _group_norm,
-    "native_group_norm": _group_norm, "instance_norm": _instance_norm,
+    "native_group_norm": _group_norm, "instance_norm": _instance_norm, "rms_norm": _rms_norm,
     "scaled_dot_product_attention": _attention, "_to_copy": _cast,
     "floor": _whole, "ceil": _whole, "round": _whole, "trunc": _whole, "fix": _whole,
     "pow": _power, "linalg_vector_norm": _norm, "relu": _relu, "leaky_relu": _leaky,
