@@ -1,4 +1,4 @@
-"""Linear layers, convolutions, sums, means, normalisation with fixed statistics, scaling, adding."""
+"""Linear layers, convolutions, sums, means, scaling, adding: fixed linear maps and a constant."""
 
 from __future__ import annotations
 

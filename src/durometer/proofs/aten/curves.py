@@ -116,22 +116,14 @@ class Convex(Curve):
         tangent = torch.where(sure, self._slope(at), 0.0)
         bias = self._value(at) - tangent * at
         blur = 64 * _OUT * (_size((a, b)) + (slope.abs() + tangent.abs()) * _size((low, high)))
-        # a tangent with a rounded slope still passes above a convex curve nowhere but by its blur
         flat = torch.zeros_like(low, dtype=torch.bool)
-        if self._sign(low) is not None:
-            up = self._sign(low)
-        else:
-            up = torch.full_like(low, self.sign) > 0
-        assert up is not None
+        # the reciprocal is convex above 0 and concave below
+        up = low > 0 if self.name == "reciprocal" else torch.full_like(low, self.sign) > 0
         bias = torch.where(sure, bias, torch.where(up, torch.minimum(a, b), torch.maximum(a, b)))
         return Relaxation(
             torch.where(up, tangent, slope), torch.where(up, bias, ends) - blur,
             torch.where(up, slope, tangent), torch.where(up, most, bias) + blur, flat,
         )  # fmt: skip
-
-    def _sign(self, low: Tensor) -> Tensor | None:
-        """The reciprocal is convex above 0 and concave below."""
-        return low > 0 if self.name == "reciprocal" else None
 
     def _touching(self, low: Tensor, high: Tensor) -> Tensor:
         """Where the tangent touches: halfway, where the curve falls off steeply nearer its end."""
@@ -324,7 +316,7 @@ class Whole(Curve):
 _FAR = math.inf
 
 
-def smooth(
+def smooth(  # noqa: C901 (a list of curves)
     name: str, arguments: tuple[float | str, ...]
 ) -> tuple[tuple[Piece, ...], float, tuple[float, float]]:
     """The pieces of a named curve, the units its kernel rounds by, and limits of its values."""

@@ -48,7 +48,7 @@ def is_encoder(module: nn.Module) -> bool:
 
 
 def encoded(module: nn.Module) -> tuple[nn.Module, Any]:
-    """The module (changed) with a call in place of its encoder, and the encoder; None: it has none."""
+    """The module (changed) with a call in place of its encoder, and the encoder or None."""
     found = [(name, m) for name, m in module.named_modules() if is_encoder(m)]
     if not found:
         return module, None

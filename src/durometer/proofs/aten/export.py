@@ -9,10 +9,12 @@ What a reader would get wrong: the number of rows is written into the graph wher
 reads it. One graph is the program of that many rows, nothing more (`rows.py` compares several).
 """
 
+# ruff: noqa: SLF001 (torch gives a schema under no other name)
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import logging
 from collections.abc import Iterator
@@ -38,8 +40,17 @@ class Call:
     shape: tuple[int, ...]  # of the (first) result
     dtype: torch.dtype
     place: str  # where it was written
-    run: Any  # the operator itself: constants are computed by it
+    target: Any  # the operator itself
     random: bool  # it draws random numbers, with some arguments at least
+
+    def on(self, arguments: dict[str, Any]) -> Any:
+        """What the operator itself gives for these arguments: constants, or places."""
+        taken = self.target._schema.arguments
+        with torch.no_grad():
+            return self.target(
+                *(arguments[a.name] for a in taken if not a.kwarg_only),
+                **{a.name: arguments[a.name] for a in taken if a.kwarg_only},
+            )
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,11 @@ class Graph:
     output: Ref
 
 
-def exported(module: nn.Module, x: Tensor) -> Graph:
-    """The graph of a module in eval mode for inputs of the shape and type of `x`."""
+def exported(module: nn.Module, x: Tensor, known: frozenset[str]) -> Graph:
+    """The graph of a module in eval mode for inputs of the shape and type of `x`.
+
+    `known` are operations that the reader takes as they are.
+    """
     for name, m in module.named_modules():
         if m.training:
             where = f"'{name}' ({type(m).__name__})" if name else type(m).__name__
@@ -73,7 +87,8 @@ def exported(module: nn.Module, x: Tensor) -> Graph:
     try:
         with torch.no_grad(), _quiet():
             held = torch.export.export(module, (x,), strict=False)
-            held = held.run_decompositions(_decompositions())
+            if not _readable(held, known):
+                held = held.run_decompositions(_decompositions())
     except Exception as error:  # whatever user code does when it is traced
         first = str(error).strip().splitlines()[:1] or [""]
         raise Unsupported(
@@ -86,10 +101,33 @@ def exported(module: nn.Module, x: Tensor) -> Graph:
     return _graph(held)
 
 
+def _readable(held: Any, known: frozenset[str]) -> bool:
+    """Is the graph functional and of known operations as it is? Making it so costs far more."""
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return False  # its casts show only after that
+    for node in held.graph.nodes:
+        if (
+            node.op in ("placeholder", "output")
+            or getattr(node.target, "__name__", "") == "getitem"
+        ):
+            continue
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            return False
+        schema = node.target._schema
+        plain = node.target.namespace == "durometer" or node.target.namespace == "aten"
+        if schema.is_mutable or not plain or _name(node.target) not in known:
+            return False
+    return True
+
+
+def _name(target: Any) -> str:
+    return str(target.overloadpacket.__name__)
+
+
+@functools.cache
 def _decompositions() -> dict[Any, Any]:
     known = torch.export.default_decompositions()
-    chosen = {op: how for op, how in known.items() if _packet(op) in _DECOMPOSED}
-    return chosen
+    return {op: how for op, how in known.items() if _packet(op) in _DECOMPOSED}
 
 
 def _packet(op: Any) -> str:
@@ -169,7 +207,7 @@ def _call(node: fx.Node, refs: dict[fx.Node, Ref]) -> Call | None:
     target: Any = node.target
     if not hasattr(target, "_schema"):
         raise Unsupported(f"Bounds does not know the operation '{target}' ({_place(node)})")
-    name = target.overloadpacket.__name__
+    name = _name(target)
     if name == "_assert_tensor_metadata":
         return None  # torch's own note about types; computes nothing
     if target._schema.is_mutable:

@@ -11,7 +11,7 @@ Maximum     the input that is surely large from below; the largest upper bound f
 Boxed       ends there, with the bounds of the output
 
 What a reader would get wrong: `interval` and `relaxation` speak of exact arithmetic between bounds
-of *computed* inputs. What the model's own floating point adds is `rounding`, and the engine adds it.
+of *computed* inputs. What the model's own floating point adds is `rounding`.
 """
 
 from __future__ import annotations

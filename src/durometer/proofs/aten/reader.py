@@ -167,13 +167,7 @@ class _Reading:
         """Constants, computed by the operator itself."""
         if self.call.name not in _FOLDED:
             self.refuse("constants")
-        names = [a.name for a in self.call.run._schema.arguments]
-        kwarg = {a.name for a in self.call.run._schema.arguments if a.kwarg_only}
-        with torch.no_grad():
-            out = self.call.run(
-                *(arguments[n] for n in names if n not in kwarg),
-                **{n: arguments[n] for n in names if n in kwarg},
-            )
+        out = self.call.on(arguments)
         return list(out) if isinstance(out, tuple | list) else out
 
     def _read(self, name: str, a: dict[str, Any]) -> Any:
@@ -185,7 +179,7 @@ class _Reading:
         if own is not None:
             return own(self, a)
         if name in _SMOOTH:
-            return self._smooth(name, a)
+            return self.smooth(name, a)
         if name in _CONVEX:
             self.only(a, "self")
             return self.put(
@@ -230,19 +224,14 @@ class _Reading:
             if given.get("mode", "constant") == "constant":
                 given["value"] = 0.0
         given[first] = torch.arange(1, size + 1, dtype=torch.float64).reshape(shape)
-        names = [x.name for x in self.call.run._schema.arguments]
-        kwarg = {x.name for x in self.call.run._schema.arguments if x.kwarg_only}
-        found = self.call.run(
-            *(given[n] for n in names if n not in kwarg),
-            **{n: given[n] for n in names if n in kwarg},
-        )
+        found = self.call.on(given)
         several = isinstance(found, tuple | list)
         made: list[Value | None] = [
-            self._gather(source, t, fill) for t in (found if several else [found])
+            self.gather(source, t, fill) for t in (found if several else [found])
         ]
         return made if several else made[0]
 
-    def _gather(self, source: int, places: Tensor, fill: float) -> int:
+    def gather(self, source: int, places: Tensor, fill: float) -> int:
         shape = self.shape(source)
         index = places.round().long().flatten() - 1
         unit = self.operations[source].unit
@@ -258,7 +247,7 @@ class _Reading:
         if own == tuple(shape):
             return value
         places = torch.arange(1, math.prod(own) + 1, dtype=torch.float64).reshape(own)
-        return self._gather(value, places.expand(shape), 0.0)
+        return self.gather(value, places.expand(shape), 0.0)
 
     def reshaped(self, value: int, shape: tuple[int, ...]) -> int:
         own = self.shape(value)
@@ -270,11 +259,11 @@ class _Reading:
         """The last two axes exchanged."""
         own = self.shape(value)
         places = torch.arange(1, math.prod(own) + 1, dtype=torch.float64).reshape(own)
-        return self._gather(value, places.transpose(-1, -2), 0.0)
+        return self.gather(value, places.transpose(-1, -2), 0.0)
 
     # curves
 
-    def _smooth(self, name: str, a: dict[str, Any]) -> int:
+    def smooth(self, name: str, a: dict[str, Any]) -> int:
         arguments: tuple[Any, ...] = ()
         if name == "gelu":
             self.only(a, "self", "approximate")
@@ -445,11 +434,10 @@ def _addmm(reading: _Reading, a: dict[str, Any]) -> int:
     if float(a.get("beta", 1)) != 1 or float(a.get("alpha", 1)) != 1:
         reading.refuse(f"beta={a['beta']}, alpha={a['alpha']}")
     left, right = (a["mat1"], a["mat2"]) if "mat1" in a else (a["batch1"], a["batch2"])
-    if isinstance(left, int) and isinstance(right, Tensor) and isinstance(a["self"], Tensor):
-        if right.ndim == 2:
-            weight = reading.constant(right).T
-            bias = reading.constant(a["self"])
-            return reading.put(Linear, (left,), reading.call.shape, weight, bias)
+    plain = isinstance(left, int) and isinstance(right, Tensor) and right.ndim == 2
+    if plain and isinstance(a["self"], Tensor):
+        weight, bias = reading.constant(right).T, reading.constant(a["self"])
+        return reading.put(Linear, (left,), reading.call.shape, weight, bias)
     made = _mm(reading, {"self": left, "mat2": right})
     return reading.added(made, a["self"], 1.0, 1.0)
 
@@ -478,7 +466,7 @@ def _convolution(reading: _Reading, a: dict[str, Any]) -> int:
             sides = [n for t in reversed(total) for n in (t // 2, t - t // 2)]
             own = reading.shape(source)
             places = torch.arange(1, math.prod(own) + 1, dtype=torch.float64).reshape(own)
-            source = reading._gather(source, functional.pad(places, sides), 0.0)
+            source = reading.gather(source, functional.pad(places, sides), 0.0)
         elif padding != "valid":
             reading.refuse(f"padding={padding!r}")
         padding = 0
@@ -524,13 +512,7 @@ def _spatial(reading: _Reading, a: dict[str, Any]) -> int:
     given = dict(a)
     basis = torch.eye(size, dtype=torch.float64).reshape(size, 1, *shape[-axes:])
     given[first] = basis
-    names = [x.name for x in reading.call.run._schema.arguments]
-    kwarg = {x.name for x in reading.call.run._schema.arguments if x.kwarg_only}
-    with torch.no_grad():
-        matrix = reading.call.run(
-            *(given[n] for n in names if n not in kwarg),
-            **{n: given[n] for n in names if n in kwarg},
-        ).reshape(size, -1)
+    matrix = reading.call.on(given).reshape(size, -1)
     return reading.put(SpatialMap, (source,), out, shape, matrix, axes)
 
 
@@ -593,42 +575,53 @@ def _larger(reading: _Reading, a: dict[str, Any]) -> int:
     return made
 
 
+def _windows(size: int, out: int, window: int, stride: int, padding: int, dilation: int) -> Tensor:
+    """(out, window): the places along an axis that each result looks at; -1: outside."""
+    start = torch.arange(out)[:, None] * stride - padding
+    at = start + torch.arange(window) * dilation
+    return torch.where((at >= 0) & (at < size), at, -1)
+
+
+def _adaptive(size: int, out: int) -> Tensor:
+    """The same for windows that share an axis out as evenly as they can."""
+    start = torch.arange(out) * size // out
+    end = -(-(torch.arange(1, out + 1) * size) // out)
+    at = start[:, None] + torch.arange(int((end - start).max()))
+    return torch.where(at < end[:, None], at, -1)
+
+
 def _max_pool(reading: _Reading, a: dict[str, Any]) -> Any:
     source = a["self"]
     shape, out = reading.shape(source), reading.call.shape
     axes = 1 if "1d" in reading.call.name else 2
     if len(shape) != axes + 2:
         reading.refuse("an input without a batch axis")
-    places = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64)
-    flat = places.reshape(-1, 1, *([1] if axes == 1 else []), *shape[2:])
+
+    def each(value: Any) -> list[int]:
+        held = list(value) if isinstance(value, list | tuple) else [value]
+        return [int(v) for v in (held * axes if len(held) == 1 else held)]
+
     if "adaptive" in reading.call.name:
-        size = tuple(out[2:])
-        if any(n % o for n, o in zip(shape[2:], size, strict=True)):
-            reading.refuse("windows of unequal size")
-        window = tuple(n // o for n, o in zip(shape[2:], size, strict=True))
-        stride, padding, dilation = window, (0,) * axes, (1,) * axes
+        along = [_adaptive(n, o) for n, o in zip(shape[2:], out[2:], strict=True)]
     else:
-        if a.get("ceil_mode"):
-            reading.refuse("ceil_mode=True")
-
-        def each(value: Any) -> tuple[int, ...]:
-            held = tuple(value) if isinstance(value, list | tuple) else (value,)
-            return tuple(int(v) for v in (held * axes if len(held) == 1 else held))
-
-        window = each(a["kernel_size"])
-        stride = each(a["stride"] or a["kernel_size"])
-        padding, dilation = each(a["padding"]), each(a["dilation"])
-    if axes == 1:
-        window, stride, padding, dilation = (
-            (1, *window),
-            (1, *stride),
-            (0, *padding),
-            (1, *dilation),
-        )
-    found = functional.unfold(flat, window, dilation=dilation, padding=padding, stride=stride)
-    table = found.transpose(1, 2).reshape(math.prod(out), -1).round().long() - 1
+        given = (each(a["kernel_size"]), each(a["stride"] or a["kernel_size"]), each(a["padding"]),
+                 each(a["dilation"]))  # fmt: skip
+        along = [_windows(*v) for v in zip(shape[2:], out[2:], *given, strict=True)]
+    places = along[0]
+    if axes == 2:
+        down, right = along[0][:, None, :, None], along[1][None, :, None, :]
+        places = torch.where((down < 0) | (right < 0), -1, down * shape[3] + right)
+        places = places.reshape(out[2] * out[3], -1)
+    channel = torch.arange(shape[0] * shape[1])[:, None, None] * math.prod(shape[2:])
+    table = torch.where(places < 0, -1, channel + places).reshape(math.prod(out), -1)
     made = reading.put(Maximum, (source,), out, shape, table)
     return made if reading.call.name in ("max_pool1d", "max_pool2d") else [made, None]
+
+
+def _dropout(reading: _Reading, a: dict[str, Any]) -> int:
+    if a["train"] is not False:
+        reading.refuse("train=True")
+    return int(a["input"])
 
 
 def _softmax(reading: _Reading, a: dict[str, Any]) -> int:
@@ -800,7 +793,7 @@ def _celu(reading: _Reading, a: dict[str, Any]) -> int:
 
 def _clamp_one(reading: _Reading, a: dict[str, Any]) -> int:
     low, high = a.get("min", a.get("min_val")), a.get("max", a.get("max_val"))
-    return reading._smooth("clamp", {"self": a["self"], "min": low, "max": high})
+    return reading.smooth("clamp", {"self": a["self"], "min": low, "max": high})
 
 
 def _concatenate(reading: _Reading, a: dict[str, Any]) -> int:
@@ -890,5 +883,7 @@ _FAMILIES: dict[str, Callable[[_Reading, dict[str, Any]], Any]] = {
     r.hinge(a["self"], _number(-1.0)), "hardtanh": _clamp_one, "relu6": lambda r, a:
     r.curve(a["self"], "clamp", (0.0, 6.0)), "clamp_min": _clamp_one, "clamp_max": _clamp_one,
     "cat": _concatenate, "stack": _concatenate, "encode": _encode, "var": _variance,
+    "dropout": _dropout, "feature_dropout": _dropout, "alpha_dropout": _dropout,
     "square": lambda r, a: r.put(Convex, (a["self"],), r.call.shape, "square", 2),
 }  # fmt: skip
+KNOWN = frozenset({*_FAMILIES, *_MOVES, *_SAME, *_SMOOTH, *_CONVEX, "_assert_tensor_metadata"})

@@ -17,7 +17,7 @@ from durometer.core.errors import Unsupported
 from durometer.proofs.aten.encoder import encoded
 from durometer.proofs.aten.export import exported, prepared
 from durometer.proofs.aten.program import Program
-from durometer.proofs.aten.reader import read
+from durometer.proofs.aten.reader import KNOWN, read
 
 _MANY = 19  # rows of the third program: other than any threshold that is likely
 
@@ -28,7 +28,7 @@ def program_of(module: nn.Module, example: Tensor) -> Program:
     programs: dict[int, Any] = {}
     for rows in (1, 2, _MANY):
         x = example.detach().expand(rows, *example.shape[1:]).clone()
-        programs[rows] = read(exported(held, x), encoder)
+        programs[rows] = read(exported(held, x, KNOWN), encoder)
     one, two, many = programs.values()
     if not one.signature() == two.signature() == many.signature():
         raise Unsupported(
