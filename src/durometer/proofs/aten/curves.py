@@ -262,8 +262,10 @@ class Smooth(Curve):
         return _rounded(self.unit, self.units, taken[0], found)
 
     def hard(self, taken: list[Bound], found: Bound) -> Bound:
-        out = 4 * self.unit
-        return found[0].clamp_min(self.limits[0] - out), found[1].clamp_max(self.limits[1] + out)
+        bottom, top = self.limits
+        below, above = (4 * self.unit * max(1.0, abs(v)) for v in (bottom, top))
+        low = found[0] if bottom == -_FAR else found[0].clamp_min(bottom - below)
+        return low, found[1] if top == _FAR else found[1].clamp_max(top + above)
 
     def signature(self) -> tuple[object, ...]:
         return (type(self).__name__, self.name, self.arguments)
@@ -294,10 +296,11 @@ class Whole(Curve):
         return torch.where(fits, low, -torch.inf), torch.where(fits, high, torch.inf)
 
     def relaxation(self, low: Tensor, high: Tensor) -> Relaxation:
-        first, last = self._value(low), self._value(high)
+        first, last = self.interval((low, high))  # infinite where the type does not hold it
         down = {"floor": -1.0, "ceil": 0.0, "round": -0.5, "trunc": -1.0}[self.how]
         up = {"floor": 0.0, "ceil": 1.0, "round": 0.5, "trunc": 1.0}[self.how]
-        flat = last - first <= 1  # one or two values: no line says more than the interval
+        fits = first.isfinite() & last.isfinite()
+        flat = ~fits | (last - first <= 1)  # one or two values: no line says more than the interval
         slope = torch.where(flat, 0.0, 1.0).to(low.dtype)
         blur = _OUT * (1 + _size((low, high)))
         return Relaxation(
@@ -360,10 +363,11 @@ def smooth(  # noqa: C901 (a list of curves)
             return functional.softplus(x, beta, 1e9) if beta > 0 else x * torch.nan
 
         turn = threshold / beta
+        about = 2.0**-6 * abs(turn) + 1e-9  # the kernel compares rounded numbers
         return (
             (
-                Piece(log, -_FAR, turn, abs(beta) / 4 * 1.0001),
-                Piece(lambda x: x, turn, _FAR, 0.0),
+                Piece(log, -_FAR, turn + about, abs(beta) / 4 * 1.0001),
+                Piece(lambda x: x, turn - about, _FAR, 0.0),
             ),
             16,
             (0.0 if threshold >= 0 else -_FAR, _FAR),
@@ -376,7 +380,7 @@ def smooth(  # noqa: C901 (a list of curves)
         parts.append(Piece(lambda x: x, low, high, 0.0))
         if high < _FAR:
             parts.append(Piece(lambda x: torch.full_like(x, high), high, _FAR, 0.0))
-        return tuple(parts), 0, (low, high)
+        return tuple(parts), 2, (low, high)
     if name == "hardswish":
         return (
             (

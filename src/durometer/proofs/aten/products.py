@@ -9,6 +9,7 @@ the average of McCormick's planes, and the same for sums of products.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ class Multiply(Product):
     """Number by number, of values of one shape."""
 
     limit: float  # no exact result is farther from 0 (a normalised number)
+    terms: int  # of a normalisation: roundings of its mean; a third input is what it normalises
 
     def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         return a * b
@@ -31,14 +33,22 @@ class Multiply(Product):
 
     def interval(self, *taken: Bound) -> Bound:
         corners = torch.stack([u * v for u in taken[0] for v in taken[1]])
-        return corners.amin(0).clamp_min(-self.limit), corners.amax(0).clamp_max(self.limit)
+        if self.limit == math.inf:
+            return corners.amin(0), corners.amax(0)
+        off = 4 * self.terms * self.unit * torch.ones_like(corners[0])
+        if len(taken) == 3:  # a mean that cancels: its rounding, in deviations
+            size = torch.maximum(taken[2][0].abs(), taken[2][1].abs())
+            size = size + size.mean(-1, keepdim=True)
+            off = off + share(self.terms, self.unit, size) * taken[1][1].abs()
+        most = torch.where(off < 0.25, self.limit * (1 + 2 * off) + 2 * off, math.inf)
+        return corners.amin(0).maximum(-most), corners.amax(0).minimum(most)
 
     def rounding(self, taken: list[Bound], found: Bound) -> Tensor | None:
         sizes = [torch.maximum(low.abs(), high.abs()) for low, high in taken]
         return share(3, self.unit, sizes[0] * sizes[1])
 
     def rows(self, *ids: Tensor) -> Tensor:
-        return join(self.place, *ids)
+        return join(self.place, *ids[:2])
 
 
 @dataclass(frozen=True, eq=False)

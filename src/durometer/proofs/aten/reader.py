@@ -326,7 +326,7 @@ class _Reading:
             sides = (self.expanded(first, shape), self.expanded(second, shape))
             if sides[0] == sides[1]:
                 return self.put(Convex, (sides[0],), shape, "square", 2)
-            return self.put(Multiply, sides, shape, math.inf)
+            return self.put(Multiply, sides, shape, math.inf, 0)
         varies, fixed = (first, second) if isinstance(first, int) else (second, first)
         return self.scaled(varies, self.constant(fixed), None, 2)
 
@@ -645,7 +645,8 @@ def _normalised(reading: _Reading, source: int, eps: float) -> int:
     held = reading.put(Scale, (mean,), flat, _number(1.0), _number(eps), None, 4)
     root = reading.put(Convex, (held,), flat, "rsqrt", 6)
     wide = reading.expanded(root, shape)
-    return reading.put(Multiply, (off, wide), shape, math.sqrt(max(count - 1, 0)))
+    limit = math.sqrt(max(count - 1, 0))
+    return reading.put(Multiply, (off, wide, source), shape, limit, count + 16)
 
 
 def _affine(reading: _Reading, source: int, weight: Any, bias: Any, wide: tuple[int, ...]) -> int:
@@ -849,7 +850,7 @@ def _rms_norm(reading: _Reading, a: dict[str, Any]) -> int:
     mean = reading.put(Sum, (square,), one, flat, (-1,), 1 / count)
     mean = reading.put(Scale, (mean,), one, _number(1.0), _number(eps), None, 8)
     root = reading.expanded(reading.put(Convex, (mean,), one, "rsqrt", 8), flat)
-    made = reading.put(Multiply, (held, root), flat, math.sqrt(count))
+    made = reading.put(Multiply, (held, root), flat, math.sqrt(count), count + 20)
     return _affine(reading, reading.reshaped(made, shape), a.get("weight"), None, size)
 
 

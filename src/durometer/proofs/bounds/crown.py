@@ -185,7 +185,7 @@ class Network:
             elif isinstance(op, Product) and k not in self._still:
                 parts, shift = self._planes(op, w)
                 const = const + shift
-                for i, part in zip(op.inputs, parts, strict=True):
+                for i, part in zip(op.inputs[:2], parts, strict=True):
                     send(i, part)
             elif isinstance(op, Maximum) and k not in self._still:
                 part, shift = self._largest(k, op, up, down)
@@ -199,7 +199,7 @@ class Network:
 
     def _planes(self, op: Product, w: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """b' a + a' b - a' b' and what the error r s may add."""
-        (a, r), (b, s) = (_middle(self.bounds[i]) for i in op.inputs)
+        (a, r), (b, s) = (_middle(self.bounds[i]) for i in op.inputs[:2])
         parts = op.adjoint(w, a[:, None], b[:, None])
         at, off = op.multiply(a, b)[:, None], op.multiply(r, s)[:, None]
         return parts, _total(w.abs() * off - w * at)
