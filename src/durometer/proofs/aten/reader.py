@@ -161,7 +161,12 @@ class _Reading:
             return
         if call.dtype not in UNIT and call.name not in ("_to_copy", *_MOVES, *_SAME):
             self.refuse(f"a result of type {call.dtype}")
-        self.values[at] = self._read(call.name, arguments)
+        try:
+            self.values[at] = self._read(call.name, arguments)
+        except Unsupported:
+            raise
+        except Exception as error:  # an overload whose arguments have other names or types
+            self.refuse(f"these arguments ({type(error).__name__}: {str(error)[:80]})")
 
     def _folded(self, arguments: dict[str, Any]) -> Any:
         """Constants, computed by the operator itself."""
@@ -213,7 +218,8 @@ class _Reading:
     def _move(self, a: dict[str, Any]) -> Any:
         first = next(iter(a))
         source = a[first]
-        if not isinstance(source, int):
+        others = [r for k, v in self.call.arguments.items() if k != first for r in _refs(v)]
+        if not isinstance(source, int) or any(isinstance(self.value(r), int) for r in others):
             self.refuse("a place that depends on the input")
         shape = self.shape(source)
         size = math.prod(shape)
