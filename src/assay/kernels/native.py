@@ -25,6 +25,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -47,28 +48,38 @@ class Layout:
 
         self.struct = Struct
         self.sizes = [(i, n) for i, (n, kind) in enumerate(fields.items()) if kind == "size"]
-        self.parts = [(i, n, kind) for i, (n, kind) in enumerate(fields.items()) if kind != "size"]
+        self.parts = [
+            (i, n, _array(kind)) for i, (n, kind) in enumerate(fields.items()) if kind != "size"
+        ]
+        self._packed: WeakKeyDictionary[Any, Packed] = WeakKeyDictionary()
 
-    def pack(self, value: object) -> Packed:
+    def pack(self, value: Any) -> Packed:
         """The struct of an object that goes into a kernel again and again: its arrays are checked
-        once, and must stay where they are. Every size must follow from its own arrays."""
+        once, and must stay where they are. Every size must follow from its own arrays.
+
+        Kept beside the object and not in it, so that the object can be copied and pickled.
+        """
+        if value in self._packed:
+            return self._packed[value]
         sizes: dict[str, int] = {}
         fields: list[Any] = [None] * len(self.fields)
-        for i, name, kind in self.parts:
-            fields[i] = _read(f"{type(value).__name__}.{name}", kind, getattr(value, name), sizes)
+        arrays = [getattr(value, name) for _, name, _ in self.parts]
+        for (i, name, kind), array in zip(self.parts, arrays, strict=True):
+            fields[i] = _read(name, kind, array, sizes, type(value).__name__)
         for i, name in self.sizes:
             fields[i] = sizes[name]
-        return Packed(self, self.struct(*fields), sizes, value)
+        self._packed[value] = packed = Packed(self, self.struct(*fields), sizes, arrays)
+        return packed
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A struct that has been made already, and the object that keeps its arrays alive."""
+    """A struct that has been made already, and the arrays that it points to."""
 
     layout: Layout
     struct: ctypes.Structure
     sizes: dict[str, int]
-    value: object
+    arrays: list[Any]
 
 
 class Kernel:
@@ -86,7 +97,9 @@ class Kernel:
         self.name, self.arguments = name, arguments
         self.given = [n for n, kind in arguments.items() if kind != "size"]
         self._plan = [
-            (i, n, kind) for i, (n, kind) in enumerate(arguments.items()) if kind != "size"
+            (i, n, kind if isinstance(kind, Layout) else _array(kind))
+            for i, (n, kind) in enumerate(arguments.items())
+            if kind != "size"
         ]
         self._sizes = [(i, n) for i, (n, kind) in enumerate(arguments.items()) if kind == "size"]
 
@@ -98,7 +111,7 @@ class Kernel:
         structs: list[tuple[int, Layout, list[Any]]] = []
         try:
             for value, (i, name, kind) in zip(values, self._plan, strict=True):
-                if isinstance(kind, str):
+                if not isinstance(kind, Layout):
                     passed[i] = _read(name, kind, value, sizes)
                 elif isinstance(value, Packed):
                     passed[i] = _packed(name, kind, value, sizes)
@@ -193,17 +206,16 @@ def _packed(name: str, layout: Layout, value: Packed, sizes: dict[str, int]) -> 
     return ctypes.byref(value.struct)
 
 
-def _read(name: str, kind: str, value: Any, sizes: dict[str, int], whole: str = "") -> Any:
+def _read(
+    name: str, wanted: _Array | None, value: Any, sizes: dict[str, int], whole: str = ""
+) -> Any:
     """What C is given: a number as it is, of an array the address, where it fits the kind.
 
     Kernels of a few microseconds are asked at every step of an attack: so is this.
     """
-    if kind in SCALARS:
-        return value
-    wanted = _array(kind)
-    name = f"{whole}.{name}" if whole else name
     if wanted is None:
-        raise _Refused(f"{name}: no such kind of argument: {kind!r}")
+        return value
+    name = f"{whole}.{name}" if whole else name
     if value is None and wanted.optional:
         return None
     if isinstance(value, np.ndarray):
@@ -214,7 +226,7 @@ def _read(name: str, kind: str, value: Any, sizes: dict[str, int], whole: str = 
     else:
         fits = laid = False
     if not fits:
-        raise _Refused(f"{name}: {_describe(value)}; expected {kind}")
+        raise _Refused(f"{name}: {_describe(value)}; expected {wanted.text}")
     if not laid:
         raise _Refused(f"{name}: expected a contiguous {'writeable ' if wanted.out else ''}array")
     shape, letters = value.shape, wanted.letters
@@ -241,6 +253,7 @@ def _kind(dtype: Any) -> str:
 class _Array(NamedTuple):
     """An array's description, read once."""
 
+    text: str
     out: bool
     kind: str
     dtype: np.dtype[Any]
@@ -248,15 +261,17 @@ class _Array(NamedTuple):
     optional: bool
 
 
-@cache
 def _array(kind: str) -> _Array | None:
+    """None: a number."""
+    if kind in SCALARS:
+        return None
     match = ARRAY.fullmatch(kind)
     if match is None:
-        return None
+        raise AssayError(f"no such kind of argument: {kind!r}")
     out, dtype, shape, optional = match.groups()
     letters = [s.strip() for s in shape.split(",")]
     lengths = tuple(int(s) if s.isdigit() else s for s in letters)
-    return _Array(bool(out), dtype, np.dtype(dtype), lengths, bool(optional))
+    return _Array(kind, bool(out), dtype, np.dtype(dtype), lengths, bool(optional))
 
 
 def _describe(value: Any) -> str:

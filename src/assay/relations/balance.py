@@ -17,15 +17,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.kernels.arrays import Bools, Floats, Ints
-from assay.kernels.native import Kernel, Packed
+from assay.kernels.native import Kernel
 from assay.kernels.native import Layout as Struct
 from assay.kernels.threads import threads_for
 from assay.relations.expression import Compare
@@ -73,7 +71,8 @@ _balance = Kernel(
 )
 
 
-class Flat(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Flat:
     """Clauses of linear branches: sum_i weight_i * x[place_i] + start <= or == 0."""
 
     clauses: Ints  # (c + 1,) first branch of each clause
@@ -103,17 +102,13 @@ class Balance:
     def __len__(self) -> int:
         return len(self.flat.clauses) - 1
 
-    @cached_property
-    def _packed(self) -> Packed:
-        return CLAUSES.pack(self.flat)
-
     def __call__(
         self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
     ) -> Tensor:
         """(n, d) the records, as far as possible balanced; x is left as it is."""
         out = x.clone(memory_format=torch.contiguous_format)
         read = (t.contiguous() for t in (x0, low, high))
-        _balance(self._packed, threads_for(x), tolerance, *read, out)
+        _balance(CLAUSES.pack(self.flat), threads_for(x), tolerance, *read, out)
         return out
 
     def sums(self) -> list[tuple[Tensor, Tensor]]:
