@@ -25,6 +25,7 @@ from torch import Tensor
 
 from assay.devices import widest
 from assay.errors import AssayError
+from assay.model.answers import ANY, SCORES
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 
@@ -39,7 +40,7 @@ class Order(ABC):
     True
     """
 
-    wants: Needs = Needs()  # not `needs`: an order is no attack
+    wants: Needs = Needs(ANY)  # not `needs`: an order is no attack
 
     @abstractmethod
     def scores(self, problem: Problem) -> Tensor:
@@ -170,7 +171,7 @@ class ByMD(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
-        return Needs(gradient=self.steps > 0)
+        return Needs(SCORES if self.steps > 0 else ANY, gradient=self.steps > 0)
 
     def scores(self, problem: Problem) -> Tensor:
         scores = minimal_differences(problem.clean)

@@ -22,6 +22,8 @@ class Feature:
     `missing`: a record may lack it. What that means to an attacker is said apart: `fill` and `hide`
     are the distances of filling in a missing cell and of leaving a known one blank (None: neither
     may be done, a missing cell stays missing), `fill_cost` and `hide_cost` the same as money.
+    `cost` is the price of one unit, or of another value of a category: `schema.space(cost=)` needs
+    one of every feature that can change; one that a relation computes from others is free.
 
     >>> import assay as ay
     >>> age = ay.Feature('age', 'integer', low='original', high=120)
@@ -37,7 +39,7 @@ class Feature:
     values: tuple[Any, ...] = ()
     group: str = ""
     unit: str = ""
-    cost: float = 1.0
+    cost: float | None = None
     scale: tuple[float, float] | None = None
     missing: bool = False
     fill: float | None = None
@@ -69,7 +71,7 @@ class Feature:
                 raise wrong(field, "true or false")
         for field in ("cost", "fill", "hide", "fill_cost", "hide_cost"):
             amount = getattr(self, field)
-            if not (_number(amount) or (amount is None and field != "cost")):
+            if not (_number(amount) or amount is None):
                 raise wrong(field, "a number")
         for field in ("low", "high"):
             side = getattr(self, field)
