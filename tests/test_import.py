@@ -1,4 +1,5 @@
-"""`import durometer` must stay light: what is heavy is loaded when it is used, extras only if asked."""
+"""`import durometer` must stay light: what is heavy is loaded when it is used, extras only if
+asked."""
 
 import subprocess
 import sys
