@@ -28,7 +28,14 @@ Line = list[tuple[float, Estimate]]
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """`settings`: run -> what was set; `numbers`: setting -> value -> its place on an axis."""
+    """Reports on runs that differ in a few settings.
+
+    Args:
+        settings: Name of the run -> its settings.
+        reports: Name of the run -> its report; runs that failed are not among them.
+        numbers: Setting -> value (as text) -> its position on an axis; numeric settings only.
+        failed: Name of the run -> why it failed.
+    """
 
     settings: Mapping[str, Mapping[str, Any]]
     reports: Mapping[str, Report]
@@ -114,11 +121,18 @@ class Sweep:
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def html(self) -> str:
-        """All runs on one page."""
+        """All runs on one HTML page."""
         return html(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write sweep.json and report.html; the runs' own reports lie in folders beside them."""
+        """Writes sweep.json and report.html; the runs' own reports are in folders beside them.
+
+        Args:
+            folder: Where to write.
+
+        Returns:
+            The folder.
+        """
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +146,11 @@ class Sweep:
 
     @classmethod
     def load(cls, folder: str | Path) -> Sweep:
-        """Read what `save` wrote."""
+        """Reads a sweep that `save` wrote.
+
+        Args:
+            folder: Its folder.
+        """
         folder = Path(folder)
         path = folder / "sweep.json"
         with durable.reading(path, "run the sweep again with --resume, which writes it anew"):

@@ -21,10 +21,20 @@ from assay.streams import Stream
 
 @dataclass(frozen=True)
 class Rectangle:
-    """Images that differ from the clean one inside one window of `height` x `width` pixels.
+    """Images that differ from the clean one inside one rectangular window of any place and content
+    (Wu et al., ICLR 2020).
 
-    >>> Rectangle(8, 8).around(torch.zeros(1, 1, 32, 32)).eps
-    1.0
+    Args:
+        height: Height of the window, in pixels.
+        width: Width of the window, in pixels.
+        low: Lowest allowed value of a pixel.
+        high: Highest allowed value of a pixel.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> region = ay.Rectangle(1, 2).around(torch.zeros(1, 1, 2, 2))
+    >>> [region.contains(torch.tensor([[x]])).item() for x in ([[1.0, 1], [0, 0]], [[1.0, 0], [0, 1]])]
+    ?
     """
 
     height: int

@@ -45,12 +45,28 @@ _TAKES = 'Text takes sentences, ay.Dataset(list of strings, y); in a file, [data
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """At most `most` of the words, each by one of its candidates.
+    """Sentences of which some words may be replaced by candidates of similar meaning.
+
+    Candidates are those of the original sentence, so the space is finite and can be enumerated.
+
+    Args:
+        candidates: What may replace a word: `Synonyms()` (default), `Neighbours()`, `Typos()`,
+            `Masked(...)` or a maker of your own.
+        most: Share of a sentence's words that may change, above 0 and at most 1; one word may
+            always change.
+        keep: Words that stay. Default: English stop words.
+        similarity: A measure of two lists of sentences, e.g. `Centroid()`. None: no such condition.
+        least: Smallest similarity to the original sentence; used with `similarity` only.
+        antonyms: Whether a word may be replaced by the opposite of a word within two places of it;
+            T-PGD (Yuan et al., 2023) forbids it, as does the default.
+
+    Raises:
+        AssayError: A parameter has an impossible value.
 
     >>> space = Text(Synonyms({"good": ("fine",)}), most=0.5)
     >>> region = space.around(words.encode(["a good film"]))
-    >>> bool(region.contains(words.encode(["a fine film"])))
-    True
+    >>> [bool(region.contains(words.encode([s]))) for s in ("a fine film", "a bad film")]
+    ?
     """
 
     candidates: Candidates = field(default_factory=Synonyms)
@@ -78,7 +94,12 @@ class Text:
         object.__setattr__(self, "keep", tuple(sorted({w.lower() for w in self.keep})))
 
     def to_table(self, whole: bool = False) -> nouns.Table:
-        """The stop words stay unsaid where they are the usual ones."""
+        """The space as plain values for a file or a report.
+
+        Args:
+            whole: Whether to write parameters at their default too; the usual stop words are never
+                written.
+        """
         usual = self.keep == tuple(sorted(STOPWORDS))
         return {"type": "Text"} | nouns.given(self, whole, leave=("keep",) if usual else ())
 

@@ -35,7 +35,14 @@ SHOWN = 10  # rows that are named
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it is said to be; `rows` are ids."""
+    """Something that is not as a saved run says.
+
+    Args:
+        kind: "hash", "figure", "record", "label", "input", "model", "answer", "space", "goal" or
+            "proof".
+        text: What is wrong.
+        rows: Ids of the rows concerned.
+    """
 
     kind: str  # hash, figure, record, label, input, model, answer, space, goal, proof
     text: str
@@ -49,7 +56,14 @@ class Finding:
 
 @dataclass
 class Verification:
-    """What was looked at, what was found, and what could not be looked at."""
+    """The outcome of `verify`; true where nothing was found to be wrong.
+
+    Args:
+        folder: The folder that was checked.
+        findings: What is not as the run says.
+        checked: How many files, figures, rows ... were checked.
+        notes: What could not be checked, and why.
+    """
 
     folder: Path
     findings: list[Finding] = field(default_factory=list)
@@ -78,17 +92,34 @@ def verify(
     folder: str | Path, model: Any = None, data: Dataset | Parquet | None = None,
     space: Any = None, goal: Any = None,
 ) -> Verification:  # fmt: skip
-    """Look at a saved run again; truthy where nothing is wrong.
+    """Checks a saved run again, independently of the code that played it.
 
-    `model` and `data` are what it was run on; without them only files and figures are checked.
-    `space` and `goal` are needed only where the judge has no rule of its own for them.
+    Without the model, the files' hashes and the figures are checked. With it, every row is judged
+    again: its label and input are those of the data, the model answers as recorded, each
+    adversarial input is allowed by the space and reaches the goal, and certificates of proven rows
+    hold.
+
+    Args:
+        folder: The folder of the saved report.
+        model: The model it was run on. None: no row is judged again.
+        data: The data it was run on. None: no row is judged again.
+        space: The space; needed only where the checker has no rule of its own for it.
+        goal: The goal; needed only where the checker has no rule of its own for it.
+
+    Returns:
+        A `Verification`: true where nothing is wrong, with the findings, what was checked, and
+            notes on what could not be checked.
+
+    Raises:
+        AssayError: There is no saved report in the folder.
 
     >>> import assay as ay
     >>> import tempfile
     >>> net, data = ay.testing.toy()
     >>> report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(5))
-    >>> bool(ay.verify(report.save(tempfile.mkdtemp()), net, data))
-    True
+    >>> found = ay.verify(report.save(tempfile.mkdtemp()), net, data)
+    >>> bool(found), found.checked, found.findings
+    (True, {'files': 7, 'figures': 23, 'rows': 16, 'adversarial examples': 11}, [])
     """
     folder = Path(folder)
     if not (folder / "spec.json").exists():
