@@ -65,12 +65,19 @@ class Faces(Splits):
 
 
 def orl(path: str | os.PathLike[str] | None = None, *, aligned: bool = True) -> Faces:
-    """The bundled sample at 64 x 64; with `path` the originals at 112 x 92.
+    """ORL (AT&T) faces: 40 people, 10 grey pictures of each (Samaria & Harter, 1994); all are
+    bundled at 64 x 64.
 
-    `aligned=False` leaves the pictures as they were taken.
+    Args:
+        path: The originals at 112 x 92: the unpacked archive (folders s1 ... s40), or an .npz file
+            with x (n x 112 x 92 bytes), y (0-39) and shot (1-10). None: the bundled ones.
+        aligned: Whether to align the eyes, which `Patch("eyeglasses")` needs.
 
-    `path`: the unpacked archive (folders s1 ... s40 with 1.pgm ... 10.pgm), or an .npz file with
-    x (n x 112 x 92 bytes), y (0-39) and shot (1-10).
+    Returns:
+        The `Splits`: shots 1-7 for training, 8-10 for testing.
+
+    Raises:
+        AssayError: The file is missing, or does not hold what is expected.
 
     >>> orl().train.x.shape
     torch.Size([280, 1, 64, 64])

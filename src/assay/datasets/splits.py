@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Splits:
-    """The parts of a data set; `val` is None where the source has no third part.
+    """The parts of a data set; the split is fixed.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: Rows for validation. None where the source has no third part.
 
     >>> import assay as ay
     >>> splits = ay.datasets.pima()

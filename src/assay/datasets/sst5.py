@@ -52,10 +52,22 @@ class Reviews(Splits):
 
 
 def sst5(path: str | os.PathLike[str] | None = None) -> Reviews:
-    """The whole set. `path`: a CSV with the columns split (train, dev, test), label and text.
+    """SST-5: 11,855 sentences of film reviews in five classes of sentiment (Socher et al., 2013);
+    all are bundled.
 
-    >>> sst5().test.classes[0]
-    'very negative'
+    Args:
+        path: A CSV with the columns split (train, dev, test), label and text. None: the bundled
+            ones.
+
+    Returns:
+        The `Splits`, as published.
+
+    Raises:
+        AssayError: The file is missing, or does not hold what is expected.
+
+    >>> data = sst5().test
+    >>> len(data), data.classes
+    ?
     """
     from assay.data import Dataset
     from assay.spaces.words import encode

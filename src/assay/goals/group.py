@@ -34,7 +34,9 @@ class Group(Goal):
     >>> import assay as ay
     >>> slower = ay.Group({"120": ["stop", "20"], "20": ["stop"]})
     >>> slower.allowed(3, ["120", "20", "stop"])
-    ?
+    tensor([[False,  True,  True],
+            [False, False,  True],
+            [False, False, False]])
     """
 
     loss: ClassVar[str] = "mdmul"  # decided on several architectures: docs/groups.md

@@ -45,7 +45,7 @@ class Quota(Expandable):
     >>> attack = ay.Campaign(ay.PGD(5))
     >>> report = ay.evaluate(net, data, space=ay.Linf(0.1), goal=vault, attack=attack)
     >>> round(report.metric("robust").value, 2)
-    ?
+    0.6
     """
 
     together: ClassVar[bool] = True

@@ -13,7 +13,19 @@ from assay.spaces.region import Space
 
 @dataclass(frozen=True)
 class Needs:
-    """What an attack cannot do without; checked before any work."""
+    """What an attack requires of the model and the space.
+
+    Args:
+        gradient: Gradients of the model with respect to its inputs.
+        norms: Norms of the Lp balls it works in. None: any space.
+        alone: One model at a time; several at once, as in `GMSA`, are refused.
+        trees: A tree ensemble that `trees.read` can read.
+        layers: A torch module whose layers can be read.
+        box: Bounds of each feature that hold for every valid point (`Region.box`).
+        fixed: A model that does not adapt; proofs need it.
+        solved: Rows that are already broken are wanted too, to look for nearer points.
+        others: Its aim is the rows of others, so its own rows need no target.
+    """
 
     gradient: bool = False
     norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space

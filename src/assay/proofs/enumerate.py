@@ -41,10 +41,27 @@ class Listed(Region, Protocol):
 
 @dataclass(frozen=True)
 class Enumerate:
-    """Every point of rows that have at most `most`.
+    """Asks the model about every valid point of a row: rows are proven or broken, for any model.
 
-    >>> Enumerate(most=1000)
-    Enumerate(most=1000)
+    It works where points can be listed: in tables of discrete features, `Text` and `Symbols`
+    spaces. Rows with too many points stay open.
+
+    Args:
+        most: Largest number of points of a row that is listed.
+
+    Raises:
+        AssayError: `most` is below 1.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> film = lambda texts: torch.tensor(
+    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
+    ... )
+    >>> data = ay.Dataset(["a good film", "such a good and good film"], [0, 0])
+    >>> space = ay.Text(ay.Synonyms({"good": ("fine",)}), most=0.3)
+    >>> report = ay.evaluate(film, data, space=space, attack=ay.Enumerate())
+    >>> report.table["verdict"].tolist()
+    ['broken', 'broken']
     """
 
     most: int = 100_000

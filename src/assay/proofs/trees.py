@@ -32,14 +32,21 @@ _VACUOUS = 0.02  # seconds a row for the question whether a proof holds at any r
 
 @dataclass(frozen=True)
 class Exact:
-    """Decide every row within `seconds` of computing time each.
+    """The exact worst case of a tree ensemble, with all relations of a table, by branch and bound.
 
-    `minimise="distance"` (in a table with a `cost` budget: `"cost"`) goes on after the first
-    counterexample until none is nearer, to a share of `gap`; the nearest is handed in, also for
-    rows that an attack before it has broken. `report.flips()` and `report.radii()` show it.
+    Every row ends proven, broken by a valid point, or, when its time is over, open.
 
-    `certificates=True` keeps with the records what makes each proof checkable by somebody else:
-    `assay verify` checks it with code that shares nothing with the search.
+    Args:
+        seconds: Computing time per row, in seconds; of the row's own thread, not of the clock.
+        minimise: "distance" goes on after the first counterexample until none is nearer; "cost"
+            does so for the cost of a `TableSpace(cost=)`. None stops at the first. `report.flips()`
+            and `report.radii()` show the results.
+        gap: Relative precision of the minimal distance.
+        certificates: Whether to keep a certificate of each proof, which `verify` checks with
+            independent code.
+
+    Raises:
+        AssayError: A parameter has an impossible value; raised when it is played.
 
     >>> import assay as ay
     >>> from sklearn.ensemble import RandomForestClassifier

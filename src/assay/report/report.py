@@ -109,7 +109,7 @@ class Report:
 
     @property
     def adversarial(self) -> np.ndarray | None:
-        """The adversarial inputs, aligned with `table`; the clean input where no attack succeeded."""
+        """The adversarial inputs, in the order of `table`; clean where no attack succeeded."""
         return self.records.adversarial
 
     def adversarial_frame(self) -> pd.DataFrame:

@@ -197,7 +197,7 @@ def Linf(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
     >>> import assay as ay
     >>> region = ay.Linf(0.3).around(torch.tensor([[0.5, 0.5]]))
     >>> [region.contains(torch.tensor([x])).item() for x in ([0.7, 0.3], [0.9, 0.5])]
-    ?
+    [True, False]
     """
     return Lp(math.inf, eps, low, high)
 
@@ -222,7 +222,7 @@ def L2(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
     >>> import assay as ay
     >>> region = ay.L2(0.3).around(torch.tensor([[0.5, 0.5]]))
     >>> [region.contains(torch.tensor([x])).item() for x in ([0.7, 0.5], [0.75, 0.25])]
-    ?
+    [True, False]
     """
     return Lp(2.0, eps, low, high)
 
@@ -246,7 +246,7 @@ def L1(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
     >>> import assay as ay
     >>> region = ay.L1(0.3).around(torch.tensor([[0.5, 0.5]]))
     >>> [region.contains(torch.tensor([x])).item() for x in ([0.7, 0.5], [0.7, 0.3])]
-    ?
+    [True, False]
     """
     return Lp(1.0, eps, low, high)
 
@@ -270,6 +270,6 @@ def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
     >>> import assay as ay
     >>> region = ay.L0(1).around(torch.tensor([[0.5, 0.5]]))
     >>> [region.contains(torch.tensor([x])).item() for x in ([1.0, 0.5], [0.6, 0.4])]
-    ?
+    [True, False]
     """
     return Lp(0.0, eps, low, high)

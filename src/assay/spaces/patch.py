@@ -35,8 +35,9 @@ class Patch:
     >>> import assay as ay
     >>> corner = ay.Patch([[True, False], [False, False]])
     >>> region = corner.around(torch.zeros(1, 1, 2, 2))
-    >>> [region.contains(torch.tensor([[x]])).item() for x in ([[1.0, 0], [0, 0]], [[0.0, 1], [0, 0]])]
-    ?
+    >>> tried = torch.tensor([[[[[1.0, 0], [0, 0]]]], [[[[0, 1], [0, 0]]]]])
+    >>> [region.contains(x).item() for x in tried]
+    [True, False]
     """
 
     mask: Any = "eyeglasses"

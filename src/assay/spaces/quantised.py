@@ -42,7 +42,7 @@ class Quantised:
     >>> import assay as ay
     >>> region = ay.Quantised(ay.Linf(8 / 255)).around(torch.zeros(1, 1, 1, 1))
     >>> [region.contains(torch.full((1, 1, 1, 1), v)).item() for v in (3 / 255, 3.5 / 255)]
-    ?
+    [True, False]
     """
 
     inner: Space

@@ -33,8 +33,9 @@ class Rectangle:
     >>> import torch
     >>> import assay as ay
     >>> region = ay.Rectangle(1, 2).around(torch.zeros(1, 1, 2, 2))
-    >>> [region.contains(torch.tensor([[x]])).item() for x in ([[1.0, 1], [0, 0]], [[1.0, 0], [0, 1]])]
-    ?
+    >>> tried = torch.tensor([[[[[1.0, 1], [0, 0]]]], [[[[1, 0], [0, 1]]]]])
+    >>> [region.contains(x).item() for x in tried]
+    [True, False]
     """
 
     height: int

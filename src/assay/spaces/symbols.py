@@ -43,7 +43,7 @@ class Symbols:
     >>> region = space.around(torch.tensor([[127.0, 69.0, 76.0]]))
     >>> tried = torch.tensor([[[127.0, 69.0, 0.0]], [[0.0, 69.0, 76.0]]])
     >>> [region.contains(x).item() for x in tried]
-    ?
+    [True, False]
     """
 
     most: int

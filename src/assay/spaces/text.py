@@ -66,7 +66,7 @@ class Text:
     >>> space = Text(Synonyms({"good": ("fine",)}), most=0.5)
     >>> region = space.around(words.encode(["a good film"]))
     >>> [bool(region.contains(words.encode([s]))) for s in ("a fine film", "a bad film")]
-    ?
+    [True, False]
     """
 
     candidates: Candidates = field(default_factory=Synonyms)

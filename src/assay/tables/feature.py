@@ -164,7 +164,7 @@ class Feature:
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The lowest and highest value that an attacker may set; infinite where there is no bound."""
+        """Lowest and highest value that an attacker may set; infinite where there is no bound."""
         if self.kind in ("category", "boolean"):
             return self.range
         ends = []

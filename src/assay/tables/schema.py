@@ -63,7 +63,7 @@ class Schema:
     ...     [ay.Feature("a", low=0, high=9), ay.Feature("b", low=0, high=9)], ["a <= b"]
     ... )
     >>> schema.validate(torch.tensor([[1.0, 2.0], [3.0, 2.0]]))["rule"].tolist()
-    ?
+    ['a <= b']
     """
 
     features: tuple[Feature, ...]

@@ -26,7 +26,18 @@ from assay.training.loop import Batch
 
 @dataclass(frozen=True)
 class Free:
-    """Perturbations of size `eps` inside the box [low, high], in Linf or (`p=2`) in L2.
+    """Free adversarial training: one backward pass for the weights and the perturbation (Shafahi et
+    al., 2019).
+
+    Args:
+        eps: Size of the perturbation, in the units of the inputs.
+        replays: Updates per batch; 8 as published.
+        low: Lowest allowed value of an input.
+        high: Highest allowed value of an input.
+        p: The norm: infinity or 2.
+
+    Raises:
+        AssayError: `p` is another norm, or `eps` is more than one number.
 
     >>> import torch
     >>> import assay as ay
@@ -34,9 +45,10 @@ class Free:
     >>> net = ay.training.fresh(
     ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
     ... )
-    >>> history = ay.training.fit(net, data, ay.training.Free(eps=0.1, replays=2), epochs=2)
-    >>> len(history)
-    2
+    >>> recipe = ay.training.Free(eps=0.05, replays=2)
+    >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
+    >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
+    ?
     """
 
     eps: float = 8 / 255

@@ -14,7 +14,10 @@ from assay.training.weights import Weights, cross_entropy
 
 @dataclass(frozen=True)
 class Standard:
-    """No adversary. `weights` of the classes: numbers, "balanced", or None for equal ones.
+    """Standard training: cross entropy on the data as they are.
+
+    Args:
+        weights: Class weights: one number per class, "balanced", or None for equal ones.
 
     >>> import torch
     >>> import assay as ay
@@ -22,9 +25,10 @@ class Standard:
     >>> net = ay.training.fresh(
     ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
     ... )
-    >>> history = ay.training.fit(net, data, ay.training.Standard(), epochs=2)
-    >>> len(history)
-    2
+    >>> recipe = ay.training.Standard()
+    >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
+    >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
+    ?
     """
 
     weights: Weights = None

@@ -24,7 +24,14 @@ from assay.training.weights import Weights, cross_entropy
 
 @dataclass(frozen=True)
 class TRADES:
-    """`beta` is the price of changing the answer (published: 1 to 6).
+    """TRADES: cross entropy on clean rows plus a penalty for answering differently around them
+    (Zhang et al., 2019).
+
+    Args:
+        craft: Makes the points around the rows: `CraftBy(attack, space)`, or a function (net, x, y,
+            draw) -> x. It is given the predicted classes to leave.
+        beta: Weight of the penalty; 1 to 6 as published.
+        weights: Class weights: one number per class, "balanced", or None for equal ones.
 
     >>> import torch
     >>> import assay as ay
@@ -32,14 +39,10 @@ class TRADES:
     >>> net = ay.training.fresh(
     ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
     ... )
-    >>> history = ay.training.fit(
-    ...     net,
-    ...     data,
-    ...     ay.training.TRADES(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.1))),
-    ...     epochs=2,
-    ... )
-    >>> len(history)
-    2
+    >>> recipe = ay.training.TRADES(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.05)))
+    >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
+    >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
+    ?
     """
 
     craft: Any

@@ -41,7 +41,19 @@ OUT = 0.0  # in the place of a symbol that is taken out: padding, which no vocab
 
 @dataclass(frozen=True)
 class Greedy:
-    """One position after the other, in the order of "gain" or of "importance"; then `swaps`.
+    """Replaces words or symbols one position after the other; no gradients needed.
+
+    `Greedy("gain", swaps=0)` is PWWS (Ren et al., 2019) without its softmax over saliencies,
+    `Greedy("importance", swaps=0)` the order of TextFooler (Jin et al., 2020).
+
+    Args:
+        order: Which position comes first: "gain" (the one whose best replacement helps most) or
+            "importance" (the one whose removal changes the score most).
+        swaps: Exchanges tried afterwards on rows still open: the change that matters least is taken
+            back and the best other one made.
+
+    Raises:
+        AssayError: There is no such order.
 
     >>> import torch
     >>> import assay as ay
@@ -127,7 +139,14 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Beam:
-    """The `width` best sequences so far, each with every single replacement, step after step.
+    """A beam search over replacements of words or symbols; no gradients needed.
+
+    Args:
+        width: Number of sequences that are kept at each step. 1 reconsiders every position at each
+            step.
+
+    Raises:
+        AssayError: The width is below 1.
 
     >>> import torch
     >>> import assay as ay

@@ -32,10 +32,33 @@ _INNER = APGD(40)
 
 @dataclass(frozen=True)
 class Poison:
-    """`inner` climbs the harm done `ahead` rounds from now.
+    """Changes the attacker's rows so that the adaptation harms the rows of others, now or in later
+    rounds.
 
-    >>> Poison(ahead=2).name
-    'Poison+2'
+    This round: distribution invading attacks (Wu et al., 2023). Later rounds: TePA (Cong et al.,
+    2024), RTTDP (Su et al., 2025). The game's `controlled` mask says which rows are the attacker's;
+    `report.metric("benign")` is the accuracy of the others.
+
+    Args:
+        inner: The attack that climbs the harm. Default `APGD(40)`.
+        ahead: Rounds between the attack and the harm; 0 is the same batch. The clean batch stands
+            in for later ones.
+        simulations: Runs of a random defender per step. None: chosen by whether the defender was
+            found to be random.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build)
+    >>> _ = ay.training.fit(model, data, ay.training.Standard(), epochs=50, rate=0.1)
+    >>> mine = [i % 2 == 0 for i in range(len(data))]
+    >>> game = ay.Transductive(ay.defenses.Norm(model), batch=8, controlled=mine)
+    >>> report = ay.evaluate(game, data, space=ay.Linf(1.0), attack=ay.Poison(ay.APGD(10)))
+    >>> report.metric("clean").value, report.metric("benign").value
+    ?
     """
 
     inner: Attack = _INNER
@@ -48,7 +71,7 @@ class Poison:
 
     @property
     def name(self) -> str:
-        """What records call it."""
+        """The name in the records."""
         return f"Poison+{self.ahead}" if self.ahead else "Poison"
 
     def __post_init__(self) -> None:

@@ -39,11 +39,32 @@ _INNER = PGD(40, step=0.1, start="best")
 
 @dataclass(frozen=True)
 class Unrolled:
-    """`inner` climbs from what is kept so far; `simulations` draws of a random defender per step.
+    """Follows the exact gradient through the adaptation of a test-time defence (Croce et al.,
+    2022).
 
-    >>> from assay.attacks.apgd import APGD
-    >>> Unrolled(APGD(40, start="best")).name
-    'Unrolled'
+    It is a refinement: run it after another attack, `Then(GMSA(...), Unrolled())`; from a random
+    start it is weaker than `GMSA`. Where a defender cannot be differentiated, gradients pass
+    through the last forward pass only.
+
+    Args:
+        inner: The attack that climbs, from the best batch found so far. Default: PGD with 40 steps
+            of 0.1 eps.
+        simulations: Runs of a random defender per step. None: chosen by whether the defender was
+            found to be random.
+
+    >>> import torch
+    >>> import assay as ay
+    >>> _, data = ay.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = ay.training.fresh(build)
+    >>> _ = ay.training.fit(model, data, ay.training.Standard(), epochs=50, rate=0.1)
+    >>> game = ay.Transductive(ay.defenses.Norm(model), batch=8)
+    >>> both = ay.Then(ay.GMSA(ay.PGD(5), iterations=2), ay.Unrolled(ay.PGD(10, start="best")))
+    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=both)
+    >>> report.metric("clean").value, report.metric("robust").value
+    ?
     """
 
     inner: Attack = _INNER
@@ -55,7 +76,7 @@ class Unrolled:
 
     @property
     def name(self) -> str:
-        """What records call it."""
+        """The name in the records."""
         return "Unrolled"
 
     def __post_init__(self) -> None:
