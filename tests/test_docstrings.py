@@ -71,15 +71,27 @@ def methods(cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
             continue
         if any(name in vars(c) for c in cls.__mro__ if not c.__module__.startswith(PACKAGE)):
             continue  # declared, and documented, by the library that it comes from
-        thing = vars(owner)[name]
-        if isinstance(thing, property):
-            thing = thing.fget
-        elif isinstance(thing, cached_property):
-            thing = thing.func
-        elif isinstance(thing, staticmethod | classmethod):
-            thing = thing.__func__
+        thing = unwrapped(vars(owner)[name])
         if inspect.isfunction(thing):
             yield name, thing
+
+
+def unwrapped(member: Any) -> Any:
+    """The function behind a method or a property; anything else as it is."""
+    if isinstance(member, property):
+        return member.fget
+    if isinstance(member, cached_property):
+        return member.func
+    return member.__func__ if isinstance(member, staticmethod | classmethod) else member
+
+
+def inherited_doc(cls: type, method: str) -> str:
+    """The docstring of a method, or of the one that it overrides."""
+    for owner in cls.__mro__:
+        function = unwrapped(vars(owner).get(method))
+        if inspect.isfunction(function) and function.__doc__:
+            return inspect.cleandoc(function.__doc__)
+    return ""
 
 
 def explained(text: str) -> list[str]:
@@ -127,7 +139,7 @@ def complaints(name: str, thing: Any) -> Iterator[str]:
     yield from (f"{name}({p}): no line in Args" for p in wanted if p not in lines)
     yield from (f"{name}: Args explains '{p}', no parameter" for p in lines if p not in wanted)
     for method, function in methods(thing) if inspect.isclass(thing) else ():
-        own = inspect.getdoc(getattr(thing, method)) or inspect.getdoc(function) or ""
+        own = inherited_doc(thing, method)
         shared = protocol_docs(method)
         if not own and not shared:
             yield f"{name}.{method}: no docstring"

@@ -37,8 +37,7 @@ class CPGD:
         decays: Number of powers of ten over which the published schedule lets the step shrink.
         step: Length of every step, in units of the region's size. None: the published schedule.
         start: "clean" (the record itself, as published) or "random".
-        repair: Whether candidates are repaired to satisfy the relations; not part of the published
-            attack.
+        repair: Whether candidates are repaired to satisfy the relations.
 
     >>> import assay as ay
     >>> net, data = ay.testing.toy()

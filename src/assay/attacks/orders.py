@@ -79,6 +79,7 @@ class Product(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
+        """What both orders require together."""
         return self.first.wants | self.second.wants
 
     def scores(self, problem: Problem) -> Tensor:
@@ -162,6 +163,7 @@ class ByMD(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
+        """Gradients, where steps are made."""
         return Needs(gradient=self.steps > 0)
 
     def scores(self, problem: Problem) -> Tensor:
@@ -217,6 +219,7 @@ class ByDistance(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
+        """Gradients of one model."""
         return Needs(gradient=True, alone=True)
 
     def scores(self, problem: Problem) -> Tensor:

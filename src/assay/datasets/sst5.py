@@ -67,7 +67,7 @@ def sst5(path: str | os.PathLike[str] | None = None) -> Reviews:
 
     >>> data = sst5().test
     >>> len(data), data.classes
-    ?
+    (2210, ('very negative', 'negative', 'neutral', 'positive', 'very positive'))
     """
     from assay.data import Dataset
     from assay.spaces.words import encode

@@ -71,8 +71,9 @@ def url(
 
     Args:
         path: Your copy of dataset_B_05_2020.csv (also .gz). None: the bundled rows.
-        relations: "meant": the relations as their authors mean them. "published": exactly as in the
-            published code.
+        relations: "meant": the relations as their authors meant them, which 8 rows break.
+            "published": as in the published code, whose if-then relations never fail; for
+            comparisons with published figures.
 
     Returns:
         The `Splits` of the CAA paper.

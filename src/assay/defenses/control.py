@@ -47,7 +47,7 @@ class Control:
     >>> defender = ay.defenses.Control(build, data, epochs=50, rate=0.1)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    1.0
     """
 
     build: Callable[[], nn.Module] = field(repr=False)

@@ -61,7 +61,7 @@ class DANN:
     >>> defender = ay.defenses.DANN(build, data, epochs=1, iterations=60, batch=16, rate=0.01)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    1.0
     """
 
     build: Callable[[], nn.Module] = field(repr=False)

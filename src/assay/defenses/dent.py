@@ -59,7 +59,7 @@ class DENT:
     >>> defender = ay.defenses.DENT(model)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    1.0
     """
 
     model: nn.Module = field(repr=False)

@@ -50,7 +50,7 @@ class Norm:
     >>> defender = ay.defenses.Norm(model)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    1.0
     """
 
     model: nn.Module = field(repr=False)
@@ -157,6 +157,6 @@ def MedBN(model: nn.Module, share: float = 1.0) -> Norm:
     >>> defender = ay.defenses.MedBN(model)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    1.0
     """
     return Norm(model, share, centre="median")

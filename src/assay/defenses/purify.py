@@ -53,7 +53,7 @@ class Purify:
     >>> defender = ay.defenses.Purify(model, noise=0.2)
     >>> drawn = [defender.adapt(None, data.x, seed=s)[0].logits(data.x).argmax(1) for s in (1, 2)]
     >>> [float((labels == data.y).double().mean()) for labels in drawn]
-    ?
+    [0.8125, 0.875]
     """
 
     model: nn.Module = field(repr=False)

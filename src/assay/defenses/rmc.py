@@ -73,7 +73,7 @@ class RMC:
     >>> defender = ay.defenses.RMC(model, data, k=8, epochs=2, calibrate=False)
     >>> adapted, _ = defender.adapt(defender.start(), data.x[:1], seed=0)
     >>> float((adapted.logits(data.x[:1]).argmax(1) == data.y[: len(data.x[:1])]).double().mean())
-    ?
+    1.0
     """
 
     model: nn.Module = field(repr=False)

@@ -94,6 +94,6 @@ def TADV(
     >>> defender = ay.defenses.TADV(build, data, ay.Linf(0.1), ay.PGD(2), epochs=50, rate=0.1)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    0.9375
     """
     return Control(build, data, Halves(attack, space), epochs, batch, rate, seed)

@@ -58,7 +58,7 @@ class TENT:
     >>> defender = ay.defenses.TENT(model)
     >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
     >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
-    ?
+    1.0
     """
 
     model: nn.Module = field(repr=False)

@@ -66,7 +66,7 @@ class URejectron:
     >>> selective, _ = defender.adapt(defender.start(), data.x + 0.5, seed=0)
     >>> rejected = selective.logits(data.x + 0.5).argmax(1) == selective.reject
     >>> float(rejected.double().mean())
-    ?
+    1.0
     """
 
     model: nn.Module = field(repr=False)

@@ -96,7 +96,7 @@ class Transductive:
         batch: Rows per round.
         information: What the attacker knows: "start" (the state before the first round), "state"
             (the true state before each round) or "seed" (the state and the defender's random
-            numbers: an upper bound for the attacker).
+            numbers: the strongest attacker).
         order: Order of the rows: "natural", "sorted" (by label inside windows, the adversarially
             ordered game of the paper) or a function from the data to a permutation.
         window: Rows per window of "sorted". None: two batches.
@@ -119,9 +119,10 @@ class Transductive:
     >>> model = ay.training.fresh(build)
     >>> _ = ay.training.fit(model, data, ay.training.Standard(), epochs=50, rate=0.1)
     >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
-    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=None)
-    >>> report.table.groupby("round")["success"].mean().to_dict()
-    ?
+    >>> attack = ay.GMSA(ay.PGD(5), iterations=2)
+    >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=attack)
+    >>> report.metric("clean").value, report.table.groupby("round")["success"].mean().to_dict()
+    (1.0, {0: 0.25, 1: 0.5})
     """
 
     defender: Any

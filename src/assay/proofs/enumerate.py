@@ -54,14 +54,13 @@ class Enumerate:
 
     >>> import torch
     >>> import assay as ay
-    >>> film = lambda texts: torch.tensor(
-    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
-    ... )
+    >>> likes = lambda texts: torch.tensor([[float("good" in t), 0.5] for t in texts])
+    >>> film = ay.wrap(likes, inputs="text")
     >>> data = ay.Dataset(["a good film", "such a good and good film"], [0, 0])
     >>> space = ay.Text(ay.Synonyms({"good": ("fine",)}), most=0.3)
     >>> report = ay.evaluate(film, data, space=space, attack=ay.Enumerate())
     >>> report.table["verdict"].tolist()
-    ['broken', 'broken']
+    ['broken', 'proven']
     """
 
     most: int = 100_000

@@ -79,7 +79,7 @@ class Bounds:
     >>> _ = ay.training.fit(net, data, ay.training.Standard(), epochs=50, rate=0.05)
     >>> report = ay.evaluate(net, data, space=ay.Linf(0.05), attack=ay.Bounds())
     >>> report.metric("proven").value, report.metric("open").value
-    ?
+    (0.8125, 0.1875)
     """
 
     alpha: int = field(default=20, metadata={"least": 0})

@@ -46,7 +46,7 @@ class Exact:
             independent code.
 
     Raises:
-        AssayError: A parameter has an impossible value; raised when it is played.
+        AssayError: A parameter has an impossible value.
 
     >>> import assay as ay
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -54,8 +54,8 @@ class Exact:
     >>> forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(x, x[:, 0] > 0.5)
     >>> data = ay.Dataset(x[:20], (x[:20, 0] > 0.5).astype(int))
     >>> report = ay.evaluate(forest, data, space=ay.Linf(0.1), attack=ay.Exact())
-    >>> report.metric("open").value
-    0.0
+    >>> report.metric("proven").value, report.metric("broken").value, report.metric("open").value
+    (0.7, 0.3, 0.0)
     """
 
     seconds: float = 5.0

@@ -52,7 +52,7 @@ class Run:
         until: When to stop early: a half-width between 0 and 0.5 that the 95 % interval of robust
             accuracy must reach, or a `Watch` that must be decided. Rows are then played in random
             order. None: play all rows.
-        force: Whether to replace a finished run in `out`; it is moved aside once the new run
+        force: Whether to replace the run that is in `out`; it is moved aside once the new run
             begins.
         accept_version: Whether to resume a run that other versions of assay, torch or Python began.
         note: Further entries for the report's spec, e.g. criteria that were fixed beforehand.

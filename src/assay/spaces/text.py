@@ -58,7 +58,7 @@ class Text:
         similarity: A measure of two lists of sentences, e.g. `Centroid()`. None: no such condition.
         least: Smallest similarity to the original sentence; used with `similarity` only.
         antonyms: Whether a word may be replaced by the opposite of a word within two places of it;
-            T-PGD (Yuan et al., 2023) forbids it, as does the default.
+            the default forbids it, as T-PGD does (Yuan et al., 2021).
 
     Raises:
         AssayError: A parameter has an impossible value.

@@ -30,7 +30,7 @@ class Toy(torch.nn.Module):
     >>> from assay.testing import Toy
     >>> logits = Toy(2, 3, scale=4.0)(torch.ones(1, 2, dtype=torch.float64))
     >>> [round(z, 2) for z in logits[0].tolist()]
-    ?
+    [-1.73, 0.46, 0.04]
     """
 
     def __init__(self, features: int, classes: int, scale: float, hidden: int = 16) -> None:
@@ -92,7 +92,7 @@ class Case:
     >>> from assay import Linf, testing
     >>> case = testing.Case.of("mine", (4,), 2, Linf(0.1))
     >>> case.name, len(case.data)
-    ?
+    ('mine, Linf(0.1)', 64)
     """
 
     name: str

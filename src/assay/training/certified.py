@@ -54,7 +54,7 @@ class Certified:
     >>> recipe = ay.training.Certified(ay.Linf(0.02), steps=10)
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
     >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
-    ?
+    (True, True)
     """
 
     space: Space

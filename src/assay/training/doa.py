@@ -37,7 +37,7 @@ class DOATraining:
     >>> recipe = ay.training.DOATraining(attack=ay.DOA(2, stride=2))
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
     >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
-    ?
+    (True, True)
     """
 
     share: float = 70 / 224

@@ -48,7 +48,7 @@ class Free:
     >>> recipe = ay.training.Free(eps=0.05, replays=2)
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
     >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
-    ?
+    (True, True)
     """
 
     eps: float = 8 / 255

@@ -73,7 +73,7 @@ class Group:
     >>> recipe = ay.training.Group(ay.Group({0: [1], 1: [2], 2: [0]}), ay.Linf(0.05), replays=2)
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
     >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
-    ?
+    (True, True)
     """
 
     goal: Goal

@@ -56,7 +56,7 @@ class InHull:
     >>> recipe = ay.training.InHull(space, ramp=2)
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.01)
     >>> history[-1].loss < history[0].loss
-    ?
+    True
     """
 
     space: Space

@@ -46,7 +46,7 @@ class Batch:
     >>> rows = torch.arange(4)
     >>> batch = ay.training.Batch(data.x[rows], data.y[rows], rows, data, torch.Generator())
     >>> batch.x.shape, batch.y.tolist()
-    ?
+    (torch.Size([4, 8]), [1, 2, 1, 1])
     """
 
     x: Tensor
@@ -71,7 +71,7 @@ class Recipe(Protocol):
     ...         yield (net(batch.x) - torch.nn.functional.one_hot(batch.y, 3)).square().mean()
     >>> history = ay.training.fit(net, data, Squared(), epochs=20)
     >>> history[-1].loss < history[0].loss
-    ?
+    True
     """
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
@@ -107,7 +107,7 @@ class Epoch:
     ... )
     >>> history = ay.training.fit(net, data, ay.training.Standard(), epochs=2)
     >>> [(epoch.number, round(epoch.loss, 2)) for epoch in history]
-    ?
+    [(0, 1.45), (1, 1.45)]
     """
 
     number: int
@@ -229,7 +229,7 @@ def fit(
     ... )
     >>> history = ay.training.fit(net, data, ay.training.Standard(), epochs=50, rate=0.1)
     >>> round(history[0].loss, 2), round(history[-1].loss, 2), ay.training.accuracy(net, data)
-    ?
+    (1.45, 0.3, 0.9375)
     """
     if epochs < 1 or batch < 1:
         raise AssayError(f"fit(epochs={epochs}, batch={batch}): expected at least 1 of each")

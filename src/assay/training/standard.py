@@ -28,7 +28,7 @@ class Standard:
     >>> recipe = ay.training.Standard()
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
     >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
-    ?
+    (True, True)
     """
 
     weights: Weights = None

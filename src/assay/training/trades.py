@@ -42,7 +42,7 @@ class TRADES:
     >>> recipe = ay.training.TRADES(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.05)))
     >>> history = ay.training.fit(net, data, recipe, epochs=20, rate=0.05)
     >>> history[-1].loss < history[0].loss, ay.training.accuracy(net, data) > 0.5
-    ?
+    (True, True)
     """
 
     craft: Any

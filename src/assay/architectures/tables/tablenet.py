@@ -85,7 +85,7 @@ class TableNet(nn.Module):
     >>> x, y = data.x.numpy(), data.y.numpy()
     >>> net = ay.architectures.MLP(schema, 2).fit(x, y, epochs=60, rate=0.05, validation=None)
     >>> net.score(x, y)
-    ?
+    1.0
     """
 
     training_: ClassVar[Training] = Training()

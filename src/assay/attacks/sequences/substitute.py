@@ -57,13 +57,13 @@ class Greedy:
 
     >>> import torch
     >>> import assay as ay
-    >>> film = lambda texts: torch.tensor(
-    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
-    ... )
-    >>> data = ay.Dataset(['a good film', 'a good bad film'], [0, 0])
-    >>> space = ay.Text(ay.Synonyms({'good': ('fine',)}), most=0.5)
-    >>> ay.evaluate(film, data, space=space, attack=ay.Greedy()).metric('robust').value
-    0.0
+    >>> likes = lambda texts: torch.tensor([[float("good" in t), 0.5] for t in texts])
+    >>> film = ay.wrap(likes, inputs="text")
+    >>> data = ay.Dataset(["a good film", "such a good and good film"], [0, 0])
+    >>> space = ay.Text(ay.Synonyms({"good": ("fine",)}), most=0.3)
+    >>> report = ay.evaluate(film, data, space=space, attack=ay.Greedy())
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.5)
     """
 
     order: str = "gain"
@@ -150,13 +150,13 @@ class Beam:
 
     >>> import torch
     >>> import assay as ay
-    >>> film = lambda texts: torch.tensor(
-    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
-    ... )
-    >>> data = ay.Dataset(['a good film', 'a good bad film'], [0, 0])
-    >>> space = ay.Text(ay.Synonyms({'good': ('fine',)}), most=0.5)
-    >>> ay.evaluate(film, data, space=space, attack=ay.Beam(2)).metric('robust').value
-    0.0
+    >>> likes = lambda texts: torch.tensor([[float("good" in t), 0.5] for t in texts])
+    >>> film = ay.wrap(likes, inputs="text")
+    >>> data = ay.Dataset(["a good film", "such a good and good film"], [0, 0])
+    >>> space = ay.Text(ay.Synonyms({"good": ("fine",)}), most=0.3)
+    >>> report = ay.evaluate(film, data, space=space, attack=ay.Beam(2))
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.5)
     """
 
     width: int = 4

@@ -85,7 +85,7 @@ class GMSA:
     ...     game, data, space=ay.Linf(0.1), attack=ay.GMSA(ay.PGD(5), iterations=2)
     ... )
     >>> report.metric("clean").value, report.metric("robust").value
-    ?
+    (1.0, 0.625)
     """
 
     inner: Attack = _INNER
@@ -287,7 +287,7 @@ def Transfer(inner: Attack = _INNER) -> GMSA:
     >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
     >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=ay.Transfer(ay.PGD(5)))
     >>> report.metric("clean").value, report.metric("robust").value
-    ?
+    (1.0, 0.75)
     """
     return GMSA(inner, "last", 0, first="static")
 
@@ -317,7 +317,7 @@ def FPA(inner: Attack = _INNER, iterations: int = 9, **more: Any) -> GMSA:
     ...     game, data, space=ay.Linf(0.1), attack=ay.FPA(ay.PGD(5), iterations=2)
     ... )
     >>> report.metric("clean").value, report.metric("robust").value
-    ?
+    (1.0, 0.5625)
     """
     return GMSA(inner, "last", iterations, **more)
 
@@ -345,7 +345,7 @@ def PGDSkip(inner: Attack = _INNER) -> GMSA:
     >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
     >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=ay.PGDSkip(ay.PGD(5)))
     >>> report.metric("clean").value, report.metric("robust").value
-    ?
+    (1.0, 0.75)
     """
     return GMSA(inner, "last", 0, first="state")
 
@@ -373,6 +373,6 @@ def DENTAA(inner: Attack = _INNER) -> GMSA:
     >>> game = ay.Transductive(ay.defenses.TENT(model), batch=8)
     >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=ay.DENTAA(ay.PGD(5)))
     >>> report.metric("clean").value, report.metric("robust").value
-    ?
+    (1.0, 0.75)
     """
     return GMSA(inner, "last", 0, first="clean")

@@ -43,8 +43,7 @@ class Poison:
         inner: The attack that climbs the harm. Default `APGD(40)`.
         ahead: Rounds between the attack and the harm; 0 is the same batch. The clean batch stands
             in for later ones.
-        simulations: Runs of a random defender per step. None: chosen by whether the defender was
-            found to be random.
+        simulations: Runs of the defender per step. None: 3 where it was found to be random, else 1.
 
     >>> import torch
     >>> import assay as ay
@@ -58,7 +57,7 @@ class Poison:
     >>> game = ay.Transductive(ay.defenses.Norm(model), batch=8, controlled=mine)
     >>> report = ay.evaluate(game, data, space=ay.Linf(1.0), attack=ay.Poison(ay.APGD(10)))
     >>> report.metric("clean").value, report.metric("benign").value
-    ?
+    (1.0, 0.625)
     """
 
     inner: Attack = _INNER

@@ -49,8 +49,7 @@ class Unrolled:
     Args:
         inner: The attack that climbs, from the best batch found so far. Default: PGD with 40 steps
             of 0.1 eps.
-        simulations: Runs of a random defender per step. None: chosen by whether the defender was
-            found to be random.
+        simulations: Runs of the defender per step. None: 3 where it was found to be random, else 1.
 
     >>> import torch
     >>> import assay as ay
@@ -64,7 +63,7 @@ class Unrolled:
     >>> both = ay.Then(ay.GMSA(ay.PGD(5), iterations=2), ay.Unrolled(ay.PGD(10, start="best")))
     >>> report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=both)
     >>> report.metric("clean").value, report.metric("robust").value
-    ?
+    (1.0, 0.5625)
     """
 
     inner: Attack = _INNER

@@ -75,8 +75,8 @@ def harden(
 ) -> Hardened:
     """Refits a fitted model on counterexamples until attackers in a space find little.
 
-    Works for tree ensembles and torch networks. Each round attacks training rows, adds what was
-    found, and refits; held-out rows decide which round is chosen.
+    Works for tree ensembles and torch networks. Every refit is your own estimator with its
+    parameters; held-out rows decide which round is chosen. See docs/hardening.md.
 
     Args:
         model: The fitted model.
@@ -90,9 +90,10 @@ def harden(
         max_vacuous: Largest share of proofs that rest on features nobody can change.
         caution: Standard errors added to the measured loss of accuracy.
         rounds: Largest number of refits.
-        free: Shares of the trees that see every feature, to try.
-        retain: How much of its information a feature must keep under attack to be used by the other
-            trees.
+        free: Shares to try of trees that see every feature; the other trees see only features that
+            keep their information under attack.
+        retain: Share of its information that a feature must keep under attack to be seen by these
+            other trees.
         most: Training rows attacked per round.
         share: Share of the rows held out.
         judged: Held-out rows that are proven or broken after each round.
@@ -115,7 +116,7 @@ def harden(
     >>> forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(x, y)
     >>> hardened = ay.training.harden(forest, ay.Dataset(x, y), ay.Linf(0.05), rounds=2)
     >>> [round(step.proven, 2) for step in hardened.path]
-    ?
+    [0.68, 0.78, 0.77]
     """
     shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
     counts = {"rounds": rounds, "most": most, "judged": judged}

@@ -72,7 +72,8 @@ class Hardened:
         kept: Number of features that keep their information under attack.
         unmovable: What a model of the features that nobody can change achieves. None: there are
             none.
-        explanation: Which features the chosen model uses, against the first. None: not known.
+        explanation: Which features and relations the weakness and the robustness rest on. None: not
+            known.
         models: The models of all rounds.
 
     >>> print(Hardened(None, 0, (), 100, 60, 300, 280, None, None))
