@@ -245,7 +245,7 @@ def test_a_loss_that_cannot_work_here():
 def test_an_attack_that_cannot_work_here():
     from sklearn.tree import DecisionTreeClassifier
 
-    tree = DecisionTreeClassifier().fit(X.numpy(), Y.numpy())
+    tree = DecisionTreeClassifier(max_depth=1).fit(X.numpy(), Y.numpy())
     refuses("needs gradients.*Square", lambda: evaluate(tree, attack=ay.PGD(2)))
     refuses("L0", lambda: evaluate(space=ay.L0(2), attack=ay.Square(5)))
     refuses("at least one attack", lambda: evaluate(attack=ay.Then()))
@@ -258,7 +258,7 @@ def test_a_forest_given_other_columns_is_told_of() -> None:
     x, y = rng.random((40, 8)), rng.integers(0, 2, 40)
     forest = RandomForestClassifier(3, random_state=0).fit(x, y)
     data = ay.Dataset(x[:, :5], y)
-    with pytest.raises(ay.AssayError, match=r"cannot take inputs of shape \(32, 5\)"):
+    with pytest.raises(ay.AssayError, match=r"cannot take inputs of shape \(40, 5\)"):
         ay.evaluate(forest, data, space=ay.Linf(0.1), attack=ay.Square(10))
 
 
@@ -362,3 +362,17 @@ def test_samples():
     for n in (0, 2.5, "3", 10**6):
         refuses("a sample of", lambda n=n: ay.Dataset(X, Y).sample(n))
     assert len(ay.Dataset(X, Y).where(y=np.int64(1))) == int((Y == 1).sum())
+
+
+# --- arguments of evaluate
+
+
+@pytest.mark.parametrize("given, said", [
+    ({"atack": ay.PGD(5)}, r"atack.*did you mean 'attack'"),
+    ({"eps": 0.1}, r"eps=0.1.*belongs to the space.*space=ay.Linf\(0.1\)"),
+    ({"goal": ay.Untargeted}, r"goal=Untargeted: this is a class.*Untargeted\(\.\.\.\)"),
+    ({"attack": ay.PGD}, r"attack=PGD: this is a class.*ay.PGD\(\.\.\.\)"),
+    ({"space": ay.Patch}, r"space=Patch: this is a class"),
+])  # fmt: skip
+def test_arguments_that_evaluate_does_not_have_and_classes_for_objects(given, said):
+    refuses(said, lambda: ay.evaluate(Net(), ay.Dataset(X, Y), **({"space": ay.Linf(0.1)} | given)))

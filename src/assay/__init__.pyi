@@ -29,6 +29,8 @@ from assay.attacks.combine import Worst as Worst
 from assay.attacks.confident import Confident as Confident
 from assay.attacks.cpgd import CPGD as CPGD
 from assay.attacks.cw import CW as CW
+from assay.attacks.decision.circle import Circle as Circle
+from assay.attacks.decision.ray import Ray as Ray
 from assay.attacks.doa import DOA as DOA
 from assay.attacks.escalation import Escalation as Escalation
 from assay.attacks.eyeglasses import Eyeglasses as Eyeglasses

@@ -90,6 +90,10 @@ class Dataset:
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
         texts = words.texts(self.x)
+        if texts is not None and selection.is_series(self.x):
+            self._set(y=selection.paired(self.y, self.x, "y"))
+            if self.ids is None:
+                self._set(ids=selection.row_names(self.x))
         x = given.dense(self.x) if texts is None else words.encode(texts)
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise AssayError(f"schema={self.schema!r}: expected an ay.Schema")

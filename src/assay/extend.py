@@ -11,6 +11,7 @@ from assay.datasets.splits import Splits
 from assay.games.game import Game, Play
 from assay.games.transductive import Defender
 from assay.goals.goal import Expandable, Goal
+from assay.model.answers import ANY, SCORES, AnswerKind
 from assay.model.classifier import AnyModel, Classifier
 from assay.noise.joint import Noise
 from assay.problem.needs import Needs
@@ -23,6 +24,9 @@ from assay.spaces.region import Region, Space
 from assay.streams import Stream
 
 __all__ = [
+    "ANY",
+    "SCORES",
+    "AnswerKind",
     "AnyModel",
     "Attack",
     "Candidates",

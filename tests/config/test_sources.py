@@ -146,7 +146,7 @@ def test_models_from_pickles_and_torchscript(folder):
 
 def test_outputs_are_passed_on(folder):
     (folder / "net.py").write_text("def half(x): return x[:, :2] * 0 + 0.5")
-    model = Model(python="net.py:half", outputs="probabilities").load(folder)
+    model = Model(python="net.py:half", answers="probabilities").load(folder)
     assert torch.allclose(model.logits(torch.ones(1, 3)), torch.tensor(0.5).log())
 
 

@@ -312,7 +312,7 @@ def test_where_two_classes_meet_rounding_is_no_difference(outputs):
     with torch.no_grad():
         said = net(x)
         y = (said[:, 0] > 0).long() if outputs == 1 else said.argmax(1)
-    model = ay.wrap(net, outputs="logits")
+    model = ay.wrap(net, answers="logits")
     for attack in (ay.PGD(10), ay.FAB(10, targets=1)):
         report = ay.evaluate(
             model, ay.Dataset(x, y), space=ay.Linf(0.1), attack=attack, progress=False

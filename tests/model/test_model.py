@@ -82,7 +82,7 @@ def test_one_column_is_two_classes():
         return score[: len(x)]
 
     assert wrap(model).logits(torch.zeros(3, 1)).argmax(1).tolist() == [0, 1, 1]
-    chance = wrap(lambda x: torch.tensor([0.2, 0.9]), outputs="probabilities")
+    chance = wrap(lambda x: torch.tensor([0.2, 0.9]), answers="probabilities")
     logits = chance.logits(torch.zeros(2, 1))
     assert torch.allclose(logits.exp(), torch.tensor([[0.8, 0.2], [0.1, 0.9]]))
 
@@ -268,7 +268,7 @@ def test_onnx(tmp_path):
     assert not model.differentiable
     assert len(model.hash) == 12
     weight = onnx_file(tmp_path / "p.onnx", softmax=True)
-    chance = wrap(str(tmp_path / "p.onnx"), outputs="probabilities")
+    chance = wrap(str(tmp_path / "p.onnx"), answers="probabilities")
     scores = torch.tensor(X.astype(np.float32) @ weight).log_softmax(1)
     assert torch.allclose(chance.logits(T), scores, atol=1e-5)
     (tmp_path / "odd.pt").write_bytes(b"")
@@ -321,7 +321,7 @@ def test_probabilities_given_for_logits_are_noticed():
     net = nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)).double()
     assert facts(net)["probabilities"]
     assert not facts(nn.Linear(5, 3).double())["probabilities"]
-    assert not facts(ay.wrap(net, outputs="probabilities"))["probabilities"]
+    assert not facts(ay.wrap(net, answers="probabilities"))["probabilities"]
     report = ay.evaluate(net, ay.Dataset(X, Y), space=ay.Linf(0.01), attack=ay.PGD(1))
     assert "probabilities" in {f.id for f in report.flags}
 
@@ -356,8 +356,8 @@ def test_the_hash_follows_the_weights():
 
 
 def test_outputs_must_be_known():
-    with pytest.raises(AssayError, match="outputs='probs'"):
-        wrap(nn.Linear(5, 3), outputs="probs")
+    with pytest.raises(AssayError, match="answers='probs'"):
+        wrap(nn.Linear(5, 3), answers="probs")
 
 
 def test_a_forest_read_from_a_file_has_one_hash(tmp_path):
@@ -371,5 +371,5 @@ def test_a_forest_read_from_a_file_has_one_hash(tmp_path):
 def test_what_a_wrapped_model_returns_can_be_said_afterwards() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
     x = torch.rand(5, 4)
-    known = ay.wrap(ay.wrap(net), outputs="probabilities").logits(x)
-    torch.testing.assert_close(known, ay.wrap(net, outputs="probabilities").logits(x))
+    known = ay.wrap(ay.wrap(net), answers="probabilities").logits(x)
+    torch.testing.assert_close(known, ay.wrap(net, answers="probabilities").logits(x))

@@ -13,8 +13,9 @@ DATA = ay.Dataset(X, (X[:, 0] > 0.5).astype(int))
 ASKED = {"space": ay.Linf(0.01), "attack": ay.Square(3)}
 
 
-def clean(model):
-    return ay.evaluate(model, DATA, **ASKED).metric("clean").value
+def clean(model, attack=None):
+    asked = ASKED | ({} if attack is None else {"attack": attack})
+    return ay.evaluate(model, DATA, **asked).metric("clean").value
 
 
 class Steep(nn.Module):
@@ -33,17 +34,20 @@ class Steep(nn.Module):
 )
 def test_a_probability_that_nobody_called_one_is_asked_about(model):
     """It was taken for a score: everything was class 1, without a word."""
-    with pytest.raises(AssayError, match="all between 0 and 1.*outputs='probabilities'"):
+    with pytest.raises(AssayError, match="all between 0 and 1.*answers='probabilities'"):
         clean(model)
-    assert clean(ay.wrap(model, outputs="probabilities")) == 1.0
-    assert clean(ay.wrap(model, outputs="logits")) < 0.7  # its owner insists
+    assert clean(ay.wrap(model, answers="probabilities")) == 1.0
+    assert clean(ay.wrap(model, answers="logits")) < 0.7  # its owner insists
 
 
 def test_scores_and_labels():
     assert clean(Steep(nn.Identity())) == 1.0
     assert clean(lambda x: np.asarray(x)[:, 0] - 0.5) == 1.0
-    assert clean(lambda x: (np.asarray(x)[:, 0] > 0.5).astype(int)) == 1.0
-    with pytest.raises(AssayError, match="labels have no scores"):
+    for kind in (int, bool, float):
+        assert (
+            clean(lambda x, kind=kind: (np.asarray(x)[:, 0] > 0.5).astype(kind), ay.Ray(3)) == 1.0
+        )
+    with pytest.raises(AssayError, match="answers 2, which is none of the classes 0, 1"):
         clean(lambda x: 2 * (np.asarray(x)[:, 0] > 0.5).astype(int))
 
 
@@ -51,4 +55,4 @@ def test_lists_are_read_as_tuples_or_as_rows():
     def two(x):
         return torch.stack([0.5 - x[:, 0], x[:, 0] - 0.5], 1)
 
-    assert clean(lambda x: [two(x), x]) == clean(lambda x: list(two(x))) == 1.0
+    assert clean(lambda x: [two(x), x.repeat(1, 2)]) == clean(lambda x: list(two(x))) == 1.0

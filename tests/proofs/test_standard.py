@@ -137,7 +137,7 @@ def test_trees_behind_a_function_are_searched_without_being_asked_for():
     data = ay.Dataset(x[:12], forest.predict(x[:12]).astype(int), schema=schema)
     asked = {"space": schema.space(eps=0.1), "progress": False}
     exact = ay.evaluate(forest, data, **asked).table
-    hidden = ay.wrap(lambda rows: forest.predict_proba(rows), outputs="probabilities")
+    hidden = ay.wrap(lambda rows: forest.predict_proba(rows), answers="probabilities")
     found = ay.evaluate(hidden, data, **asked)
     assert set(found.table["winner"]) == {"Graft", ""}
     won = found.table["success"].to_numpy()

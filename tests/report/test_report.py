@@ -227,3 +227,21 @@ def test_a_model_that_breaks_down_leaves_what_was_finished():
     assert 0 < len(partial.records) < 60
     assert partial.metric("clean").n == len(partial.records)
     assert any("rows were finished" in note for note in caught.value.__notes__)
+
+
+def test_clean_accuracy_of_the_rows_played_stands_beside_robust_accuracy():
+    """Rows that break their space are left out of one figure, so the other is printed twice."""
+    net, data = ay.testing.toy()
+    x = data.x.clone()
+    low, high = float(x.min()), float(x.max())
+    schema = ay.Schema([ay.Feature(f"f{i}", "real", low, high) for i in range(x.shape[1])],
+                       ["f0 <= f1"])  # fmt: skip
+    table = ay.Dataset(x, data.y, schema=schema)
+    report = ay.evaluate(
+        net, table, space=schema.space(eps=0.1), attack=ay.Graft(3), progress=False
+    )
+    kept = (x[:, 0] <= x[:, 1]).numpy()
+    assert 0 < kept.sum() < len(kept)
+    title, played = report.shown["clean_played"]
+    assert played.n == report.metric("robust").n == kept.sum()
+    assert title in str(report)

@@ -62,3 +62,33 @@ def test_what_is_merely_imported_is_not_named():
 
     assert "sklearn" in sys.modules
     assert "scikit-learn" not in versions([ay.testing.toy()[0]])
+
+
+def test_a_model_that_holds_a_session_or_a_lock_can_be_evaluated():
+    """A cookie jar is a mapping that cannot be asked for its values, as others are clients."""
+    import threading
+    from collections.abc import Mapping
+
+    class Jar(Mapping):
+        def __getitem__(self, key):
+            raise NotImplementedError
+
+        def __iter__(self):
+            raise NotImplementedError
+
+        def __len__(self):
+            return 1
+
+    class Client:
+        def __init__(self):
+            self.jar, self.lock = Jar(), threading.Lock()
+
+        def __call__(self, x):
+            return np.stack([0.5 - np.asarray(x)[:, 0], np.asarray(x)[:, 0] - 0.5], 1)
+
+    x = np.random.default_rng(0).uniform(size=(12, 2))
+    report = ay.evaluate(
+        Client(), ay.Dataset(x, (x[:, 0] > 0.5).astype(int)), space=ay.Linf(0.1),
+        attack=ay.Square(5), progress=False,
+    )  # fmt: skip
+    assert report.metric("clean").value == 1.0

@@ -319,3 +319,32 @@ def test_eps_and_cost_both_hold():
         for a, b in grid.tolist()
     ]  # fmt: skip
     assert report.table["success"].tolist() == [s > 14.5 for s in best]
+
+
+def test_a_budget_asks_for_every_price():
+    """A column without a price used to cost 1 a unit, which nobody had said."""
+    features = [Feature("amount", "real", 0, 100, cost=2.0), Feature("term", "integer", 1, 10)]
+    with pytest.raises(ay.AssayError, match="cost=10: 1 features have no price .'term'.; .*cost="):
+        ay.Schema(features).space(cost=10)
+    with pytest.raises(ay.AssayError, match="no price"):
+        ay.Schema(features).space(eps=0.5, cost=10)
+    assert ay.Schema(features).space(eps=0.5) is not None
+    fixed = [features[0], Feature("term", "integer", 1, 10, mutable=False)]
+    assert ay.Schema(fixed).space(cost=10).price_list == {"amount": 2.0}
+
+
+def test_what_a_relation_computes_is_free():
+    features = [
+        Feature("amount", "real", 0, 100, cost=2.0),
+        Feature("term", "real", 1, 10, cost=0.0),
+        Feature("instalment", "real", 0, 100),
+    ]
+    schema = ay.Schema(features, ["instalment = amount / term"])
+    space = schema.space(cost=10)
+    assert space.price_list == {"amount": 2.0, "term": 0.0, "instalment": 0.0}
+    assert "amount 2, term 0, instalment 0" in space.in_words
+    x = torch.tensor([[50.0, 5.0, 10.0]], dtype=torch.float64)
+    moved = torch.tensor([[54.0, 2.0, 27.0]], dtype=torch.float64)
+    region = space.around(x)
+    assert bool(region.contains(moved)[0])
+    assert float(region.distance(moved)[0]) == pytest.approx(8.0, abs=1e-6)

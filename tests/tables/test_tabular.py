@@ -64,7 +64,7 @@ rows = 20
 [model]
 python = "mine.py:model"
 inputs = "frame"
-outputs = "probabilities"
+answers = "probabilities"
 [space]
 type = "TableSpace"
 eps = 0.2

@@ -157,7 +157,7 @@ class Guess:
 
     @property
     def needs(self) -> Needs:
-        return self.attack.needs | (self.order.wants if self.order else Needs())
+        return self.attack.needs | self.order.wants if self.order else self.attack.needs
 
     @property
     def name(self) -> str:

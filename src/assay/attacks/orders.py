@@ -25,6 +25,7 @@ from torch import Tensor
 
 from assay.devices import widest
 from assay.errors import AssayError
+from assay.model.answers import ANY, SCORES
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 
@@ -38,10 +39,10 @@ class Order(ABC):
 
     >>> from assay import orders
     >>> orders.ByMD(1) * orders.ByChance()
-    Product(first=ByMD(steps=1, start='random', among=None), second=ByChance())
+    ?
     """
 
-    wants: Needs = Needs()  # not `needs`: an order is no attack
+    wants: Needs = Needs(ANY)  # not `needs`: an order is no attack
 
     @abstractmethod
     def scores(self, problem: Problem) -> Tensor:
@@ -71,7 +72,7 @@ class Product(Order):
     >>> both = ay.orders.Product(ay.orders.ByMD(), ay.orders.ByChance())
     >>> attack = ay.Guess(ay.PGD(5), most=1, order=both)
     >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack).metric("robust").value
-    0.25
+    ?
     """
 
     first: Order
@@ -94,7 +95,7 @@ class ByChance(Order):
     >>> net, data = ay.testing.toy()
     >>> attack = ay.Guess(ay.PGD(5), most=1, order=ay.orders.ByChance())
     >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack).metric("robust").value
-    0.25
+    ?
     """
 
     def scores(self, problem: Problem) -> Tensor:
@@ -116,7 +117,7 @@ class ByPrior(Order):
     >>> known = {(0, 1): 0.9, (1, 2): 0.9, (2, 0): 0.9}
     >>> attack = ay.Guess(ay.PGD(5), most=1, order=ay.orders.ByPrior(known))
     >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack).metric("robust").value
-    0.5
+    ?
     """
 
     P: Any
@@ -154,7 +155,7 @@ class ByMD(Order):
     >>> net, data = ay.testing.toy()
     >>> attack = ay.Guess(ay.PGD(5), most=1, order=ay.orders.ByMD(1))
     >>> ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack).metric("robust").value
-    0.25
+    ?
     """
 
     steps: int = 0
@@ -164,7 +165,7 @@ class ByMD(Order):
     @property
     def wants(self) -> Needs:  # type: ignore[override]
         """Gradients, where steps are made."""
-        return Needs(gradient=self.steps > 0)
+        return Needs(SCORES if self.steps > 0 else ANY, gradient=self.steps > 0)
 
     def scores(self, problem: Problem) -> Tensor:
         scores = minimal_differences(problem.clean)

@@ -22,6 +22,7 @@ from assay.config.positions import Path as Place
 from assay.config.python_files import file_of, load
 from assay.config.sources import there
 from assay.errors import AssayError, Unsupported, nearest
+from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier, wrap
 from assay.model.text import from_folder
 
@@ -30,7 +31,8 @@ _HARMLESS = ("numpy.dtype",)  # types without code that scikit-learn's own model
 
 @dataclass(frozen=True)
 class Model:
-    """A model from exactly one place; `outputs` says what it returns ("logits", "probabilities").
+    """A model from exactly one place; `answers` says what it returns ("logits", "probabilities",
+    "labels").
 
     `path`: a file whose kind its ending tells. `python`: "file.py:name", an object or a function
     without parameters that returns it. `onnx`, `pickle` (also joblib), `skops`, `xgboost` (JSON or
@@ -56,7 +58,7 @@ class Model:
     exported: str | None = None
     hugging_face: str | None = None
     demo: str | None = None
-    outputs: Literal["logits", "probabilities"] | None = None
+    answers: AnswerKind | None = None
     name: str = ""
     score: float | None = None
     inputs: Literal["tensor", "integers", "array", "frame", "mapping", "text"] | None = None
@@ -96,7 +98,7 @@ class Model:
         own = model.name if isinstance(model, Classifier) else ""
         try:
             return wrap(
-                model, self.outputs, inputs=self.inputs, name=self.name or own or _called(value),
+                model, self.answers, inputs=self.inputs, name=self.name or own or _called(value),
                 score=self.score, gradients=self.gradients,
             )  # fmt: skip
         except (AssayError, KeyboardInterrupt):

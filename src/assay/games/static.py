@@ -27,16 +27,18 @@ from assay.games.arguments import check_kinds
 from assay.games.game import USUAL, Carried, Game, Play
 from assay.goals.goal import Expandable, Goal, Names
 from assay.model.agreement import agree
+from assay.model.answers import MOST
 from assay.model.classifier import Classifier, wrap
 from assay.model.frames import fitted
 from assay.model.inference_copy import AGREE, InferenceCopy, inference_copy
 from assay.model.probe import inspect, other_scale, probe
+from assay.problem.donors import Donors, donors
 from assay.problem.needs import check_needs
 from assay.problem.problem import Problem
 from assay.problem.referee import Referee
 from assay.proofs.standard import Standard
 from assay.records import Records
-from assay.spaces.region import Space
+from assay.spaces.region import Remarks, Space
 from assay.streams import Stream, keys
 
 
@@ -60,6 +62,7 @@ class Static:
 
     model: Any
     _copy: InferenceCopy | None = field(default=None, repr=False)  # faster, for attacks to ask
+    _donors: Donors | None = field(default=None, repr=False)  # for searches by labels
     batch: ClassVar[int | None] = None
     __eq__, __hash__ = nouns.same, nouns.hashed  # of one and the same model
     divisible: ClassVar[bool] = True  # rows do not meet: any batch can be played by itself
@@ -105,14 +108,15 @@ class Static:
             )
         space.check(data.x)
         head = data.x[:32]
-        model = probe(fitted(wrap(self.model), data), head)
+        model = probe(fitted(wrap(self.model), data), data.x[:MOST])
         facts = inspect(model, head, data.y)
         classes = facts["classes"]
         if data.classes is not None and len(data.classes) != classes:
             raise AssayError(
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
-        facts |= {"agreed": agree(model, data), "score": model.score}
+        facts |= {"agreed": agree(model, data), "score": model.score, "answers": model.answers}
+        facts["left_out"] = space.remarks(data.x) if isinstance(space, Remarks) else ()
         facts["other_scale"] = other_scale(model, data.x, data.y)
         check_needs(attack, model, space)
         some = _a_target(data, goal, classes, data.classes or model.names)
@@ -121,7 +125,9 @@ class Static:
         for loss in (getattr(attack, "loss", None) or "ce", *own_losses(attack)):
             losses.check(loss, some.to(data.x.dtype) * 0, some)
         steady = facts["repeat_difference"] <= AGREE
-        return Static(model, inference_copy(model, head) if steady else None), facts
+        copied = inference_copy(model, head) if steady and model.answers != "labels" else None
+        some_rows = attack.needs.donors or model.answers == "labels"
+        return Static(model, copied, donors(model, data) if some_rows else None), facts
 
     def play(
         self,
@@ -191,6 +197,7 @@ class Static:
             losses.find(goal.loss),
             options.budget,
             stand_in=copied,
+            donors=self._donors,
         )
         played = problem.open
         run(attack, problem)

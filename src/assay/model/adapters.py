@@ -1,6 +1,6 @@
 """Adapters: how each kind of model is called, and what its answer means.
 
-Estimators are asked for probabilities, else scores, else labels as votes; Boosters for margins,
+Estimators are asked for probabilities, else scores, else labels; Boosters for margins,
 because what they predict is a label or a raw score with some objectives; ONNX graphs get each
 input they declare, in the type they declare.
 
@@ -23,15 +23,17 @@ from torch import Tensor
 from assay.columns import Columns
 from assay.errors import AssayError, Unsupported
 from assay.model import text
+from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier
 from assay.model.frames import Rows, form
+from assay.model.thresholds import threshold_of
 
 INPUTS = ("tensor", "integers", "array", "frame", "mapping", "text")
 
 
 def adapt(
     model: Any,
-    outputs: str | None = None,
+    answers: AnswerKind | None = None,
     inputs: str | None = None,
     columns: Columns | None = None,
 ) -> Classifier:
@@ -39,14 +41,14 @@ def adapt(
     if isinstance(model, type):
         raise AssayError(f"{model.__name__} is a class; give a model made by it")
     if inputs == "text" or text.reads_text(model):
-        return text.adapt(model, outputs)
+        return text.adapt(model, answers)
     if isinstance(model, torch.nn.Module):
         kind = f"torch {type(model).__name__}"
-        return _function(_moved(model), kind, outputs, inputs, columns, model)
+        return _function(_moved(model), kind, answers, inputs, columns, model)
     if isinstance(model, str | Path):
         from assay.model.onnx import onnx
 
-        return onnx(Path(model), outputs, columns)
+        return onnx(Path(model), answers, columns)
     root = type(model).__module__.split(".")[0]
     if root == "xgboost" and type(model).__name__ == "Booster":
         return _booster_xgboost(model, columns)
@@ -63,7 +65,7 @@ def adapt(
         return next(offers(model, columns))
     if callable(model):
         kind = f"callable {getattr(model, '__name__', type(model).__name__)}"
-        return _function(model, kind, outputs, inputs, columns, model)
+        return _function(model, kind, answers, inputs, columns, model)
     raise AssayError(
         f"cannot wrap a {type(model).__name__}: expected a torch module, a fitted scikit-learn / "
         "XGBoost / LightGBM / CatBoost classifier, a path to an ONNX file, or a callable"
@@ -73,7 +75,7 @@ def adapt(
 def _function(
     call: Callable[[Any], Any],
     kind: str,
-    outputs: str | None,
+    answers: AnswerKind | None,
     inputs: str | None,
     columns: Columns | None,
     source: Any,
@@ -85,7 +87,7 @@ def _function(
         taking(takes, call, columns),
         kind,
         takes == "tensor",
-        outputs or "logits",
+        answers or "logits",
         module=module,
         source=source,
         slack=1e-5,
@@ -145,7 +147,7 @@ def as_arrays(function: Callable[[np.ndarray], Any], flat: bool = True) -> Calla
 
 
 def offers(model: Any, columns: Columns | None = None) -> Iterator[Classifier]:
-    """What an estimator can be asked for, the most telling first; last, its labels as votes."""
+    """What an estimator can be asked for, the most telling first; last, its labels."""
     kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
     labels = _labels(model, kind)
     names = tuple(str(c) for c in labels)
@@ -158,15 +160,21 @@ def offers(model: Any, columns: Columns | None = None) -> Iterator[Classifier]:
         predicted = np.asarray(model.predict(rows(x))).reshape(-1, 1)
         return np.asarray(predicted == labels[None], dtype=float)
 
-    def made(call: Callable[[np.ndarray], Any], outputs: str) -> Classifier:
+    def made(call: Callable[[np.ndarray], Any], answers: AnswerKind) -> Classifier:
         return Classifier(
-            as_arrays(call), kind, False, outputs, names, source=model, takes="own", columns=columns
+            as_arrays(call), kind, False, answers, names, source=model, takes="own", columns=columns
         )
 
-    for name, outputs in (("predict_proba", "probabilities"), ("decision_function", "logits")):
+    kinds: tuple[tuple[str, AnswerKind], ...] = (
+        ("predict_proba", "probabilities"), ("decision_function", "logits"),
+    )  # fmt: skip
+    rule = threshold_of(model)
+    if rule is not None:
+        yield made(lambda x: rule.margins(rows(x)), "logits")
+    for name, answers in kinds:
         if hasattr(model, name):
-            yield made(partial(ask, name), outputs)
-    yield made(votes, "probabilities")
+            yield made(partial(ask, name), answers)
+    yield made(votes, "labels")
 
 
 def _labels(model: Any, kind: str) -> np.ndarray:

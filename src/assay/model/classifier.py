@@ -14,12 +14,12 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from torch import Tensor
 from assay.columns import Columns
 from assay.errors import AssayError
 from assay.kernels.memory import keep_freed
+from assay.model.answers import AnswerKind, fitting, parts, votes
 
 
 class Predicts(Protocol):
@@ -46,10 +47,10 @@ class Classifier:
     `wrap`.
 
     Args:
-        call: Maps inputs to logits or probabilities.
+        call: Maps inputs to answers.
         kind: What the model is, e.g. "torch" or "xgboost".
         differentiable: Whether gradients with respect to the inputs can be computed.
-        outputs: What `call` returns: "logits" or "probabilities".
+        answers: What `call` returns: "logits", "probabilities" or "labels".
         names: Class labels, where the model knows them.
         module: The torch module, where there is one.
         source: The object that was wrapped.
@@ -69,7 +70,10 @@ class Classifier:
         own: The model's own entry point, which takes a table as users have it; see
             `wrap(predict=)`.
         score: The accuracy that the owner measured.
-        told: Whether the owner stated what the outputs are.
+        told: Whether the owner stated what the answers are.
+        part: Which of several outputs holds the answers; empty: found by its shape.
+        labels: The classes of the data, by which labels are read.
+        sure: Whether these are all classes there are.
 
     >>> import assay as ay
     >>> import torch
@@ -81,7 +85,7 @@ class Classifier:
     call: Callable[..., Any]
     kind: str
     differentiable: bool
-    outputs: str = "logits"  # what `call` returns: "logits" or "probabilities"
+    answers: AnswerKind = "logits"  # what `call` returns
     names: tuple[str, ...] | None = None  # class labels, where the model knows them
     module: Any = field(default=None, repr=False)  # the torch module, where there is one
     source: Any = field(default=None, repr=False)  # what was wrapped
@@ -96,7 +100,10 @@ class Classifier:
     order: tuple[int, ...] | None = None  # its own class behind each column of the logits
     own: Callable[[Any], Any] | None = field(default=None, repr=False)  # rows as users have them
     score: float | None = None  # the accuracy its owner measured
-    told: bool = False  # its owner said what its outputs are
+    told: bool = False  # its owner said what it answers
+    part: str = ""  # which of several outputs holds the answers, as `answers.parts` names them
+    labels: tuple[str, ...] | None = None  # the data's classes: labels are read by them
+    sure: bool = False  # ... and these are all there are
 
     @property
     def title(self) -> str:
@@ -122,10 +129,12 @@ class Classifier:
 
     @property
     def described(self) -> dict[str, str]:
-        """The entries of a report's spec that name the model: "model", "model_kind" and
-        "model_hash".
+        """The entries of a report's spec that name the model, with its kind, its hash and what it
+        answers.
         """
-        return {"model": self.title, "model_kind": self.kind, "model_hash": self.hash}
+        part = {"answers_part": self.part} if self.part else {}
+        known = {"model": self.title, "model_kind": self.kind, "model_hash": self.hash}
+        return known | {"answers": self.answers} | part
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Logits (n, C) on the device of `x`, in the model's own precision.
@@ -147,10 +156,13 @@ class Classifier:
             out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
         else:
             out = self.call(x)
+        out = self.chosen(out, len(x))
+        if self.answers == "labels":
+            out = votes(out, self.names or self.labels)
         out = _scores(out)
         if out.ndim == 1 or (out.ndim == 2 and out.shape[1] == 1):
             _one_score(out)
-            out = _two_columns(out.reshape(-1), self.outputs)
+            out = _two_columns(out.reshape(-1), self.answers)
         if out.ndim != 2 or len(out) != len(x):
             raise AssayError(
                 f"the model gave an output of shape {tuple(out.shape)} for {len(x)} inputs; "
@@ -160,9 +172,27 @@ class Classifier:
             out = out[:, list(self.order)]
         if not out.is_floating_point():
             out = out.double()
-        if self.outputs == "probabilities":
+        if self.answers == "probabilities":
             out = _logs(out)
         return out.to(x.device)
+
+    def chosen(self, out: Any, n: int) -> Any:
+        """Selects the output that holds the answers, where a model returns several.
+
+        Args:
+            out: What the model returned.
+            n: Number of rows it was asked about.
+
+        Raises:
+            AssayError: No output fits, or several do.
+        """
+        out = out.logits if hasattr(out, "logits") else out
+        found = parts(out)
+        if found is None:
+            return out
+        if len(found) == 1:
+            return next(iter(found.values()))
+        return found[self.part or fitting(found, n, self.labels, self.sure)]
 
     def among(self, batch: Tensor) -> Classifier:
         """The same classifier for rows of one batch, where answers depend on the whole batch.
@@ -264,21 +294,9 @@ class _Picture(pickle.Pickler):
 
 
 def _scores(out: Any) -> Tensor:
-    """What a model gives, as one tensor: arrays, tuples, mappings, objects with `.logits`."""
+    """What a model gives, as one tensor."""
     if type(out) is Tensor:
         return out
-    if hasattr(out, "logits"):
-        out = out.logits
-    if isinstance(out, Mapping):
-        known = [k for k in ("logits", "probabilities", "scores", "output") if k in out]
-        if not known and len(out) != 1:
-            raise AssayError(
-                f"the model gives a mapping with {', '.join(map(repr, out))}: which are the "
-                "scores? Wrap a function that returns them"
-            )
-        out = out[known[0] if known else next(iter(out))]
-    if isinstance(out, tuple) or (isinstance(out, list) and out and np.ndim(out[0]) == 2):
-        out = out[0]
     if isinstance(out, list) and out and isinstance(out[0], Tensor):
         out = torch.stack(out)
     if isinstance(out, Tensor):
@@ -310,9 +328,9 @@ def _one_score(out: Tensor) -> None:
         )
 
 
-def _two_columns(out: Tensor, outputs: str) -> Tensor:
+def _two_columns(out: Tensor, answers: str) -> Tensor:
     """One score for the positive class as two classes."""
-    if outputs == "probabilities":
+    if answers == "probabilities":
         return torch.stack([1 - out, out], dim=1)
     return torch.stack([-out / 2, out / 2], dim=1)
 
@@ -323,7 +341,7 @@ AnyModel = Classifier | torch.nn.Module | Predicts | Callable[..., Any] | str | 
 
 def wrap(
     model: AnyModel,
-    outputs: str | None = None,
+    answers: AnswerKind | None = None,
     *,
     inputs: str | None = None,
     name: str = "",
@@ -336,16 +354,17 @@ def wrap(
     callables.
 
     Torch modules are differentiable, everything else is a black box. Probabilities are turned into
-    logits by the logarithm.
+    logits by the logarithm. Of several outputs (a tuple, a mapping) the one with a column per class
+    is taken.
 
     Args:
         model: A torch module, a fitted estimator, a callable, or the path of an ONNX file.
-        outputs: What the model returns: "logits" or "probabilities". None: modules and callables
-            are taken to return logits (reports warn where that looks wrong); for other models it is
-            known.
+        answers: What the model returns: "logits", "probabilities" or "labels". None: labels are
+            recognised, other answers of modules and callables are taken for logits (reports warn
+            where they look like probabilities); for other models it is known.
         inputs: What a module or callable takes: "tensor" (default), "integers", "array", "frame" (a
             DataFrame in the types of your table), "mapping" (columns as arrays) or "text" (a list
-            of strings).
+            of strings). A callable for texts needs "text".
         name: The name that reports use. Default: the kind of the model.
         predict: The model's own entry point, which takes your table as it is. Before any attack its
             answers are compared with those of the wrapped model.
@@ -366,8 +385,8 @@ def wrap(
     """
     from assay.model import adapters
 
-    if outputs not in (None, "logits", "probabilities"):
-        raise AssayError(f"outputs={outputs!r}: expected 'logits' or 'probabilities'")
+    if answers not in (None, *get_args(AnswerKind)):
+        raise AssayError(f"answers={answers!r}: expected 'logits', 'probabilities' or 'labels'")
     if inputs not in (None, *adapters.INPUTS):
         raise AssayError(f"inputs={inputs!r}: expected one of {', '.join(adapters.INPUTS)}")
     if score is not None and not 0 <= score <= 1:
@@ -376,13 +395,13 @@ def wrap(
         from assay.model.text import hugging_face
 
         model = hugging_face(model, tokenizer)
-    made = model if isinstance(model, Classifier) else adapters.adapt(model, outputs, inputs)
+    made = model if isinstance(model, Classifier) else adapters.adapt(model, answers, inputs)
     if gradients:
         from assay.model.onnx import differentiable
 
         made = differentiable(made)
     if inputs is not None and made.takes != inputs:
         raise AssayError(f"inputs={inputs!r}: {made.kind} is asked in the form it was fitted on")
-    given: dict[str, Any] = {"outputs": outputs, "name": name, "own": predict, "score": score}
-    given["told"] = None if outputs is None else True
+    given: dict[str, Any] = {"answers": answers, "name": name, "own": predict, "score": score}
+    given["told"] = None if answers is None else True
     return replace(made, **{k: v for k, v in given.items() if v not in (None, "")})

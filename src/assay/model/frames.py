@@ -227,7 +227,8 @@ def fitted(model: Classifier, data: Dataset) -> Classifier:
         if getattr(model.call, "twin", None) is not None:
             again = differentiable(again)
         model = replace(model, call=again.call, columns=data.columns)
-    return _ordered(model, data)
+    names = data.classes or tuple(str(c) for c in range(int(data.y.max()) + 1))
+    return _ordered(replace(model, labels=names, sure=data.classes is not None), data)
 
 
 def _ordered(model: Classifier, data: Dataset) -> Classifier:

@@ -7,7 +7,7 @@ are onnxruntime's. Gradients, where they are wanted, are of the same graph in to
 and each time one is asked for, the two answers are compared.
 
 What a reader would get wrong: probabilities are recognised by the output's name only; elsewhere
-`outputs="probabilities"` must be said, or they are taken for logits (and flagged).
+`answers="probabilities"` must be said, or they are taken for logits (and flagged).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch import Tensor
 from assay.columns import Columns
 from assay.errors import AssayError, Unsupported, nearest
 from assay.model import graph
+from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier
 from assay.spaces.choices import Chosen
 
@@ -35,7 +36,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-def onnx(path: Path, outputs: str | None, columns: Columns | None) -> Classifier:
+def onnx(path: Path, answers: AnswerKind | None, columns: Columns | None) -> Classifier:
     """The graph in a file."""
     try:
         there = path.exists()
@@ -62,7 +63,7 @@ def onnx(path: Path, outputs: str | None, columns: Columns | None) -> Classifier
         Runtime(session, scores, feed),
         "ONNX",
         False,
-        outputs or ("probabilities" if likely else "logits"),
+        answers or ("probabilities" if likely else "logits"),
         source=path,
         slack=1e-5,
         takes="own",

@@ -1,7 +1,8 @@
 """What a model is, found by trying it on a few rows before anything is claimed of it.
 
-`probe` finds out whether gradients come back to the input, and which of an estimator's scores has
-the arg-max that the estimator predicts. `inspect` refuses what cannot work and notes what looks
+`probe` finds out whether gradients come back to the input, which of an estimator's scores has the
+arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what
+cannot work and notes what looks
 wrong: probabilities for logits, another answer on repeat, training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from assay.errors import AssayError
 from assay.model.adapters import as_arrays, offers
+from assay.model.answers import one_each, only_labels, parts
 from assay.model.classifier import Classifier
 
 _AS_A_GAME = (
@@ -37,26 +39,76 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     if model.reads == "symbols":  # its adapter knows: gradients lead back to choices, not to ids
         return model
     if model.names is not None and hasattr(model.source, "predict"):
-        return _faithful(model, x)
-    if model.module is not None and not model.bound and model.takes == "tensor":
-        leaf = x.detach().clone().requires_grad_()
-        with model.ready(), torch.enable_grad():
-            out = _tried(model, leaf)
-            try:
-                return replace(model, differentiable=_leads_back(out, leaf))
-            except RuntimeError as error:  # it has taken gradients itself, and freed the graph
-                raise AssayError(
-                    f"no gradient can be taken through the model: {error}. {_AS_A_GAME}"
-                ) from error
-    if model.kind.split()[0] != "callable" or model.takes != "tensor":
-        return model
+        return _typed(_faithful(model, x), x)
+    if model.bound or model.kind.split()[0] not in ("callable", "torch") or model.takes != "tensor":
+        return _typed(_which_part(model, x), x)
     leaf = x.detach().clone().requires_grad_()
-    try:
-        out = model.call(leaf)
-    except Exception:  # it may know only arrays; if it does not, its own error is told
-        model = replace(model, call=as_arrays(model.source, flat=False))
-        out = _tried(model, x)
-    return replace(model, differentiable=_leads_back(out, leaf))
+    if model.module is None:
+        try:
+            model.call(leaf)
+        except Exception:  # it may know only arrays; if it does not, its own error is told
+            model = replace(model, call=as_arrays(model.source, flat=False))
+    model = _which_part(model, x)
+    if model.answers == "labels":
+        return replace(model, differentiable=False)
+    with model.ready(), torch.enable_grad():
+        out = _tried(model, leaf)
+        try:
+            model = replace(model, differentiable=_leads_back(out, leaf))
+        except RuntimeError as error:  # it has taken gradients itself, and freed the graph
+            raise AssayError(
+                f"no gradient can be taken through the model: {error}. {_AS_A_GAME}"
+            ) from error
+    return _typed(model, x)
+
+
+def _which_part(model: Classifier, x: Tensor) -> Classifier:
+    """Of several outputs the one that fits the labels; and whether it holds one label a row."""
+    if model.bound or model.together:
+        return model
+    with model.ready(), torch.no_grad():
+        try:
+            out = model.call(x.clone())
+        except Exception:  # told by whoever asks next
+            return model
+    out = out.logits if hasattr(out, "logits") else out
+    found = parts(out)
+    if found is not None and len(found) > 1:
+        chosen = model.chosen(out, len(x))
+        model = replace(model, part=next(k for k, v in found.items() if v is chosen))
+        out = chosen
+    return replace(model, answers="labels") if not model.told and one_each(out) else model
+
+
+def _typed(model: Classifier, x: Tensor) -> Classifier:
+    """The model as one that gives labels, where all its answers are."""
+    if model.told or model.answers == "labels" or model.bound or model.together:
+        return model
+    if model.differentiable and _slopes(model, x):
+        return model
+    with model.ready(), torch.no_grad():
+        first = _tried(model, x)
+        if first.shape[1] == 2 and bool((first.abs() <= 0.5).all()):  # one number a row, 0 or 1?
+            model = _zero_or_one(model, first)
+        hard = model.answers != "labels" and only_labels(model.logits, x)
+    return replace(model, answers="labels") if hard else model
+
+
+def _slopes(model: Classifier, x: Tensor) -> bool:
+    """Does any answer have a gradient that is not 0?"""
+    leaf = x.detach().clone().requires_grad_()
+    with model.ready(), torch.enable_grad():
+        out = _tried(model, leaf)
+        top = out.amax(1).sum() if out.shape[1] else out.sum()
+        (grad,) = torch.autograd.grad(top, leaf, allow_unused=True)
+    return grad is not None and bool((grad != 0).any())
+
+
+def _zero_or_one(model: Classifier, first: Tensor) -> Classifier:
+    """One score a row that is always 0 or 1 is a label, written as a number with a point."""
+    one = model.answers == "logits" and bool((first[:, 0] == -first[:, 1]).all())
+    label = one and bool(((first[:, 1] == 0) | (first[:, 1] == 0.5)).all())
+    return replace(model, answers="labels") if label and bool(first.any()) else model
 
 
 def _leads_back(out: Any, leaf: Tensor) -> bool:
@@ -70,15 +122,22 @@ def _faithful(model: Classifier, x: Tensor) -> Classifier:
     """The first offer of an estimator whose arg-max is what the estimator predicts."""
     *_, votes = every = tuple(
         replace(offer, order=model.order, names=model.names, name=model.name, own=model.own,
-                score=model.score)
+                score=model.score, told=model.told, labels=model.labels, sure=model.sure)
         for offer in offers(model.source, model.columns)
     )  # fmt: skip
+    if model.told and model.answers == "labels":
+        return votes
     predicted = _tried(votes, x).argmax(1)
     x = torch.cat([x, *_turns(votes, x, predicted)])
     predicted = votes.logits(x).argmax(1)
     for offer in every:
         logits = offer.logits(x)
         if logits.shape[1] == len(votes.names or ()) and torch.equal(logits.argmax(1), predicted):
+            if model.told and offer is votes:
+                raise AssayError(
+                    f"answers={model.answers!r}: {model.kind} offers labels only (it has no scores "
+                    "that decide as its predict does)"
+                )
             return offer
     return votes
 
@@ -142,7 +201,7 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
     with model.ready(), torch.no_grad():
         before = _state(model)
         first = _tried(model, x)
-        again, alone = model.logits(x), model.logits(x[:1])
+        again, alone = model.logits(x), _alone(model, x[:1])
         if not moves:
             _stays(model, before)
     classes = first.shape[1]
@@ -161,23 +220,35 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
     return {
         "classes": classes,
         "training": training,
-        "probabilities": model.outputs == "logits" and _like_probabilities(first),
+        "probabilities": model.answers == "logits" and _like_probabilities(first),
         "repeat_difference": float((first - again).abs().amax() / scale),
         "batch_difference": float((first[:1] - alone).abs().amax() / scale),
     }
 
 
+def _alone(model: Classifier, x: Tensor) -> Tensor:
+    """The logits of one row by itself; a model that needs others beside it is no classifier."""
+    try:
+        return model.logits(x)
+    except Exception as error:  # whatever a model may raise
+        raise AssayError(
+            f"the model answers about several rows, but not about one alone: {error}. A batch "
+            "normalisation without running statistics takes them from the rows it is asked with; "
+            f"give it some (track_running_stats=True). {_AS_A_GAME}"
+        ) from error
+
+
 def _one_probability(model: Classifier, first: Tensor) -> None:
     """One number per row, never outside [0, 1]: of a probability 0.5 decides, of a score 0."""
-    known = model.told or model.outputs != "logits" or hasattr(model.source, "predict")
+    known = model.told or model.answers != "logits" or hasattr(model.source, "predict")
     if known or first.shape[1] != 2 or bool((first[:, 0] != -first[:, 1]).any()):
         return
     score = 2 * first[:, 1]
     if bool(((score >= 0) & (score <= 1)).all()) and not bool(((score == 0) | (score == 1)).all()):
         raise AssayError(
             "the model gives one number for each row, all between 0 and 1: say whether it is the "
-            "probability of class 1, ay.wrap(model, outputs='probabilities'), or a score that is "
-            "positive for class 1, outputs='logits'"
+            "probability of class 1, ay.wrap(model, answers='probabilities'), or a score that is "
+            "positive for class 1, answers='logits'"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from assay import trees
 from assay.errors import Unsupported
+from assay.model.answers import SCORES, AnswerKind
 from assay.model.classifier import Classifier
 from assay.spaces.region import Space
 
@@ -16,6 +17,8 @@ class Needs:
     """What an attack requires of the model and the space.
 
     Args:
+        answers: What the model may answer: scores (default) or anything (`extend.ANY`), where
+            labels suffice.
         gradient: Gradients of the model with respect to its inputs.
         norms: Norms of the Lp balls it works in. None: any space.
         alone: One model at a time; several at once, as in `GMSA`, are refused.
@@ -25,8 +28,10 @@ class Needs:
         fixed: A model that does not adapt; proofs need it.
         solved: Rows that are already broken are wanted too, to look for nearer points.
         others: Its aim is the rows of others, so its own rows need no target.
+        donors: Rows of the data with the model's own labels, to start from.
     """
 
+    answers: tuple[AnswerKind, ...] = SCORES  # what a model may answer; ANY: labels will do
     gradient: bool = False
     norms: tuple[float, ...] | None = None  # Lp balls in a box of these norms; None: any space
     alone: bool = False  # one model at a time: no `Victims` of several
@@ -36,6 +41,7 @@ class Needs:
     fixed: bool = False  # a model that does not move: proofs
     solved: bool = False  # also rows that are broken already: it looks for nearer points
     others: bool = False  # its aim is others' rows: its own need no target (poisoners)
+    donors: bool = False  # rows of the data with the model's own labels, to start from
 
     def __or__(self, other: Needs) -> Needs:
         norms = self.norms if other.norms is None else other.norms
@@ -44,9 +50,10 @@ class Needs:
         either = {
             f.name: getattr(self, f.name) or getattr(other, f.name)
             for f in fields(self)
-            if f.name != "norms"
+            if f.name not in ("norms", "answers")
         }
-        return Needs(norms=norms, **either)
+        answers = tuple(a for a in self.answers if a in other.answers)
+        return Needs(answers, norms=norms, **either)
 
 
 def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = False) -> None:
@@ -55,12 +62,23 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
     `moves`: the model adapts after the attacker.
     """
     needs: Needs = attack.needs
+    labels = model.answers == "labels"
+    by_labels = "a search by labels: Ray in Linf, Circle in L2"
     if needs.gradient and not model.differentiable:
         give = "give the file as ay.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
+        by_scores = (
+            "a search attack: Square in an Lp ball, Graft or MOEVA in a table, Greedy or Beam in a "
+            "text"
+        )
         raise Unsupported(
-            f"{attack!r} needs gradients, but {model.kind} has none; {give}"
-            "use a search attack: Square in an Lp ball, Graft or MOEVA in a table, Greedy or Beam "
-            "in a text"
+            f"{attack!r} needs gradients, but {model.kind} has none; {give}use "
+            f"{by_labels if labels else by_scores}"
+        )
+    if model.answers not in needs.answers:
+        raise Unsupported(
+            f"{attack!r} reads scores, and {model.title} answers with labels only: it would search "
+            f"blindly. Give scores, or use {by_labels} (an attack of your own that needs no scores "
+            "says so: Needs(answers=ay.extend.ANY))"
         )
     if needs.fixed and moves:
         raise Unsupported(

@@ -27,6 +27,7 @@ from assay.goals.goal import reached
 from assay.model.classifier import Classifier
 from assay.problem import crossing
 from assay.problem.budget import UNLIMITED, Budget
+from assay.problem.donors import Donors
 from assay.problem.referee import Referee
 from assay.problem.rehearsal import Rehearsal, handed_in
 from assay.problem.victims import Victims
@@ -55,6 +56,8 @@ class Problem:
         rehearsal: Simulates the defender. None: the model is fixed.
         stand_in: A faster copy of the model that attacks query; its successes are confirmed. None:
             there is none.
+        donors: Rows of the data with the model's own labels, for attacks with `Needs(donors=True)`.
+            None: there are none.
     """
 
     model: Classifier
@@ -71,6 +74,7 @@ class Problem:
     victims: Victims | None = None  # attacked in place of `model`
     rehearsal: Rehearsal | None = None  # None: the model is fixed
     stand_in: Classifier | None = None  # asked in place of `model`; proofs ask the model
+    donors: Donors | None = None  # rows of the data with the model's labels: `Needs(donors=True)`
     _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
     _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
 
@@ -425,6 +429,38 @@ class Problem:
         self.charge(rows, backwards=0)
         self.referee.judge(rows, x, logits, value, self.region(rows), self.label, own=True)
         return logits
+
+    @torch.no_grad()
+    def predict(self, rows: Tensor, z: Tensor) -> Tensor:
+        """The classes that points are given, also of points outside the region; only points inside
+        are candidates.
+
+        Args:
+            rows: Positions of the rows (m,); may repeat.
+            z: Search coordinates (m, D).
+
+        Returns:
+            (m,); -1 where a row has no budget left, or the answer is not finite.
+        """
+        found = torch.full_like(rows, -1)
+        price = 1 if self.victims is None else len(self.victims.models)
+        at = self.budget.pays(self.referee.forwards[rows], rows, price).nonzero()[:, 0]
+        if not len(at):
+            return found
+        rows = rows[at]
+        region = self.regions.take(rows)
+        x = region.decode(z[at])
+        logits, value = self._look(x, rows, None, self.model)
+        self.charge(rows, backwards=0)
+        inside = region.contains(x).nonzero()[:, 0]
+        if len(inside):
+            self.referee.judge(
+                rows[inside], x[inside], logits[inside], value[inside], region.take(inside),
+                self.label, own=True,
+            )  # fmt: skip
+        finite = logits.isfinite().all(1)
+        found[at] = torch.where(finite, logits.argmax(1), -1)
+        return found
 
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:
         """Hands in candidates.

@@ -133,7 +133,7 @@ class Victims:
         modules = [model.module for model in self.models]
         if any(m is None or model.bound for m, model in zip(modules, self.models, strict=True)):
             return None
-        if any(model.outputs != "logits" or model.reject is not None for model in self.models):
+        if any(model.answers != "logits" or model.reject is not None for model in self.models):
             return None
         if len({repr(m) for m in modules}) > 1 or any(m.training for m in modules):
             return None

@@ -19,8 +19,10 @@ from torch import Tensor
 
 from assay.errors import AssayError, Unsupported
 from assay.goals.goal import gap
+from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.spaces.choices import ChoiceRegion
 from assay.spaces.region import Region
 
 BLOCK = 8192  # points asked at a time
@@ -72,7 +74,7 @@ class Enumerate:
 
     @property
     def needs(self) -> Needs:
-        return Needs(fixed=True)
+        return Needs(ANY, fixed=True)
 
     def __call__(self, problem: Problem) -> None:
         problem = replace(problem, stand_in=None)  # its own answers are the proof
@@ -104,7 +106,9 @@ class Enumerate:
             close = ~(lead < -slack) if problem.model.slack else lead.isnan()
             near[now[close]] = True
         left = rows[~problem.solved[rows]]
-        problem.prove(left[~near[left]])
+        left = left[~near[left]]
+        region = problem.region(left)
+        problem.prove(left, region.fixed if isinstance(region, ChoiceRegion) else None)
 
 
 def _blocks(region: Listed, rows: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

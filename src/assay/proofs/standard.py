@@ -9,6 +9,7 @@ before it left open, and the report says what each settled at what price:
     sequences (texts)                Linear, Bounds; Greedy, APGD; Bounds, Enumerate; Beam
     long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
     torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
+    labels only                      Ray in Linf, Circle in L2; elsewhere refused, unless proven
     all                              the strongest attack for the space (`standard`)
 
 What a reader would get wrong: whether a model has gradients, is linear or is made of trees is found
@@ -17,6 +18,7 @@ out when it is played, not when this is made. A module whose gradient is cut off
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,12 +26,15 @@ from assay.attacks.apgd import APGD
 from assay.attacks.base import run
 from assay.attacks.caa import CAA
 from assay.attacks.cascade import Cascade
+from assay.attacks.decision.circle import Circle
+from assay.attacks.decision.ray import Ray
 from assay.attacks.graft import Graft
 from assay.attacks.moeva import MOEVA
 from assay.attacks.sequences.hotflip import HotFlip
 from assay.attacks.sequences.substitute import Beam, Greedy
 from assay.attacks.square import Square
 from assay.errors import Unsupported
+from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.enumerate import Enumerate
@@ -77,18 +82,23 @@ class Standard:
 
     @property
     def needs(self) -> Needs:
-        return Needs(fixed=True)
+        return Needs(ANY, fixed=True)
 
     def __call__(self, problem: Problem) -> None:
         proofs, refused = 0, []
         for stage, optional in self.stages(problem):
+            before = len(problem.undecided)
             try:
                 run(stage, problem)
-                proofs += optional
+                # a listing of points runs on every model, and may list none
+                settled = not isinstance(stage, Enumerate) or len(problem.undecided) < before
+                proofs += optional and settled
             except Unsupported as error:
                 if not optional:
                     raise  # a proof that does not know this model leaves its rows open
                 refused.append(str(error))
+        if problem.model.answers == "labels" and len(problem.undecided):
+            _refuse_blind(problem)
         if not proofs:
             problem.referee.unproven = next(iter(refused), "no proof knows models of this kind")
 
@@ -102,9 +112,12 @@ class Standard:
         model, table = problem.model, isinstance(problem.regions, TableRegion)
         if isinstance(problem.regions, ChoiceRegion):
             bounded = isinstance(model.module, Bounded)
+            if model.answers == "labels":
+                return [(Enumerate(_LISTED), True)]
             return _sequences(problem.regions, model.differentiable, bounded)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
-        attack = _attack(table, model.differentiable)
+        blind = model.answers == "labels"
+        attack = _by_labels(problem) if blind else _attack(table, model.differentiable)
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
         if reader(model.source, model.columns) is not None:
@@ -115,7 +128,28 @@ class Standard:
         elif model.module is not None and not model.bound:
             first.insert(0, Bounds(splits=0, seconds=0.0))
             last.insert(0, Bounds(seconds=min(1.0, self.seconds)))
-        return [*((p, True) for p in first), (attack, False), *((p, True) for p in last)]
+        searched = [] if attack is None else [(attack, False)]
+        return [*((p, True) for p in first), *searched, *((p, True) for p in last)]
+
+
+def _by_labels(problem: Problem) -> Attack | None:
+    """The search for a model that gives labels only; None where there is none yet."""
+    if isinstance(problem.regions, TableRegion | ChoiceRegion):
+        return None
+    return {math.inf: Ray(), 2.0: Circle()}.get(problem.regions.p)
+
+
+def _refuse_blind(problem: Problem) -> None:
+    """No figure where rows were left without any search."""
+    region = problem.regions
+    sequences, table = isinstance(region, ChoiceRegion), isinstance(region, TableRegion)
+    if sequences or table or _by_labels(problem) is None:
+        what = "sequences" if sequences else "tables" if table else f"L{region.p:g} balls"
+        raise Unsupported(
+            f"labels only: no search for {what} yet; give scores (a model with predict_proba or "
+            "decision_function, or a function that returns an array (rows, classes)), or trees "
+            "that Exact can read"
+        )
 
 
 def _sequences(region: ChoiceRegion, gradients: bool, bounded: bool) -> list[tuple[Attack, bool]]:

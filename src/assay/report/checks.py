@@ -81,7 +81,9 @@ IDS = (
     "vacuous-robustness",
     "still-improving",
     "no-proof",
+    "labels-only",
     "sample",
+    "left-out-candidates",
 )
 
 
@@ -107,7 +109,10 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
         yield Flag("training-mode", text, "note")
     if facts.get("probabilities"):
         text = "the outputs look like probabilities where logits were meant: gradients may vanish; "
-        yield Flag("probabilities", text + "use ay.wrap(model, outputs='probabilities')")
+        yield Flag("probabilities", text + "use ay.wrap(model, answers='probabilities')")
+    if facts.get("left_out"):
+        text = f"the space leaves out {'; '.join(facts['left_out'])}: no attack tries them, and "
+        yield Flag("left-out-candidates", text + "no proof is about them", "note")
     if facts.get("other_scale"):
         now, then = facts["other_scale"]
         text = f"clean accuracy is {now:.3f}, and {then:.3f} when the inputs are standardised: the "
@@ -184,6 +189,7 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             text += f"{c['success'][known].mean():.3f}: it chose a candidate that was lucky once; "
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
     yield from _of_proofs(c)
+    yield from _of_labels(c, facts)
     yield from _of_noise(records, facts)
     yield from _of_extent(records, facts)
 
@@ -242,6 +248,16 @@ def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
         yield Flag(
             "still-improving", text + " (Graft(evaluations=), MOEVA(generations=), APGD(steps=))"
         )
+
+
+def _of_labels(c: Mapping[str, Any], facts: dict[str, Any]) -> Iterator[Flag]:
+    """A flag where rows stand that were searched by labels alone."""
+    left = (c["verdict"] == "open") & (c["skipped"] == "")
+    if facts.get("answers") == "labels" and left.any():
+        asked = int(c["forwards"][left].max())
+        text = f"labels only: {asked:,} questions a row at most; where the truth was known, such "
+        text += "searches left 3 to 30 points more rows standing. Robust accuracy here is an upper "
+        yield Flag("labels-only", text + "bound; give scores or the model itself if you can")
 
 
 def _of_score(c: Mapping[str, Any], score: float | None) -> Iterator[Flag]:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from assay.errors import AssayError, nearest
 from assay.records import Records
 from assay.report import folder as files
+from assay.report import sentences
 from assay.report.checks import Flag
 from assay.report.comparison import Comparison
 from assay.report.drawing import html
@@ -27,9 +29,10 @@ from assay.report.figures import transductive as rounds
 from assay.report.flips import flips
 from assay.report.metrics import METRICS, played
 from assay.report.radii import curve
-from assay.report.spec import unattacked
+from assay.report.spec import kind, setting, unattacked
 from assay.report.stats import Estimate
 from assay.report.totals import Totals
+from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,22 +110,30 @@ class Report:
     def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
         return groups.figures(self) | rounds.figures(self) | probabilities.figures(self)
 
-    @property
+    @cached_property
     def adversarial(self) -> np.ndarray | None:
-        """The adversarial inputs, in the order of `table`; clean where no attack succeeded."""
-        return self.records.adversarial
+        """The adversarial inputs, in the order of `table`; clean where no attack succeeded. Of
+        texts, the sentences as strings.
+        """
+        x = self.records.adversarial
+        if x is None or not (words.are(x[:1]) and words.are(x)):  # the first row is quick to ask
+            return x
+        return np.array(words.sentences(torch.from_numpy(np.asarray(x))), dtype=object)
 
     def adversarial_frame(self) -> pd.DataFrame:
         """The rows that an attack changed, as a data frame in the types of the original table.
 
         Returns:
             A data frame indexed by id, with two more columns: `changed` (the names of the changed
-                columns) and `distance`.
+                columns) and `distance`. Of texts: `text` and `adversarial` (the sentence before and
+                after), `changed` (the words) and `distance`.
 
         Raises:
             AssayError: The data have no columns, or the report was loaded without its data.
         """
-        data, inputs = self.data, self.adversarial
+        data, inputs = self.data, self.records.adversarial
+        if data is not None and inputs is not None and words.are(data.x):
+            return sentences.frame(self.table, data, inputs)
         if data is None or inputs is None or data.columns is None:
             raise AssayError(
                 "there is no table to write the rows as: load the data and use "
@@ -278,7 +289,7 @@ class Report:
                 f"the two reports are on different data ({names}): {rows}; compare runs on the "
                 "same rows, or give rows that differ ids of their own"
             )
-        return Comparison(mine, theirs)
+        return Comparison(mine, theirs, setting(self.spec, other.spec))
 
     def __str__(self) -> str:
         from assay.report.text import render
@@ -301,7 +312,7 @@ class Report:
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if not self.two_sided:
             shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
-        if shown["clean_played"][1].n == shown["clean"][1].n or self.spec.get("game") != "Static":
+        if shown["clean_played"][1].n == shown["clean"][1].n or kind(self.spec, "game") != "Static":
             del shown["clean_played"]  # the same rows: said once
         if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}

@@ -77,7 +77,10 @@ def notes(report: Report) -> list[str]:
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
     lines += [left_out] if len(left) else []
     attack, seed = in_text(report.spec, "attack") or "none", report.spec.get("seed", "")
-    lines.append(f"attack: {attack}; seed {seed}")
+    known = report.spec.get("answers")
+    part = f" ({report.spec['answers_part']})" if report.spec.get("answers_part") else ""
+    answers = f"; the model answers with {known}{part}" if known else ""
+    lines.append(f"attack: {attack}; seed {seed}{answers}")
     lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     return lines
 

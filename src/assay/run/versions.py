@@ -13,7 +13,7 @@ from __future__ import annotations
 import platform
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -21,7 +21,7 @@ from typing import Any
 
 from assay import __version__
 
-ALWAYS = ("numpy", "scipy", "torch", "numba")  # what assay's own figures are computed with
+ALWAYS = ("numpy", "scipy", "torch")  # what assay's own figures are computed with
 _CALLED = {
     "sklearn": ("scikit-learn",), "xgboost": ("xgboost-cpu",), "PIL": ("pillow",),
     "onnxruntime": ("onnxruntime-gpu",), "tensorflow": ("tensorflow-cpu",),
@@ -29,6 +29,7 @@ _CALLED = {
 }  # fmt: skip
 _PARTS = 64  # of a list or a table: a forest's trees are of one library
 _OBJECTS = 5000
+_MAPPINGS = (dict, types.MappingProxyType)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
 
@@ -37,7 +38,7 @@ def versions(things: Iterable[Any]) -> dict[str, str]:
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> list(versions([LogisticRegression()]))
-    ['assay', 'python', 'numba', 'numpy', 'scikit-learn', 'scipy', 'torch']
+    ['assay', 'python', 'numpy', 'scikit-learn', 'scipy', 'torch']
     """
     found: dict[str, str] = {}
     for name in {*ALWAYS, *_libraries(things)}:
@@ -79,8 +80,8 @@ def _inside(thing: Any) -> Iterator[Any]:
                 yield cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-    elif isinstance(thing, Mapping):
-        yield from thing.values()
+    elif isinstance(thing, _MAPPINGS):  # a mapping of somebody else's may fetch what it holds
+        yield from list(thing.values())
     elif isinstance(thing, list | tuple | set | frozenset):
         yield from thing
     elif not isinstance(thing, type):

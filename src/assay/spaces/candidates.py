@@ -25,6 +25,7 @@ from assay.spaces.lexicon import Vectors
 from assay.spaces.pieces import limit
 from assay.spaces.words import core
 
+_USUAL = 7  # synonyms of a word in the bundled lexicon
 _MASKED = 16  # sentences at a time: a language model gives a number per place and word
 _LOOKS = {"o": "0", "l": "1", "i": "1", "e": "3", "a": "@", "s": "$", "b": "8", "g": "9"}
 
@@ -54,7 +55,8 @@ def _dressed(word: str, of: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]
     """Candidates of the bare word, dressed as the word is."""
     before, bare, behind = core(word)
     found = of(bare.lower()) if bare else ()
-    dressed = (before + (w.capitalize() if bare[:1].isupper() else w) + behind for w in found)
+    capital = bare[:1].isupper()
+    dressed = (before + (w[:1].upper() + w[1:] if capital else w) + behind for w in found)
     return tuple(w for w in dict.fromkeys(dressed) if w != word)
 
 
@@ -64,11 +66,14 @@ class Synonyms:
     SST-5.
 
     Args:
-        table: Word -> its synonyms, instead of WordNet's.
+        table: Word -> its synonyms, in upper or lower case, instead of WordNet's. Synonyms of
+            several words are left out; the report's note `left-out-candidates` lists them.
         vectors: Word vectors to order the synonyms by. None: GloVe's with the bundled table, no
             ordering with a table of your own.
-        at_most: Number of synonyms per word that are kept.
-        least: Smallest cosine between a word and its synonym. -1 keeps all.
+        at_most: Number of synonyms per word that are kept, the first of the table or the nearest by
+            `vectors`. None: 7 of the bundled table, all of your own.
+        least: Smallest cosine between a word and its synonym, where there are vectors. -1 keeps
+            all.
 
     Raises:
         AssayError: `table` maps a word to something that is no list of words.
@@ -80,7 +85,7 @@ class Synonyms:
     described: ClassVar[str] = "a synonym"
     table: Mapping[str, Sequence[str]] | None = None
     vectors: Vectors | None = field(default=None, repr=False)
-    at_most: int = 7
+    at_most: int | None = None
     least: float = -1.0
 
     __eq__, __hash__ = nouns.same, nouns.hashed
@@ -104,12 +109,19 @@ class Synonyms:
     @cached_property
     def _memo(self) -> dict[str, tuple[str, ...]]:
         own = self.table is not None or self.vectors is not None
-        return {} if own else _ranked(self.at_most, self.least)
+        return {} if own else _ranked(self._most, self.least)
+
+    @property
+    def _most(self) -> int | None:
+        return _USUAL if self.at_most is None and self.table is None else self.at_most
 
     @cached_property
     def _sources(self) -> tuple[Mapping[str, Sequence[str]], Vectors | None]:
         if self.table is not None:
-            return self.table, self.vectors
+            lower: dict[str, dict[str, None]] = {}  # words are looked up in lower case
+            for word, found in self.table.items():
+                lower.setdefault(word.lower(), {}).update(dict.fromkeys(found))
+            return {word: tuple(found) for word, found in lower.items()}, self.vectors
         return lexicon.synonyms(), self.vectors or lexicon.vectors()
 
     def of(self, word: str) -> tuple[str, ...]:
@@ -124,7 +136,7 @@ class Synonyms:
             near = vectors.cosines(word, found)
             order = np.argsort(-near, kind="stable")
             found = [found[i] for i in order if near[i] >= self.least]
-        return tuple(found[: self.at_most])
+        return tuple(found[: self._most])
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +150,7 @@ class Neighbours:
         least: Smallest cosine between a word and its neighbour.
 
     >>> Neighbours(at_most=2)(["good", "film"])
-    [('better', 'really'), ('movie', 'films')]
+    ?
     """
 
     described: ClassVar[str] = "a similar word"
@@ -181,7 +193,8 @@ class Typos:
         kinds: The edits: "swap" (two neighbours change places), "drop", "double", "look" (a
             character that looks alike, e.g. 0 for o).
         shortest: Length of the shortest word that is misspelled, in letters.
-        at_most: Number of misspellings per word that are kept.
+        at_most: Number of misspellings per word that are kept, those at its beginning first: of ten
+            letters, 16 reach about the middle. None: all.
 
     Raises:
         AssayError: There is no such kind of edit.
@@ -193,7 +206,7 @@ class Typos:
     described: ClassVar[str] = "a misspelling"
     kinds: tuple[str, ...] = ("swap", "drop", "double", "look")
     shortest: int = 4
-    at_most: int = 16
+    at_most: int | None = 16
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -301,7 +314,7 @@ class Masked:
 
 
 @cache
-def _ranked(at_most: int, least: float) -> dict[str, tuple[str, ...]]:
+def _ranked(at_most: int | None, least: float) -> dict[str, tuple[str, ...]]:
     """What has been found in the bundled lexicon: the same for every maker of this kind."""
     return {}
 

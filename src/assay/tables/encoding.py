@@ -42,7 +42,7 @@ class Encoding:
         found, at = [], len(self.numeric)
         for i, f in enumerate(self.schema.features):
             if f.mutable and f.kind == "category":
-                size = f.cost / 2 if self.priced else 1.0
+                size = (f.cost or 0.0) / 2 if self.priced else 1.0
                 codes = torch.tensor(f.codes, dtype=torch.float64)
                 found.append((i, torch.arange(at, at + len(codes)), codes, size))
                 at += len(codes)
@@ -89,7 +89,7 @@ class Encoding:
     def width(self) -> Tensor:
         """(m,) what 1 in z means in the units of each number."""
         if self.priced:
-            costs = torch.tensor([f.cost for f in self._numbers()], dtype=torch.float64)
+            costs = torch.tensor([f.cost or 0.0 for f in self._numbers()], dtype=torch.float64)
             return 1 / costs.clamp_min(1e-9)  # a free feature is nearly free: no infinite widths
         widths = [f.range[1] - f.range[0] for f in self._numbers()]
         return torch.tensor([w if w > 0 else 1.0 for w in widths], dtype=torch.float64)

@@ -30,7 +30,9 @@ class Feature:
         group: Name of the one-hot group it belongs to; exactly one member of a group is 1. Booleans
             only.
         unit: Unit, for reports, e.g. "$".
-        cost: Price of moving it by the width of its range, in the currency of `TableSpace(cost=)`.
+        cost: Price of a change by one unit, or of another value of a category. `TableSpace(cost=)`
+            needs it of every feature that can change, except those that a relation computes from
+            others, which are free.
         scale: (smallest, largest) value that counts as a distance of 1. Default: its bounds;
             `Schema.fit` takes it from data.
         missing: Whether a record may lack it.
@@ -57,7 +59,7 @@ class Feature:
     values: tuple[Any, ...] = ()
     group: str = ""
     unit: str = ""
-    cost: float = 1.0
+    cost: float | None = None
     scale: tuple[float, float] | None = None
     missing: bool = False
     fill: float | None = None
@@ -89,7 +91,7 @@ class Feature:
                 raise wrong(field, "true or false")
         for field in ("cost", "fill", "hide", "fill_cost", "hide_cost"):
             amount = getattr(self, field)
-            if not (_number(amount) or (amount is None and field != "cost")):
+            if not (_number(amount) or amount is None):
                 raise wrong(field, "a number")
         for field in ("low", "high"):
             side = getattr(self, field)

@@ -125,7 +125,7 @@ def _changes(schema: Schema, gone: Tensor, money: bool) -> Tensor:
         for f in schema.features:
             distance, cost = getattr(f, state), getattr(f, f"{state}_cost")
             if money:
-                either = cost if cost is not None else None if distance is None else f.cost
+                either = cost if cost is not None else None if distance is None else f.cost or 0.0
             else:
                 either = distance if distance is not None else None if cost is None else 0.0
             given.append(torch.inf if either is None else float(either))

@@ -20,6 +20,8 @@ from assay.tables.missing import Gaps
 from assay.tables.region import TableRegion
 from assay.tables.schema import Schema
 
+_LISTED = 30  # prices that a sentence names
+
 
 @dataclass(frozen=True, eq=False)
 class TableSpace:
@@ -71,6 +73,8 @@ class TableSpace:
             object.__setattr__(self, "priced", self.eps is None and self.cost is not None)
         if self.cost is not None and not (self.cost > 0 and math.isfinite(self.cost)):
             raise AssayError(f"cost={self.cost!r}: expected a positive number")
+        if self.cost is not None:
+            self._check_prices()
         if self.priced:
             object.__setattr__(self, "eps", float(self.cost or 0.0))
             object.__setattr__(self, "p", 1.0)
@@ -88,6 +92,27 @@ class TableSpace:
             raise AssayError(f"margin={self.margin}: expected a share in [0, 1)")
         if not self.tolerance >= 0:
             raise AssayError(f"tolerance={self.tolerance}: expected a number >= 0")
+
+    def _check_prices(self) -> None:
+        """Every feature that can change has a price; what relations compute from others is free."""
+        derived = set(self.schema.repair.defined.tolist())
+        missing = [
+            f.name
+            for i, f in enumerate(self.schema.features)
+            if f.mutable and f.cost is None and i not in derived
+        ]
+        if missing:
+            names = ", ".join(f"'{n}'" for n in missing[:5]) + (" ..." if len(missing) > 5 else "")
+            raise AssayError(
+                f"cost={self.cost:g}: {len(missing)} features have no price ({names}); give each "
+                f"what a unit of it costs, e.g. Feature('{missing[0]}', ..., cost=2.5), 0 where it "
+                "is free, or mutable=False where it cannot change"
+            )
+
+    @property
+    def price_list(self) -> dict[str, float]:
+        """What a unit of each feature that can change costs; 0: free, or computed from others."""
+        return {f.name: float(f.cost or 0.0) for f in self.schema.features if f.mutable}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TableSpace):
@@ -132,6 +157,9 @@ class TableSpace:
         size = f"distance {self.eps:g} in the {self.p:g} norm of the scaled features"
         if self.cost is not None:
             size = f"{'' if self.priced else size + ' and '}a cost of {self.cost:g}"
+            listed = ", ".join(f"{n} {c:g}" for n, c in list(self.price_list.items())[:_LISTED])
+            more = " ..." if len(self.price_list) > _LISTED else ""
+            size += f" (a unit costs: {listed}{more})"
         return (
             f"The attacker may change {free} of {len(self.schema)} features within {size}; types, "
             f"bounds and {rules} relation{'s' * (rules != 1)} between features must hold."

@@ -149,7 +149,10 @@ def _check_strength(report: Any, case: Case, attack: Any, luck: int) -> None:
 
 def _check_batches(report: Any, case: Case, attack: Any) -> None:
     """Batches of 1 (on a few rows), 7 and 64 in another order: the same flags and inputs."""
-    for batch, rows in ((1, range(0, ROWS, 16)), (7, range(PART - 1, -1, -1))):
+    parts: tuple[tuple[int, range], ...] = ((1, range(0, ROWS, 16)), (7, range(PART - 1, -1, -1)))
+    if attack.needs.donors:  # drawn from all of the data: these stay as they are, reordered
+        parts = ((7, range(ROWS - 1, -1, -1)),)
+    for batch, rows in parts:
         other = evaluate(case.model, case.data.take(rows), space=case.space, attack=attack,
                          batch=batch, progress=False)  # fmt: skip
         index = np.array(rows)

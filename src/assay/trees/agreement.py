@@ -8,10 +8,12 @@ differ where it counts (the linear leaves of LightGBM did). They must agree to w
 What a reader would get wrong: the sums here are those of the library, whatever it shows its user: a
 forest shows the mean."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from assay.columns import Columns
 from assay.errors import Unsupported
 from assay.kernels.arrays import Floats, Ints
 from assay.trees.ensemble import Ensemble
@@ -31,6 +33,23 @@ def check(ensemble: Ensemble, model: Any, rows: int = 2000, seed: int = 0) -> No
             f"{int(wrong.sum())} of {len(x)} rows (first: label {theirs[i]} there, {ours[i]} here, "
             f"scores {off[i]:.3g} apart); please report it, and use Monte Carlo meanwhile: "
             "Nature(model, noise, method='monte carlo')"
+        )
+
+
+def check_labels(
+    ensemble: Ensemble, library: Callable[[Floats], Ints], columns: Columns | None, rows: int = 2000
+) -> None:
+    """Raise unless reading and library give the same labels on every probing row."""
+    rng = np.random.default_rng(0)
+    x = probes(ensemble, rows, rng)
+    for i, c in enumerate(() if columns is None else columns.each):
+        if c.kind == "label":  # a pipeline takes only the values of its table
+            x[:, i] = rng.choice(np.asarray(c.codes), rows)
+    wrong = (ensemble.predict(x) != library(x)) & ~ensemble.near_tie(x)
+    if wrong.any():
+        raise Unsupported(
+            f"the reading of this {ensemble.source} disagrees with its predict on "
+            f"{int(wrong.sum())} of {len(x)} rows; please report it, and use a search: Graft"
         )
 
 

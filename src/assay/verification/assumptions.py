@@ -71,7 +71,7 @@ def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single:
     low, high = np.empty(d), np.empty(d)
     values: list[Any] = []
     for i, f in enumerate(schema.features):
-        width = 1 / f.cost if priced else f.range[1] - f.range[0]
+        width = 1 / max(f.cost or 0.0, 1e-9) if priced else f.range[1] - f.range[0]
         for to, side, sign in ((low, f.low, -1.0), (high, f.high, 1.0)):
             bound = x0[i] if isinstance(side, str) else sign * np.inf if side is None else side
             to[i] = bound + sign * 1.2e-7 * max(1.0, abs(bound)) if np.isfinite(bound) else bound
@@ -80,7 +80,7 @@ def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single:
         if f.kind == "boolean":
             low[i], high[i] = 0.0, 1.0
         if f.kind == "category":
-            size = f.cost if priced else _CATEGORY[p]
+            size = (f.cost or 0.0) if priced else _CATEGORY[p]
             far = size > (reach**2 if p == 2 else reach)
             low[i], high[i] = (x0[i], x0[i]) if far else (values[-1][0], values[-1][-1])
         elif p > 0:
@@ -95,7 +95,7 @@ def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single:
     for i, f in enumerate(schema.features):
         if f.group:
             groups.setdefault(f.group, []).append(i)
-    sizes = [(f.range[1] - f.range[0], f.cost, f.kind == "category", bool(f.group))
+    sizes = [(f.range[1] - f.range[0], f.cost or 0.0, f.kind == "category", bool(f.group))
              for f in schema.features]  # fmt: skip
     moves = [i for i in range(d) if row.low[i] < row.high[i]]
     said: list[Said] = []

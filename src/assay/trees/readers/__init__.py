@@ -11,13 +11,17 @@ from typing import Any
 
 from assay.columns import Columns
 from assay.errors import AssayError, Unsupported
-from assay.trees.agreement import check, labels
+from assay.kernels.arrays import Floats, Ints
+from assay.model.frames import form
+from assay.model.thresholds import threshold_of
+from assay.trees.agreement import check, check_labels, labels, positions
 from assay.trees.ensemble import Ensemble
 
 SUPPORTED = (
     "scikit-learn DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and "
     "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters; "
-    "pipelines of scalers, imputers, one-hot and ordinal encoders (of text) before one of them"
+    "pipelines of scalers, imputers, one-hot and ordinal encoders (of text) before one of them; "
+    "FixedThresholdClassifier and TunedThresholdClassifierCV around one of these"
 )
 
 
@@ -28,6 +32,9 @@ def reader(model: Any, columns: Columns | None = None) -> str | None:
     """
     package = type(model).__module__.split(".")[0]
     name = type(model).__name__
+    rule = threshold_of(model)
+    if rule is not None:
+        return "threshold" if reader(rule.estimator, columns) is not None else None
     if package == "sklearn":
         from assay.trees.readers.encoded import encoded
         from assay.trees.readers.pipeline import scaled
@@ -72,6 +79,8 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
     if isinstance(model, Ensemble):
         return model
     name = reader(model, columns)
+    if name == "threshold":
+        return _thresholded(model, columns, checked)
     if name == "encoded":
         return _encoded(model, columns)
     if name is None:
@@ -92,6 +101,23 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
             f"({type(error).__name__}: {error}): it is damaged, or of a version not known here"
         ) from error
     return replace(ensemble, library=partial(labels, ensemble, model))
+
+
+def _thresholded(model: Any, columns: Columns | None, checked: bool) -> Ensemble:
+    """The trees inside with the wrapper's threshold, and labels as the wrapper gives them."""
+    from assay.trees.readers.threshold import thresholded
+
+    rule = threshold_of(model)
+    assert rule is not None
+    ensemble = thresholded(read(rule.estimator, columns, checked=checked), rule)
+    rows = form(model, columns)
+
+    def library(x: Floats) -> Ints:
+        return positions(ensemble, model.predict(rows(x)))
+
+    if checked:
+        check_labels(ensemble, library, columns)
+    return replace(ensemble, library=library)
 
 
 def _encoded(model: Any, columns: Any) -> Ensemble:

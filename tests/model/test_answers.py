@@ -1,0 +1,197 @@
+"""What a model answers is typed: logits, probabilities or labels, found out or said."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
+from torch import nn
+
+import assay as ay
+from assay.errors import AssayError, Unsupported
+from assay.model.answers import only_labels
+from assay.model.frames import fitted
+from assay.model.probe import probe
+
+
+def blobs(n=120, d=6, classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    x = 0.5 + 0.12 * rng.standard_normal((n, d))
+    x[np.arange(n), y] += 0.25
+    return np.clip(x, 0, 1), y
+
+
+X, Y = blobs()
+DATA = ay.Dataset(X, Y)
+LINEAR = LogisticRegression(C=100).fit(X, Y)
+
+
+class OnlyPredict:
+    """An estimator without scores."""
+
+    classes_ = np.arange(3)
+
+    def predict(self, x):
+        return LINEAR.predict(np.asarray(x))
+
+
+def found(model, data=DATA):
+    return probe(fitted(ay.wrap(model), data), data.x[:64]).answers
+
+
+def one_hot(x):
+    return np.eye(3)[LINEAR.predict(np.asarray(x))]
+
+
+def test_an_estimator_with_predict_alone_answers_with_labels():
+    assert found(OnlyPredict()) == "labels"
+    assert found(LINEAR) == "probabilities"
+
+
+def test_a_function_that_gives_one_hot_rows_or_labels_answers_with_labels():
+    assert found(one_hot) == "labels"
+    assert found(lambda x: LINEAR.predict(np.asarray(x))) == "labels"
+    named = ay.Dataset(X, [("a", "b", "c")[i] for i in Y])
+    assert (
+        found(lambda x: np.array(["a", "b", "c"])[LINEAR.predict(np.asarray(x))], named) == "labels"
+    )
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_steep_scores_are_no_labels(scale):
+    assert found(lambda x: LINEAR.decision_function(np.asarray(x)) * scale) == "logits"
+
+
+def test_the_detector_tells_votes_from_scores():
+    models = [
+        (RandomForestClassifier(20, random_state=0), False),
+        (DecisionTreeClassifier(max_depth=2, random_state=0), False),
+        (DecisionTreeClassifier(random_state=0), True),
+        (KNeighborsClassifier(1), True),
+        (KNeighborsClassifier(5), False),
+    ]
+    noisy = blobs(seed=1)
+    x = torch.from_numpy(noisy[0])
+    for model, votes in models:
+        model.fit(X + 0.2 * np.random.default_rng(2).standard_normal(X.shape), Y)
+        assert (
+            only_labels(lambda z, m=model: torch.from_numpy(m.predict_proba(z.numpy())), x) == votes
+        )
+        hot = lambda z, m=model: torch.eye(3)[torch.from_numpy(m.predict(z.numpy()))]  # noqa: E731
+        assert only_labels(hot, x)
+
+
+def test_saturated_scores_show_between_the_rows():
+    """All rows are far from the boundary and say exactly 0 and 1; half-way there is a slope."""
+    x = torch.cat([torch.zeros(20, 2), torch.ones(20, 2)]).double()
+    steep = lambda z: torch.softmax(60 * torch.stack([1 - z.sum(1), z.sum(1) - 1], 1), 1)  # noqa: E731
+    rows = (steep(x).float() == steep(x).float().round()).all()
+    assert bool(rows)
+    assert not only_labels(lambda z: steep(z).float(), x)
+
+
+def test_its_owner_may_say_otherwise():
+    assert (
+        probe(fitted(ay.wrap(one_hot, answers="probabilities"), DATA), DATA.x).answers
+        == "probabilities"
+    )
+    assert probe(fitted(ay.wrap(LINEAR, answers="labels"), DATA), DATA.x).answers == "labels"
+    with pytest.raises(AssayError, match="answers='probabilities'.*offers labels only"):
+        probe(fitted(ay.wrap(OnlyPredict(), answers="probabilities"), DATA), DATA.x)
+    with pytest.raises(
+        AssayError, match="answers='votes': expected 'logits', 'probabilities' or 'labels'"
+    ):
+        ay.wrap(one_hot, answers="votes")
+
+
+def test_an_unknown_label_is_named():
+    with pytest.raises(AssayError, match="answers 7, which is none of the classes 0, 1, 2"):
+        ay.evaluate(lambda x: np.full(len(x), 7), DATA, space=ay.Linf(0.1))
+
+
+@pytest.mark.parametrize("attack", [ay.Square(20), ay.MOEVA(generations=2), ay.Graft(10)])
+def test_a_search_by_scores_refuses_labels(attack):
+    with pytest.raises(Unsupported, match="reads scores, and .* answers with labels only.*Ray"):
+        ay.evaluate(OnlyPredict(), DATA, space=ay.Linf(0.1), attack=attack)
+    with pytest.raises(Unsupported, match="reads scores"):
+        ay.evaluate(OnlyPredict(), DATA, space=ay.Linf(0.1), attack=ay.Then(ay.Ray(20), attack))
+
+
+@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.2)])
+def test_the_default_on_labels_sees_what_gradients_see(space):
+    """A linear rule: its robust share has a closed form, which labels alone nearly reach."""
+    w, b = LINEAR.coef_, LINEAR.intercept_
+    score = X @ w.T + b
+    right = score.argmax(1) == Y
+    dual = 1 if space.p == np.inf else 2
+    apart = np.linalg.norm(w[:, None] - w[None], dual, axis=2) + np.eye(3)
+    gap = score[np.arange(len(Y)), Y][:, None] - score
+    gap[np.arange(len(Y)), Y] = np.inf
+    robust = right & (gap / apart[Y] > space.eps).all(1)
+    report = ay.evaluate(OnlyPredict(), DATA, space=space, progress=False)
+    assert robust.mean() - 1e-9 <= report.metric("robust").value <= robust.mean() + 0.04
+    assert report.spec["answers"] == "labels"
+    flag = next(f for f in report.flags if f.id == "labels-only")
+    assert "labels only" in flag.text and "upper bound" in flag.text
+    assert "Square" not in str(report)
+    assert "labels" in str(report)
+
+
+def test_what_has_no_search_by_labels_is_refused():
+    with pytest.raises(Unsupported, match="labels only: no search for .* yet; give scores"):
+        ay.evaluate(OnlyPredict(), DATA, space=ay.L1(0.3), progress=False)
+
+
+def test_trees_are_read_whatever_they_answer():
+    """A tree of full depth answers with 0 and 1; what it does is read, not searched."""
+    tree = DecisionTreeClassifier(random_state=0).fit(X, Y)
+    report = ay.evaluate(tree, DATA, space=ay.Linf(0.05), progress=False)
+    assert report.spec["answers"] == "labels"
+    assert report.metric("open").value == 0
+    assert not [f for f in report.flags if f.id == "labels-only"]
+
+
+# --- several outputs --------------------------------------------------------------------------
+
+
+class Both(nn.Module):
+    """(features, logits), or the same by name."""
+
+    def __init__(self, kind, width=32):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.kind = nn.Linear(6, width), kind
+        self.head = nn.Linear(6, 3)
+        self.head.weight.data = torch.from_numpy(LINEAR.coef_).float()
+        self.head.bias.data = torch.from_numpy(LINEAR.intercept_).float()
+
+    def forward(self, x):
+        features, logits = self.body(x).relu(), self.head(x)
+        parts = {"features": features, "decision": logits}
+        return parts if self.kind == "dict" else tuple(parts.values())
+
+
+@pytest.mark.parametrize("kind", ["tuple", "dict"])
+def test_the_part_that_fits_the_labels_is_taken(kind):
+    report = ay.evaluate(Both(kind), DATA, space=ay.Linf(0.02), attack=ay.PGD(2), progress=False)
+    assert report.metric("clean").value == LINEAR.score(X, Y)
+    assert report.spec["answers_part"] == ("part 2 of 2" if kind == "tuple" else "'decision'")
+
+
+def test_features_are_never_taken_for_scores():
+    """Nothing has as many columns as there are classes."""
+    net = Both("tuple")
+    net.head = nn.Linear(6, 7)
+    data = ay.Dataset(X, Y, classes=("a", "b", "c"))
+    with pytest.raises(AssayError, match=r"gives 2 parts, \(64, 32\) and \(64, 7\).*3 classes"):
+        ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(2))
+    with pytest.raises(AssayError, match=r"gives 2 parts"):
+        ay.wrap(Both("tuple")).logits(DATA.x)
+
+
+def test_two_parts_that_both_fit_are_refused():
+    with pytest.raises(AssayError, match="2 of its parts have 3 columns"):
+        ay.evaluate(Both("tuple", 3), DATA, space=ay.Linf(0.1), attack=ay.PGD(2))
