@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import assay as ay
-from assay.errors import AssayError
+import durometer as du
+from durometer.core.errors import DurometerError
 
 FRAME = pd.DataFrame(
     {
@@ -28,7 +28,7 @@ FEATURES = ["amount", "rate", "purpose", "grade", "owner", "since"]
 
 
 def dataset(**more):
-    return ay.Dataset(FRAME, target="paid", ids="number", extra=["segment"], **more)
+    return du.Dataset(FRAME, target="paid", ids="number", extra=["segment"], **more)
 
 
 def test_a_frame_comes_back_cell_by_cell_in_its_own_types():
@@ -47,11 +47,11 @@ def test_columns_of_other_dtypes_come_back(kind):
     column = pd.Series(values).astype(kind)
     frame = pd.DataFrame({"c": column, "d": [1.0, 2.0, 3.0]})
     pd.testing.assert_frame_equal(
-        ay.Dataset(frame, [0, 1, 0]).frame(), frame, check_index_type=False
+        du.Dataset(frame, [0, 1, 0]).frame(), frame, check_index_type=False
     )
     if kind not in ("float32", "int16"):
         frame.loc[1, "c"] = pd.NA
-        again = ay.Dataset(frame, [0, 1, 0]).frame()
+        again = du.Dataset(frame, [0, 1, 0]).frame()
         pd.testing.assert_frame_equal(again, frame, check_index_type=False)
 
 
@@ -62,10 +62,10 @@ def test_tables_of_other_libraries():
     plain = FRAME.drop(columns="grade")
     ours = pl.from_pandas(plain)
     for table in (plain, pa.Table.from_pandas(plain), plain.to_dict("list"), ours, ours.lazy()):
-        data = ay.Dataset(table, target="paid", ids="number", extra=["segment"])
+        data = du.Dataset(table, target="paid", ids="number", extra=["segment"])
         assert data.columns.names == ("amount", "rate", "purpose", "owner", "since")
         assert np.allclose(data.x.numpy()[:, :2], plain[["amount", "rate"]], equal_nan=True)
-    named = ay.Dataset(np.zeros((3, 2)), [0, 1, 0], names=["a", "b"])
+    named = du.Dataset(np.zeros((3, 2)), [0, 1, 0], names=["a", "b"])
     assert named.columns.names == ("a", "b")
 
 
@@ -96,16 +96,16 @@ def test_rows_by_mask_slice_place_value_and_function():
         (lambda d: d["paid"], "expected rows"),
         (lambda d: d.where(segmnt="north"), "no column 'segmnt'.*did you mean 'segment'"),
         (lambda d: d.where(segment="west"), "no row has"),
-        (lambda d: ay.Dataset(FRAME, target="payed"), "no column 'payed'.*did you mean 'paid'"),
-        (lambda d: ay.Dataset(FRAME), "y is missing"),
-        (lambda d: ay.Dataset(FRAME, FRAME["paid"], target="paid"), "both given"),
-        (lambda d: ay.Dataset(FRAME, [None, *"abcde"]), "missing labels"),
-        (lambda d: ay.Dataset(np.zeros((2, 3)), [0, 1], names=["a"]), "1 names for x"),
-        (lambda d: ay.Dataset(np.zeros((2, 3)), [0, 1], target="a"), "x is none"),
+        (lambda d: du.Dataset(FRAME, target="payed"), "no column 'payed'.*did you mean 'paid'"),
+        (lambda d: du.Dataset(FRAME), "y is missing"),
+        (lambda d: du.Dataset(FRAME, FRAME["paid"], target="paid"), "both given"),
+        (lambda d: du.Dataset(FRAME, [None, *"abcde"]), "missing labels"),
+        (lambda d: du.Dataset(np.zeros((2, 3)), [0, 1], names=["a"]), "1 names for x"),
+        (lambda d: du.Dataset(np.zeros((2, 3)), [0, 1], target="a"), "x is none"),
     ],
 )
 def test_what_is_not_there_is_refused(ask, said):
-    with pytest.raises(AssayError, match=said):
+    with pytest.raises(DurometerError, match=said):
         ask(dataset())
 
 
@@ -118,16 +118,16 @@ def test_it_is_shown_copied_and_compared():
 
 
 def test_string_labels_take_the_order_that_is_given():
-    data = ay.Dataset(np.zeros((3, 2)), ["b", "a", "b"], classes=("b", "a"))
+    data = du.Dataset(np.zeros((3, 2)), ["b", "a", "b"], classes=("b", "a"))
     assert data.y.tolist() == [0, 1, 0]
-    with pytest.raises(AssayError, match="y holds 'c'"):
-        ay.Dataset(np.zeros((1, 2)), ["c"], classes=("b", "a"))
+    with pytest.raises(DurometerError, match="y holds 'c'"):
+        du.Dataset(np.zeros((1, 2)), ["c"], classes=("b", "a"))
 
 
 def test_a_mask_that_is_a_series_names_its_rows():
     """pandas aligns masks by their index; a shuffled one means the rows it names."""
     frame = pd.DataFrame({"a": range(8), "kind": list("xyxyxyxy")}, index=list("hgfedcba"))
-    data = ay.Dataset(frame, [0, 1] * 4, ids=list("stuvwxyz"))
+    data = du.Dataset(frame, [0, 1] * 4, ids=list("stuvwxyz"))
     wanted = frame["a"] > 4
     for mask in (wanted, wanted.sort_index(), wanted.sample(frac=1, random_state=3)):
         assert data[mask].column("a").tolist() == [5, 6, 7]
@@ -138,30 +138,30 @@ def test_a_mask_that_is_a_series_names_its_rows():
     by_id = pd.Series(wanted.to_numpy(), index=data.ids).sample(frac=1, random_state=1)
     assert data[by_id].column("a").tolist() == [5, 6, 7]
     assert data[wanted.reset_index(drop=True)].column("a").tolist() == [5, 6, 7]
-    with pytest.raises(AssayError, match="index names other rows"):
+    with pytest.raises(DurometerError, match="index names other rows"):
         data[pd.Series([True] * 8, index=range(10, 18))]
 
 
 def test_labels_in_another_order_than_their_table_are_refused():
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=[5, 6, 7])
     y = pd.Series(["no", "yes", "yes"], index=[5, 6, 7])
-    assert ay.Dataset(frame, y).y.tolist() == [0, 1, 1]
-    assert ay.Dataset(frame, y.reset_index(drop=True)).y.tolist() == [0, 1, 1]
-    with pytest.raises(AssayError, match=r"y.loc\[frame.index\]"):
-        ay.Dataset(frame, y.sort_index(ascending=False))
-    with pytest.raises(AssayError, match=r"y.loc\[frame.index\]"):
-        ay.Dataset(frame.reset_index(drop=True), y.reset_index(drop=True).iloc[::-1])
+    assert du.Dataset(frame, y).y.tolist() == [0, 1, 1]
+    assert du.Dataset(frame, y.reset_index(drop=True)).y.tolist() == [0, 1, 1]
+    with pytest.raises(DurometerError, match=r"y.loc\[frame.index\]"):
+        du.Dataset(frame, y.sort_index(ascending=False))
+    with pytest.raises(DurometerError, match=r"y.loc\[frame.index\]"):
+        du.Dataset(frame.reset_index(drop=True), y.reset_index(drop=True).iloc[::-1])
 
 
 def test_missing_cells_booleans_and_typing_errors_in_where():
     frame = pd.DataFrame({"kind": ["a", None, "b", "a"], "n": [1.0, float("nan"), 3.0, 1.0]})
     for table in (frame, frame.convert_dtypes()):
-        data = ay.Dataset(table, [True, False, True, False])
+        data = du.Dataset(table, [True, False, True, False])
         assert data.where(kind=None).ids.tolist() == [1]
         assert data.where(n=float("nan")).ids.tolist() == [1]
         assert data.where(kind=["a", None]).ids.tolist() == [0, 1, 3]
         assert data.where(y=True).ids.tolist() == [0, 2]
-        with pytest.raises(AssayError, match="no row has kind='c'"):
+        with pytest.raises(DurometerError, match="no row has kind='c'"):
             data.where(kind=["a", "c"])
 
 
@@ -180,30 +180,30 @@ def test_columns_without_names_and_columns_with_one_name():
         xgboost.XGBClassifier(n_estimators=5).fit(frame, y),
     ):
         known = frame.add_prefix("c") if "gblinear" in str(model) else frame
-        report = ay.evaluate(
-            model, ay.Dataset(known, y), space=ay.Linf(0.01, -9, 9), attack=ay.Square(3)
+        report = du.evaluate(
+            model, du.Dataset(known, y), space=du.Linf(0.01, -9, 9), attack=du.Square(3)
         )
         assert report.metric("clean").value == model.score(known, y)
-    turned = ay.evaluate(  # the last is one by name: it knows 2, 1, 0 from 0, 1, 2
-        model, ay.Dataset(frame[[2, 1, 0]], y), space=ay.Linf(0.01, -9, 9), attack=ay.Square(3)
+    turned = du.evaluate(  # the last is one by name: it knows 2, 1, 0 from 0, 1, 2
+        model, du.Dataset(frame[[2, 1, 0]], y), space=du.Linf(0.01, -9, 9), attack=du.Square(3)
     )
     assert turned.metric("clean").value == report.metric("clean").value
-    assert ay.Schema.suggest(frame).names == ("0", "1", "2")
+    assert du.Schema.suggest(frame).names == ("0", "1", "2")
     twice = pd.DataFrame(x, columns=["a", "a", "b"])
-    for make in (lambda: ay.Dataset(twice, y), lambda: ay.Schema.suggest(twice)):
-        with pytest.raises(AssayError, match="2 columns 'a'"):
+    for make in (lambda: du.Dataset(twice, y), lambda: du.Schema.suggest(twice)):
+        with pytest.raises(DurometerError, match="2 columns 'a'"):
             make()
-    with pytest.raises(AssayError, match="2 levels"):
-        ay.Dataset(pd.concat({"x": frame}, axis=1), y)
+    with pytest.raises(DurometerError, match="2 levels"):
+        du.Dataset(pd.concat({"x": frame}, axis=1), y)
 
 
 def test_whole_numbers_that_doubles_cannot_tell_apart_are_refused():
     frame = pd.DataFrame({"account": [2**60 + 1, 2**60 + 2, 7], "b": [1, 2, 3]})
-    for make in (lambda: ay.Dataset(frame, [0, 1, 0]), lambda: ay.Schema.suggest(frame)):
-        with pytest.raises(AssayError, match="'account'.*beyond 2..53"):
+    for make in (lambda: du.Dataset(frame, [0, 1, 0]), lambda: du.Schema.suggest(frame)):
+        with pytest.raises(DurometerError, match="'account'.*beyond 2..53"):
             make()
-    assert len(ay.Dataset(frame, [0, 1, 0], ids="account")) == 3
-    assert len(ay.Dataset(frame, [0, 1, 0], extra="account")) == 3
+    assert len(du.Dataset(frame, [0, 1, 0], ids="account")) == 3
+    assert len(du.Dataset(frame, [0, 1, 0], extra="account")) == 3
 
 
 def test_data_of_some_of_the_models_classes_are_counted_as_the_model_counts():
@@ -214,27 +214,27 @@ def test_data_of_some_of_the_models_classes_are_counted_as_the_model_counts():
     y = np.array(["a", "b", "c"])[(x[:, 0] > 0).astype(int) + (x[:, 1] > 0)]
     model = LogisticRegression(C=0.1).fit(x, y)
     some = y != "a"
-    asked = {"space": ay.Linf(0.05, -9, 9), "attack": ay.Square(5)}
+    asked = {"space": du.Linf(0.05, -9, 9), "attack": du.Square(5)}
     ids = np.flatnonzero(some)
-    part = ay.evaluate(model, ay.Dataset(x[some], y[some], ids), **asked)
-    whole = ay.evaluate(model, ay.Dataset(x, y)[some], **asked)
+    part = du.evaluate(model, du.Dataset(x[some], y[some], ids), **asked)
+    whole = du.evaluate(model, du.Dataset(x, y)[some], **asked)
     assert part.metric("clean").value == model.score(x[some], y[some]) < 1
     assert part.table["final"].tolist() == whole.table["final"].tolist()
     assert list(part.metric("clean", by="y")) == ["b", "c"]
     other = LogisticRegression().fit(x[some], y[some])
-    with pytest.raises(AssayError, match="'a' is in only one of them; leave out rows"):
-        ay.evaluate(other, ay.Dataset(x, y), **asked)
+    with pytest.raises(DurometerError, match="'a' is in only one of them; leave out rows"):
+        du.evaluate(other, du.Dataset(x, y), **asked)
 
 
 def test_rows_go_by_the_names_their_table_has():
     """`frame.loc[report.adversarial_frame().index]` is the same row, also of a shuffled frame."""
     frame = pd.DataFrame({"a": [0.1, 0.9, 0.4, 0.6]}, index=[30, 10, 20, 0])
-    data = ay.Dataset(frame, [0, 1, 0, 1])
+    data = du.Dataset(frame, [0, 1, 0, 1])
     assert data.ids.tolist() == [30, 10, 20, 0]
-    report = ay.evaluate(
-        lambda x: x[:, 0] - 0.5, data, space=ay.Linf(0.2), attack=ay.Square(20, start="best")
+    report = du.evaluate(
+        lambda x: x[:, 0] - 0.5, data, space=du.Linf(0.2), attack=du.Square(20, start="best")
     )
     assert sorted(report.adversarial_frame().index) == [0, 20]
-    assert ay.Dataset(frame.set_axis(list("wxyz")), [0, 1, 0, 1]).ids.tolist() == list("wxyz")
+    assert du.Dataset(frame.set_axis(list("wxyz")), [0, 1, 0, 1]).ids.tolist() == list("wxyz")
     for odd in ([1, 1, 2, 3], [0.5, 1, 2, 3], pd.date_range("2020-01-01", periods=4)):
-        assert ay.Dataset(frame.set_axis(odd), [0, 1, 0, 1]).ids.tolist() == [0, 1, 2, 3]
+        assert du.Dataset(frame.set_axis(odd), [0, 1, 0, 1]).ids.tolist() == [0, 1, 2, 3]

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-import assay as ay
+import durometer as du
 
-PACKAGE = ay.__name__
+PACKAGE = du.__name__
 VOCABULARIES = (
     *("architectures", "attacks.orders", "datasets", "datasets.corruptions", "defenses", "extend"),
     *("gates", "losses", "noise", "probability", "relations", "spaces.masks", "testing"),
@@ -44,7 +44,7 @@ def members(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 def public() -> dict[str, Any]:
     """Every public class and function, each once, by the shortest name a user has for it."""
-    found = {name: getattr(ay, name) for name in dir(ay) if not name.startswith("_")}
+    found = {name: getattr(du, name) for name in dir(du) if not name.startswith("_")}
     for room in VOCABULARIES:
         short = room.rpartition(".")[2]
         for name, thing in members(import_module(f"{PACKAGE}.{room}")):

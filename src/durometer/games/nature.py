@@ -1,0 +1,461 @@
+"""Nature: no adversary. How likely does the decision change when a reading is off by its known
+error?
+
+    report = du.evaluate(du.Nature(forest, du.Normal(sd=0.1)), data)
+
+Real-world robustness (Scher & Truegler 2022): R = P(f(x + e) = f(x)). Tree ensembles get exact or
+certified intervals (probability/methods.py), every other classifier Monte Carlo with a
+Clopper-Pearson interval. With a goal other than untargeted, R is the probability that the label
+does *not* land in the goal's classes. With a space, somebody may shift the input first: R is the
+least over all shifts, between a certificate and the worst shift found.
+
+What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the
+paper; `expected_accuracy` is the probability of the true one. And `winner` says what kind of
+promise an interval is ("exact", "certified", "numerical", "estimate", "sampled", "importance"),
+because they are not the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from durometer.attacks.base import Attack
+from durometer.core import serialization
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.records import Records
+from durometer.core.serialization import to_dict
+from durometer.data.columns import Columns
+from durometer.data.dataset import Dataset
+from durometer.games import sensitivity
+from durometer.games.arguments import check_kinds, refused_quota
+from durometer.games.game import USUAL, Carried, Play
+from durometer.games.nature_methods import by_method, of_classes, tree_source, verdicts
+from durometer.games.rows import rows_of
+from durometer.games.shifts import check_shift, with_shift
+from durometer.goals.classes import LeastLikely, Untargeted
+from durometer.goals.goal import Expandable, Goal
+from durometer.kernels.arrays import Bools, Floats
+from durometer.model.agreement import agree
+from durometer.model.classifier import Classifier, wrap
+from durometer.model.frames import align_columns, column_indices, names_of
+from durometer.model.probe import probe
+from durometer.noise.joint import Noise
+from durometer.probability import methods as exact
+from durometer.spaces.lp import Lp
+from durometer.spaces.region import Space
+from durometer.trees.ensemble import Ensemble
+from durometer.trees.readers import read, reader
+
+TOLERANCE = 1e-6
+METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
+ASKED = ("method", "tolerance", "budget", "draws", "confidence")
+
+
+@dataclass(frozen=True, eq=False)
+class Nature:
+    """Robustness to random noise: the probability that the decision stays when inputs carry
+    measurement errors (Scher & Truegler, 2022).
+
+    Tree ensembles get exact or certified intervals, other models Monte Carlo intervals. With a goal
+    other than `Untargeted`, it is the probability that the label does not land in the goal's
+    classes. With a space, it is the least probability over all shifts that the space allows.
+
+    Args:
+        model: The classifier, of any kind that `wrap` takes.
+        noise: The noise: `Normal`, `Independent`, `Copula` or a `Noise` of your own.
+        tolerance: Width of the interval to reach, per row.
+        budget: Work per row, in about seconds of one core; counted as operations, so that results
+            do not depend on the machine.
+        method: "auto" (certified for trees, with an estimate beside a wide certificate; Monte Carlo
+            for other models), "estimate" (trees, by quasi-Monte-Carlo), "combined" (trees:
+            certified bounds, then sampling of the rest), "monte carlo" (any model) or "importance"
+            (any model, for rare changes).
+        draws: Largest number of draws per row, where draws are made.
+        confidence: Confidence of intervals from draws.
+
+    Raises:
+        DurometerError: A parameter has an impossible value.
+
+    >>> import durometer as du
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> report = du.evaluate(
+    ...     du.Nature(tree, du.Normal(sd=0.5)), du.Dataset([[1.0], [2.0]], [0, 1])
+    ... )
+    >>> round(report.metric("robust").value, 4)
+    0.8413
+    """
+
+    model: Any
+    noise: Noise
+    tolerance: float = TOLERANCE
+    budget: float = 1.0
+    method: str = "auto"
+    draws: int = 100_000
+    confidence: float = 0.99
+    _ensemble: Ensemble | None = field(default=None, repr=False)
+    __eq__, __hash__ = (
+        serialization.equal_fields,
+        serialization.hash_by_type,
+    )  # of one and the same model
+
+    gaps: ClassVar[bool] = True  # a missing value has no measurement error and stays missing
+    divisible: ClassVar[bool] = True  # records do not meet: any batch can be played by itself
+    batch: ClassVar[int] = 32  # a record may take its whole budget: the bar should move
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.noise, "marginals"):
+            raise DurometerError(
+                f"noise={self.noise!r}: expected a noise, e.g. du.Normal(sd=0.1) or "
+                "du.Independent([du.noise.normal(0, 0.1), ...])"
+            )
+        if self.method not in METHODS:
+            raise DurometerError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
+        if not 0 < self.tolerance < 1:
+            raise DurometerError(f"tolerance={self.tolerance}: expected between 0 and 1")
+        if not self.budget > 0:
+            raise DurometerError(f"budget={self.budget}: expected a positive number of seconds")
+        if not self.draws >= 1:
+            raise DurometerError(f"draws={self.draws}: expected 1 or more")
+        if not 0 < self.confidence < 1:
+            raise DurometerError(
+                f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        model = wrap(tree_source(self.model), name=getattr(self.model, "name", ""))
+        return {
+            "game": {"type": "Nature"} | {name: getattr(self, name) for name in ASKED},
+            **model.described,
+            "noise": to_dict(self.noise),
+            "under": getattr(self.noise, "description", type(self.noise).__name__),
+        }
+
+    def answers(self, x: torch.Tensor) -> torch.Tensor:
+        """The labels of some rows, one-hot; part of the fingerprint of a run.
+
+        Args:
+            x: Inputs (n, features).
+        """
+        ready = self._ready()
+        rows = rows_of(x)
+        labels = torch.from_numpy(ready.predict(rows))
+        return torch.nn.functional.one_hot(labels, ready._classes(rows)).double()
+
+    def default_attack(self, space: Space | None) -> Attack | None:
+        return None  # nobody attacks
+
+    def refuses(self, goal: Expandable, run: Carried) -> str | None:
+        return refused_quota(self) if goal.together else None
+
+    def _named(self, data: Any) -> Nature:
+        """With the noise's features and the trees' in the order of the data's columns."""
+        columns = getattr(data, "columns", None)
+        named = None if columns is None else [str(c) for c in columns]
+        made = self
+        if getattr(self.noise, "names", None) is not None:
+            made = replace(self, noise=self.noise.arranged(named))  # type: ignore[attr-defined]
+        source = tree_source(self.model)
+        if self._ensemble is not None or named is None or names_of(source, named) is None:
+            return made
+        ready = made._ready()
+        place = None if ready._ensemble is None else column_indices(source, Columns.named(named))
+        if place is None or ready._ensemble is None:  # a model of another kind is asked by name
+            return made
+        return replace(ready, _ensemble=ready._ensemble.asked_by(place, len(named)))
+
+    def prepare(
+        self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
+    ) -> tuple[Nature, dict[str, Any]]:
+        """Reads the trees and checks the noise against the data; see `Game.prepare`."""
+        if attack is not None:
+            raise Unsupported(
+                "Nature plays no attack: a space says how far somebody may shift the input before "
+                "the noise, and the worst shift is bounded; use Static for attacks"
+            )
+        if space is not None:
+            check_shift(self._named(data).noise, space, rows_of(data))
+        check_kinds(space, goal, attack)
+        if isinstance(goal, LeastLikely):
+            raise Unsupported("least_likely under noise: name the class, e.g. du.Targeted(2)")
+        ready = self._named(data)._ready()
+        x = rows_of(data)
+        ready.noise.marginals(x.shape[1])
+        ready.noise.correlation(x.shape[1])
+        if ready._ensemble is None:
+            model = probe(align_columns(ready.model, data), torch.from_numpy(x[:32]))
+            ready = replace(ready, model=model)
+        score = self.model.score if isinstance(self.model, Classifier) else None
+        facts = {"agreed": ready._agree(data), "score": score}
+        classes = ready._classes(x)
+        if int(data.y.max()) >= classes:
+            raise DurometerError(
+                f"y holds class {int(data.y.max())}, but the model has classes 0..{classes - 1}"
+            )
+        if data.classes is not None and len(data.classes) != classes:
+            raise DurometerError(
+                f"the data names {len(data.classes)} classes, but the model has {classes}"
+            )
+        clean = torch.zeros(len(data), classes)
+        if not bool(goal.targets(data.y, clean, torch.arange(len(data)), data.classes).any()):
+            raise DurometerError(
+                f"goal {goal!r}: no row of this data has any class to be pushed to"
+            )
+        return ready, facts | {
+            "classes": classes,
+            **({} if space is not None else {"tolerance": self.tolerance}),
+            "tolerance_given": self.tolerance != TOLERANCE,
+            "moved": getattr(self.noise, "moved", 0.0),
+        }
+
+    def _agree(self, data: Dataset) -> int:
+        """Compare the answers of what is played, trees read or model, with the model's own."""
+        if self._ensemble is None:
+            return agree(self.model, data)
+        source = tree_source(self.model)
+        if isinstance(source, Ensemble):
+            return 0
+        names = tuple(str(c) for c in self._ensemble.classes)
+        if data.classes and data.classes != names and set(data.classes) == set(names):
+            raise DurometerError(
+                f"the data count their classes {', '.join(data.classes)}, the trees "
+                f"{', '.join(names)}: give Dataset(..., classes={names})"
+            )
+
+        def votes(x: torch.Tensor) -> torch.Tensor:
+            return torch.from_numpy(np.eye(len(names))[self.predict(x.numpy())])
+
+        return agree(replace(wrap(source), call=votes, answers="logits", names=names), data)
+
+    def play(
+        self,
+        data: Dataset,
+        space: Space | None,
+        goal: Goal,
+        attack: Attack | None,
+        seed: int,
+        options: Play = USUAL,
+    ) -> Iterator[Records]:
+        """Yields the records of one batch after the other; see `Game.play`."""
+        ready = self._ready()
+        starts = range(0, len(data), options.batch)
+        for start in starts if options.only is None else (starts[k] for k in options.only):
+            rows = torch.arange(start, min(start + options.batch, len(data)))
+            yield ready._play(data, rows, space, goal, seed)
+
+    def _play(
+        self, data: Dataset, index: torch.Tensor, space: Space | None, goal: Goal, seed: int
+    ) -> Records:
+        began = time.perf_counter()
+        x, y = rows_of(data.x[index]), data.y[index]
+        clean = self.predict(x)
+        classes = self._classes(x)
+        if isinstance(goal, Untargeted):
+            stays = np.eye(classes, dtype=bool)[clean]
+        else:
+            blank = torch.nn.functional.one_hot(torch.from_numpy(clean), classes).double()
+            stays = ~goal.targets(y, blank, index, data.classes).numpy()
+        some = ~stays.all(1)  # the others have nothing to fear: they are no part of any figure
+        found = self.probability(x, stays, data.ids[index.numpy()], seed)
+        if isinstance(space, Lp):
+            found = with_shift(self, found, x, stays, data.ids[index.numpy()], space, seed)
+        seconds = time.perf_counter() - began
+        return Records.of(
+            len(x),
+            id=data.ids[index.numpy()],
+            y=y.numpy(),
+            clean=clean,
+            final=clean,
+            success=(found.high < 0.5) & some,
+            verdict=np.where(some, verdicts(found), ""),
+            winner=np.where(some, found.kind, ""),
+            seconds=seconds / len(x),
+            forwards=np.where(some, found.queries, 0),
+            probability_low=np.where(some, found.low, np.nan),
+            probability_high=np.where(some, found.high, np.nan),
+            estimate_low=np.nan if found.estimate_low is None else found.estimate_low,
+            estimate_high=np.nan if found.estimate_high is None else found.estimate_high,
+            skipped=np.where(some, "", "no target"),
+        )
+
+    def probability(
+        self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
+    ) -> exact.Probability:
+        """The probability that the label of each record lies in given classes.
+
+        Args:
+            x: Records (n, features).
+            allowed: The classes of each record (n, C), bool.
+            ids: Ids of the records, for the random numbers. None: their positions.
+            seed: Seed of the draws.
+
+        Returns:
+            Intervals `low` and `high` (n,), and what kind of interval they are (`kind`).
+        """
+        return by_method(self._ready(), x, allowed, ids, seed)
+
+    def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
+        """The probability of every class for each record.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            seed: Seed of the draws.
+
+        Returns:
+            Lower and upper bounds, two arrays (n, classes).
+        """
+        return of_classes(self._named(data)._ready(), rows_of(data), seed)
+
+    def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
+        """Bounds of the mean probability of the true class.
+
+        Args:
+            data: The records with their true classes.
+            seed: Seed of the draws.
+
+        Returns:
+            Lower and upper bound.
+        """
+        x = rows_of(data)
+        ready = self._named(data)._ready()
+        classes = ready._classes(x)
+        found = ready.probability(x, np.eye(classes, dtype=bool)[data.y.numpy()], data.ids, seed)
+        return float(found.low.mean()), float(found.high.mean())
+
+    def importance(self, data: Any, seed: int = 0) -> Any:
+        """Which features' noise matters: how much each record's probability gains when one feature
+        is read exactly.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            seed: Seed of the draws.
+
+        Returns:
+            A data frame with "low" and "high" bounds, records x features.
+        """
+        return sensitivity.importance(self, data, seed)
+
+    def certified_radius(self, data: Any, seed: int = 0, like: int | None = None) -> Any:
+        """The shift within which the likeliest class under noise is certified to stay the
+        likeliest; normal noise only.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            seed: Seed of the draws.
+            like: Precision, as the standard error of so many draws; much cheaper. None: the
+                precision `tolerance`.
+
+        Returns:
+            A data frame with "label", the radius in standard deviations of the noise ("sds") and in
+                units of the data ("L2"). 0: no class is certain to be the likeliest.
+
+        Raises:
+            Unsupported: The noise is not normal.
+        """
+        return sensitivity.certified_radius(self, data, seed, like)
+
+    def rank_by_stability(self, data: Any, share: float = 0.99, seed: int = 0) -> Any:
+        """Sorts many records by how likely their decision stays, the least certain first.
+
+        Cheap bounds come first; the full budget is spent only on records that they leave open.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            share: The probability that the decision should stay with.
+            seed: Seed of the draws.
+
+        Returns:
+            A data frame with "low", "high" and "stays": "yes", "no" or "open".
+        """
+        return sensitivity.rank_by_stability(self, data, share, seed)
+
+    def breakdown_noise_level(
+        self,
+        data: Any,
+        share: float = 0.99,
+        *,
+        bias: bool = False,
+        feature: Any = None,
+        levels: Any = sensitivity.LEVELS,
+        seed: int = 0,
+    ) -> Any:
+        """The noise level, or bias, at which a decision becomes less certain than a given
+        probability.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            share: The probability that the decision should stay with.
+            bias: Whether to add a bias to the noise instead of scaling it.
+            feature: The one feature whose noise grows. None: all.
+            levels: The levels to try, as multiples of the noise, or of its standard deviation for a
+                bias.
+            seed: Seed of the draws.
+
+        Returns:
+            A data frame: up to "low" every level is known to be safe; "high" is the first that is
+                known not to be, infinite where none is.
+        """
+        return sensitivity.breakdown_noise_level(self, data, share, bias, feature, levels, seed)
+
+    def html_report(self, data: Any, share: float = 0.99, rows: int = 6, seed: int = 0) -> str:
+        """An HTML page for a laboratory: uncertain records, and which instruments, noise levels and
+        drifts matter.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            share: The probability that decisions should stay with.
+            rows: Number of least certain records to look at closely.
+            seed: Seed of the draws.
+        """
+        return sensitivity.html_report(self, data, share, rows, seed)
+
+    def predict(self, x: Floats) -> NDArray[np.int64]:
+        """The class indices of records without noise.
+
+        Args:
+            x: Records (n, features).
+        """
+        ready = self._ready()
+        if ready._ensemble is not None:
+            return ready._ensemble.decide(x)
+        model: Classifier = ready.model
+        with model.ready(), torch.no_grad():
+            return model.logits(torch.from_numpy(np.ascontiguousarray(x))).argmax(1).cpu().numpy()
+
+    def _ready(self) -> Nature:
+        """With the trees read (once), or the model wrapped."""
+        if self._ensemble is not None or (
+            isinstance(self.model, Classifier) and reader(self.model.source) is None
+        ):
+            return self
+        source = tree_source(self.model)
+        if isinstance(source, Ensemble) or reader(source) is not None:
+            try:
+                return replace(self, _ensemble=read(source))
+            except Unsupported as error:
+                if self.method not in ("monte carlo", "importance"):
+                    raise Unsupported(f"{error}; sample it: method='monte carlo'") from None
+                return replace(self, model=wrap(self.model))
+        if self.method in ("estimate", "combined"):
+            raise Unsupported(
+                f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'"
+            )
+        return replace(self, model=wrap(self.model))
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether labels come from trees that were read, not from the model itself."""
+        return self._ensemble is not None
+
+    def _classes(self, x: Floats) -> int:
+        if self._ensemble is not None:
+            return self._ensemble.n_classes
+        model: Classifier = self.model
+        with model.ready(), torch.no_grad():
+            return int(model.logits(torch.from_numpy(np.ascontiguousarray(x[:1]))).shape[1])
