@@ -44,10 +44,10 @@ Sizes = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, eq=False)
 class GroupSamples:
-    """The outcome of `choices`: one row per choice of classes.
+    """The outcome of `sample_groups`: one row per choice of classes.
 
     Args:
-        table: A data frame with one row per choice; see `choices` for its columns.
+        table: A data frame with one row per choice; see `sample_groups` for its columns.
         pairs: The report on all pairs (input, target class) from which the table was computed.
     """
 
@@ -103,7 +103,7 @@ def sample_groups(
         progress: Whether to show a progress bar. None shows it in a terminal or a notebook only.
 
     Returns:
-        A `Choices`. Columns of its table: `size_s`, `size_t`, `sources`, `targets`, `rob`
+        A `GroupSamples`. Columns of its table: `size_s`, `size_t`, `sources`, `targets`, `rob`
             (robustness of the choice) with its 95 % interval `low`, `high` over `n` inputs,
             `accuracy` on the sources, `accuracy_on_targets`, and `targeted`: robustness of the same
             inputs to one target drawn at random.

@@ -39,7 +39,7 @@ class Order(ABC):
 
     >>> from durometer import orders
     >>> orders.ByMD(1) * orders.ByChance()
-    ?
+    Product(first=ByMD(steps=1, start='random', among=None), second=ByChance())
     """
 
     wants: Needs = Needs(ANY)  # not `needs`: an order is no attack
@@ -72,7 +72,7 @@ class Product(Order):
     >>> both = du.orders.Product(du.orders.ByMD(), du.orders.ByChance())
     >>> attack = du.Guess(du.PGD(5), most=1, order=both)
     >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
-    ?
+    0.25
     """
 
     first: Order
@@ -95,7 +95,7 @@ class ByChance(Order):
     >>> net, data = du.testing.toy()
     >>> attack = du.Guess(du.PGD(5), most=1, order=du.orders.ByChance())
     >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
-    ?
+    0.25
     """
 
     def scores(self, problem: Problem) -> Tensor:
@@ -117,7 +117,7 @@ class ByPrior(Order):
     >>> known = {(0, 1): 0.9, (1, 2): 0.9, (2, 0): 0.9}
     >>> attack = du.Guess(du.PGD(5), most=1, order=du.orders.ByPrior(known))
     >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
-    ?
+    0.5
     """
 
     P: Any
@@ -155,7 +155,7 @@ class ByMD(Order):
     >>> net, data = du.testing.toy()
     >>> attack = du.Guess(du.PGD(5), most=1, order=du.orders.ByMD(1))
     >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
-    ?
+    0.25
     """
 
     steps: int = 0

@@ -59,8 +59,8 @@ class Dataset:
         extra: Columns of the table that are not features; they are kept for slices.
 
     Raises:
-        DurometerError: Shapes or types do not fit, ids repeat, a column does not exist, or there is no
-            row.
+        DurometerError: Shapes or types do not fit, ids repeat, a column does not exist, or there is
+            no row.
 
     >>> table = {"age": [31, 45], "job": ["clerk", None], "paid": ["no", "yes"]}
     >>> data = Dataset(table, target="paid")

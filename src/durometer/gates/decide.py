@@ -301,7 +301,8 @@ class SequentialTest:
             Whether the criteria are decided, so that the run may stop.
 
         Raises:
-            DurometerError: The goal is a quota, whose rows are pairs, or a criterion names no column.
+            DurometerError: The goal is a quota, whose rows are pairs, or a criterion names no
+                column.
         """
         if "quota" in spec:
             raise DurometerError(
@@ -339,8 +340,8 @@ def decide(
         The `Outcome`.
 
     Raises:
-        DurometerError: The run broke down half-way and was not in random order, or a criterion does not
-            fit.
+        DurometerError: The run broke down half-way and was not in random order, or a criterion does
+            not fit.
     """
     why = incomplete(report.flags)
     if why and report.spec.get("order") != "random":

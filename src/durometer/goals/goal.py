@@ -30,8 +30,8 @@ class Expandable(Protocol):
     """What `evaluate(goal=)` takes: something that says which rows are played, and for which goal.
 
     A class attribute `together` says that rows are judged in bands and not one by one, so that all
-    of them must be played. A property `description` may say what the attacker wants, as a sentence for
-    the report.
+    of them must be played. A property `description` may say what the attacker wants, as a sentence
+    for the report.
     """
 
     together: ClassVar[bool] = False

@@ -377,8 +377,8 @@ def wrap(
         The `Classifier`.
 
     Raises:
-        DurometerError: A parameter has a value that is not listed, the model is of no known kind, or an
-            ONNX file has operators that torch lacks.
+        DurometerError: A parameter has a value that is not listed, the model is of no known kind,
+            or an ONNX file has operators that torch lacks.
 
     >>> wrap(torch.nn.Linear(4, 3), name="linear").title
     'linear'

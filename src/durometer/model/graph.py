@@ -1,7 +1,7 @@
 """An ONNX graph as a function of torch, so that gradients can be taken through it.
 
 The nodes are run one after the other by `graph_operations.py`. Where symbols (bytes, words) come in
-as integers there is no gradient; a `Chosen` input (`spaces/choices.py`) knows what each symbol was
+as integers there is no gradient; a `RelaxedTokens` input (`spaces/discrete.py`) knows what each symbol was
 chosen from, and where the graph turns symbols into vectors (a row of a table, a one-hot code) the
 mean over the options is added straight through: the value stays, the gradient is the mixture's.
 

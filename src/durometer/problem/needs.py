@@ -21,13 +21,13 @@ class Needs:
             labels suffice.
         gradient: Gradients of the model with respect to its inputs.
         norms: Norms of the Lp balls it works in. None: any space.
-        alone: One model at a time; several at once, as in `GMSA`, are refused.
+        single_model: One model at a time; several at once, as in `GMSA`, are refused.
         trees: A tree ensemble that `trees.read` can read.
         layers: A torch module whose layers can be read.
         box: Bounds of each feature that hold for every valid point (`Region.box`).
-        fixed: A model that does not adapt; proofs need it.
-        solved: Rows that are already broken are wanted too, to look for nearer points.
-        others: Its aim is the rows of others, so its own rows need no target.
+        is_proof: A model that does not adapt; proofs need it.
+        revisits_broken: Rows that are already broken are wanted too, to look for nearer points.
+        poisons: Its aim is the rows of others, so its own rows need no target.
         donors: Rows of the data with the model's own labels, to start from.
     """
 

@@ -40,8 +40,8 @@ class Exact:
     Args:
         seconds: Computing time per row, in seconds; of the row's own thread, not of the clock.
         minimise: "distance" goes on after the first counterexample until none is nearer; "cost"
-            does so for the cost of a `TableSpace(cost=)`. None stops at the first. `report.flips()`
-            and `report.radii()` show the results.
+            does so for the cost of a `TableSpace(cost=)`. None stops at the first.
+            `report.minimal_changes()` and `report.radii()` show the results.
         gap: Relative precision of the minimal distance.
         certificates: Whether to keep a certificate of each proof, which `verify` checks with
             independent code.

@@ -270,7 +270,8 @@ class Report:
             A `Comparison`: the difference with its interval, and a paired test.
 
         Raises:
-            DurometerError: There is no row in common, or rows with the same id are different inputs.
+            DurometerError: There is no row in common, or rows with the same id are different
+                inputs.
         """
         mine, theirs = (r.table[played(r.table)].set_index(["id", "run"]) for r in (self, other))
         shared = mine.index.intersection(theirs.index)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Until(Protocol):
-    """Who says when enough rows are seen: a gate's `Watch`."""
+    """Who says when enough rows are seen: a gate's `SequentialTest`."""
 
     def begin(self) -> None:
         """A run begins: forget what an earlier one gave."""
@@ -50,11 +50,12 @@ class Run:
         workers: Number of worker processes. 1 plays in this process.
         ray: Address of a Ray cluster: "auto", "local" or "host:port". Not together with `workers`.
         until: When to stop early: a half-width between 0 and 0.5 that the 95 % interval of robust
-            accuracy must reach, or a `Watch` that must be decided. Rows are then played in random
-            order. None: play all rows.
+            accuracy must reach, or a `SequentialTest` that must be decided. Rows are then played in
+            random order. None: play all rows.
         force: Whether to replace the run that is in `out`; it is moved aside once the new run
             begins.
-        accept_version: Whether to resume a run that other versions of durometer, torch or Python began.
+        accept_version: Whether to resume a run that other versions of durometer, torch or Python
+            began.
         note: Further entries for the report's spec, e.g. criteria that were fixed beforehand.
 
     >>> import durometer as du

@@ -152,7 +152,7 @@ class Neighbours:
         least: Smallest cosine between a word and its neighbour.
 
     >>> Neighbours(at_most=2)(["good", "film"])
-    ?
+    [('better', 'really'), ('movie', 'films')]
     """
 
     described: ClassVar[str] = "a similar word"

@@ -1,6 +1,6 @@
 """Symbols: sequences of small whole numbers (bytes, DNA, tokens), some of which may be exchanged.
 
-A space of choices (`choices.py`): at most `most` of the positions may change, each to any of the
+A space of choices (`discrete.py`): at most `most` of the positions may change, each to any of the
 `alphabet`; the order of the numbers means nothing. Where only a part of the sequence is in the
 attacker's hands, `first` and `last` count its positions from either end, `where` names them.
 

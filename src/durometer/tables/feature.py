@@ -42,8 +42,8 @@ class Feature:
         hide_cost: Price of leaving a known cell blank. None: not allowed.
 
     Raises:
-        DurometerError: A value is of the wrong type, bounds are swapped, or settings contradict each
-            other.
+        DurometerError: A value is of the wrong type, bounds are swapped, or settings contradict
+            each other.
 
     >>> import durometer as du
     >>> age = du.Feature('age', 'integer', low='original', high=120)
@@ -147,8 +147,8 @@ class Feature:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The range it is scaled by: `scale`, else its bounds; raises `DurometerError` where neither
-        gives one.
+        """The range it is scaled by: `scale`, else its bounds; raises `DurometerError` where
+        neither gives one.
         """
         if self.scale is not None:
             return self.scale

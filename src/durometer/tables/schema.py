@@ -54,8 +54,8 @@ class Schema:
         name: What reports call it.
 
     Raises:
-        DurometerError: A name occurs twice, a relation names no feature, or a relation can never hold
-            within the bounds.
+        DurometerError: A name occurs twice, a relation names no feature, or a relation can never
+            hold within the bounds.
 
     >>> import durometer as du
     >>> import torch
@@ -299,8 +299,8 @@ class Schema:
             table: A table that holds the columns by name, or an array in their order.
 
         Raises:
-            DurometerError: A column is missing, a label is unknown, or a cell is missing where it must
-                not be.
+            DurometerError: A column is missing, a label is unknown, or a cell is missing where it
+                must not be.
         """
         if isinstance(table, Tensor | np.ndarray):
             x = torch.as_tensor(table).detach().to(torch.float64)

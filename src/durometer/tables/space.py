@@ -205,8 +205,8 @@ class TableSpace:
             x: The records (n, d).
 
         Raises:
-            DurometerError: Shape, type or device is wrong, a cell is missing that must not be, or no
-                feature is mutable.
+            DurometerError: Shape, type or device is wrong, a cell is missing that must not be, or
+                no feature is mutable.
         """
         if x.ndim != 2 or x.shape[1] != len(self.schema):
             raise DurometerError(

@@ -218,8 +218,8 @@ def fit(
         The history, one `Epoch` per pass. The network ends in eval mode.
 
     Raises:
-        DurometerError: A number is too small, the loss became NaN, or the checkpoint belongs to another
-            run.
+        DurometerError: A number is too small, the loss became NaN, or the checkpoint belongs to
+            another run.
 
     >>> import torch
     >>> import durometer as du

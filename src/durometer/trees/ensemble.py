@@ -225,7 +225,8 @@ class Ensemble:
             x: Records (n, features).
 
         Raises:
-            DurometerError: The number of features is wrong, or a value is missing where it must not be.
+            DurometerError: The number of features is wrong, or a value is missing where it must not
+                be.
         """
         a = np.ascontiguousarray(np.asarray(x, dtype=np.float64))
         if a.ndim != 2 or a.shape[1] != self.n_features:

@@ -152,7 +152,7 @@ def verify(
     >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(5))
     >>> found = du.verify(report.save(tempfile.mkdtemp()), net, data)
     >>> found.status, found.checked["rows"], found.findings
-    ?
+    ('verified', 16, [])
     """
     folder = Path(folder)
     if not (folder / "spec.json").exists():

@@ -111,8 +111,8 @@ def harden(
         A `Hardened`: the chosen model and the path to it.
 
     Raises:
-        DurometerError: A parameter has an impossible value, or the model is of a kind that cannot be
-            refitted.
+        DurometerError: A parameter has an impossible value, or the model is of a kind that cannot
+            be refitted.
 
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> import durometer as du
@@ -121,7 +121,7 @@ def harden(
     >>> forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(x, y)
     >>> hardened = du.training.harden(forest, du.Dataset(x, y), du.Linf(0.05), rounds=2)
     >>> [round(step.proven, 2) for step in hardened.path]
-    ?
+    [0.68, 0.78, 0.77]
     """
     shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
     counts = {"rounds": rounds, "most": most, "judged": judged}
