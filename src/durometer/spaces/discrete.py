@@ -4,10 +4,10 @@ Words of a sentence, letters of a strand of DNA, bytes of a file. x holds one nu
 (n, L); z holds one weight per position and option, flat (n, L * K), the original first. A decoded
 point is a hard choice: at most `most` positions change, those whose best other option leads the
 original by most. The gradient is straight through, and for that a plain number per position is too
-little: `decode` gives a `RelaxedTokens`, the numbers together with what they were chosen from and the
-weights, so that a model with an embedding can mix the options' vectors. Any operation on it gives
-a plain tensor again. Where most of a long sequence cannot move (the head of a file), `places` names
-the positions that can, and weights and options are of these alone.
+little: `decode` gives a `RelaxedTokens`, the numbers together with what they were chosen from and
+the weights, so that a model with an embedding can mix the options' vectors. Any operation on it
+gives a plain tensor again. Where most of a long sequence cannot move (the head of a file), `places`
+names the positions that can, and weights and options are of these alone.
 
 What a reader would get wrong: weights of several positions may be anywhere on their simplices while
 the decoded sentence has changed in two words. The relaxation steers, the choice is what is judged.

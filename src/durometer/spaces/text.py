@@ -1,9 +1,9 @@
 """Text: sentences in which some words may be replaced by others that say nearly the same.
 
-A space of choices (`discrete.py`): every word has the candidates of a maker (`candidates.py`), words
-in `keep` have none, at most a share `most` of a sentence's words may change (one in any case), no
-word may turn into the opposite of one that stood within two places of it (the rule of T-PGD), and
-`similarity`, where given, must stay at `least`.
+A space of choices (`discrete.py`): every word has the candidates of a maker (`candidates.py`),
+words in `keep` have none, at most a share `most` of a sentence's words may change (one in any
+case), no word may turn into the opposite of one that stood within two places of it (the rule of
+T-PGD), and `similarity`, where given, must stay at `least`.
 
 What a reader would get wrong: candidates are of the *original* sentence and stay what they are
 however much of it has changed; so the space is a product, and can be counted and enumerated.
