@@ -46,7 +46,13 @@ STOPPING = ("stop", "no vehicles", "no entry")
 
 
 class Signs(Splits):
-    """The splits, and what an attacker may want of them."""
+    """The parts of GTSRB, with an attacker's goal.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: Rows for validation, of other physical signs. None: there are none.
+    """
 
     def slow_down_goal(self) -> Group:
         """Speed signs read as a sign to stop, or as at most half the limit (Lin et al. 2024).

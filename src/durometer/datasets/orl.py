@@ -41,10 +41,16 @@ BURGLARS = tuple(f"s{person}" for person in (5, 13, 21, 29, 37))
 
 
 class Faces(Splits):
-    """The splits, and two examples of what an attacker may want: any staff, or several of them."""
+    """The parts of ORL, with two attackers' goals.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: None: there is no validation part.
+    """
 
     def staff_goal(self) -> Group:
-        """Any burglar passes for any one of the staff.
+        """Any burglar wants to be taken for any one of the staff.
 
         >>> orl().staff_goal().relation["s5"]
         ['s3', 's11', 's19', 's27', 's35']
@@ -54,7 +60,11 @@ class Faces(Splits):
         return Group({burglar: list(STAFF) for burglar in BURGLARS})
 
     def vault(self, k: int = 3, reuse: bool = False) -> Quota:
-        """The burglars together pass for `k` different ones of the staff.
+        """The burglars together want to be taken for several different ones of the staff.
+
+        Args:
+            k: How many.
+            reuse: Whether one burglar may be taken for several of them.
 
         >>> orl().vault(k=2).k
         2

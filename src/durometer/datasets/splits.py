@@ -42,7 +42,13 @@ class Splits:
 
 @dataclass(frozen=True)
 class TestOnly:
-    """Rows to attack and none to learn from; asking for the others says where to get them."""
+    """The parts of a data set without training rows; asking for those raises an error that says
+    where to get them.
+
+    Args:
+        test: Rows for testing.
+        why: What the error says.
+    """
 
     __test__ = False  # not a test class, whatever pytest thinks of the name
 

@@ -27,11 +27,24 @@ ROWS = 11_855
 
 @dataclass(frozen=True)
 class Reviews(Splits):
-    """The splits, and the goals of an attacker (Lin et al. 2024): a relation between classes."""
+    """The parts of SST-5, with attackers' goals.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: Rows for validation.
+    """
 
     @staticmethod
     def goal(name: str) -> Group:
-        """ "less positive" (positive -> not), "less negative", "more positive", "more negative".
+        """An attacker's goal: a relation between classes of sentiment (Lin et al., 2024).
+
+        Args:
+            name: "less positive" (positive reviews become neutral or negative), "less negative",
+                "more positive" or "more negative".
+
+        Raises:
+            DurometerError: There is no such goal.
 
         >>> Reviews.goal("less positive").relation["positive"]
         ['very negative', 'negative', 'neutral']

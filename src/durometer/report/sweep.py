@@ -43,7 +43,14 @@ class Sweep:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def series(self, *apart: str) -> dict[str, list[str]]:
-        """Runs that agree in all settings but these (and the seed), by what they agree in."""
+        """Groups the runs that agree in all settings but some, and but the seed.
+
+        Args:
+            *apart: The settings that may differ.
+
+        Returns:
+            What they agree in, as text -> names of the runs.
+        """
         found: dict[str, list[str]] = {}
         for name in self.reports:
             kept = {k: v for k, v in self.settings[name].items() if k not in (*apart, "seed")}
@@ -51,7 +58,11 @@ class Sweep:
         return found
 
     def robust(self, names: list[str]) -> Estimate:
-        """Robust accuracy of runs that differ in the seed alone."""
+        """Robust accuracy of runs that differ in the seed only, pooled.
+
+        Args:
+            names: Names of the runs.
+        """
         reports = [self.reports[n] for n in names]
         if len(reports) == 1:
             estimate: Estimate = reports[0].metric("robust")
@@ -71,7 +82,11 @@ class Sweep:
         return bootstrap(pooled[0], pooled[1], second=pooled[2], draws=500)
 
     def lines(self, axis: str) -> dict[str, Line]:
-        """Robust accuracy against a numeric setting, one line per combination of the others."""
+        """Robust accuracy against a numeric setting, one line per combination of the others.
+
+        Args:
+            axis: The setting, e.g. "space.eps".
+        """
         place = self.numbers[axis]
         found: dict[str, Line] = {}
         for label, names in self.series(axis).items():
@@ -88,7 +103,7 @@ class Sweep:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """What the runs warn of, and budgets that grow without effect."""
+        """The warnings of all runs, and budgets that grow without effect."""
         found: list[Flag] = []
         for axis in self.numbers:
             if axis.endswith(".eps"):

@@ -113,7 +113,14 @@ class Verification:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def name_rows(self, kind: str, text: str, ids: Any, wrong: Any) -> None:
-        """A finding, where any row is wrong, with the ids of those that are."""
+        """Adds a finding where any row is wrong.
+
+        Args:
+            kind: Kind of the finding.
+            text: What is wrong with the rows.
+            ids: Ids of all rows.
+            wrong: Which of them are wrong, bool.
+        """
         wrong = np.asarray(wrong, bool)
         if wrong.any():
             many = f"{int(wrong.sum())} of {len(wrong)}"
