@@ -93,13 +93,15 @@ def ladder(
     control: Any = None,
     public: bool = True,
     seed: int = 0,
+    progress: bool | None = False,
 ) -> Ladder:
     """Every rung for one defence; `attacks` are the attacks on the game to try, of any kind.
 
     `static`: the attack on the model before it adapts; unless given, the `standard` one of the
     space, and where there is none the strongest inner attack given. `control`: a defender that
     ignores the batch, see `ay.defenses.Control`. A defender that the probe finds random is played
-    three times at least, so that a rung is a mean over its moves.
+    three times at least, so that a rung is a mean over its moves. `progress` shows a bar for each
+    rung, as in `evaluate`.
 
     >>> import torch
     >>> import assay as ay
@@ -131,7 +133,7 @@ def ladder(
 
     def play(target: Any, attack: Any) -> Report:
         return evaluate(
-            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=False
+            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=progress
         )
 
     reports = {

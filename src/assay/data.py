@@ -38,6 +38,9 @@ class Dataset:
     `x` may be a table: then `target` and `ids` may name columns of it, `extra` those that are no
     features (for slices); with a `schema`, columns it does not name are extra. `names` are the
     columns of an array. Without `ids`, rows go by the table's index, where that names each once.
+    `x` may be a torch `Dataset` or `DataLoader` that gives (input, class) pairs; of a loader the
+    rows are read in the order of its data set. Images of bytes (uint8) keep their units: attack
+    them in a box of these, e.g. `Linf(8, 0, 255)`.
 
     >>> table = {"age": [31, 45], "job": ["clerk", None], "paid": ["no", "yes"]}
     >>> data = Dataset(table, target="paid")
@@ -62,6 +65,11 @@ class Dataset:
     def __post_init__(
         self, target: str | None, names: Sequence[str] | None, extra: Sequence[str]
     ) -> None:
+        if given.is_torch_data(self.x):
+            if self.y is not None:
+                raise AssayError("y= and a torch data set, which has the classes itself; give one")
+            x, y = given.from_torch(self.x)
+            self._set(x=x, y=y)
         frame = as_frame(self.x)
         if frame is not None:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
@@ -69,6 +77,8 @@ class Dataset:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
         texts = words.texts(self.x)
         x = given.dense(self.x) if texts is None else words.encode(texts)
+        if x.dtype == torch.uint8:
+            x = x.float()  # in the units they are stored in: a space says low=0, high=255
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise AssayError(f"schema={self.schema!r}: expected an ay.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
@@ -120,8 +130,7 @@ class Dataset:
         if self.x.ndim < 2:
             raise AssayError(f"x has shape {tuple(self.x.shape)}; expected (examples, features...)")
         if not self.x.is_floating_point():
-            hint = " (for 8-bit images: x / 255.0)" if self.x.dtype == torch.uint8 else ""
-            raise AssayError(f"x has dtype {self.x.dtype}; expected float32 or float64{hint}")
+            raise AssayError(f"x has dtype {self.x.dtype}; expected float32, float64 or uint8")
         if self.columns is not None and self.x.shape[1:] != (len(self.columns),):
             raise AssayError(f"{len(self.columns)} names for x of shape {tuple(self.x.shape)}")
         if self.y.shape != (n,):

@@ -29,6 +29,7 @@ from assay.columns import Columns
 from assay.errors import AssayError
 from assay.kernels.memory import keep_freed
 from assay.model.answers import AnswerKind, fitting, parts, votes
+from assay.model.log_domain import logarithms, watched
 
 
 class Predicts(Protocol):
@@ -112,11 +113,18 @@ class Classifier:
         the user's own data.
         """
         x = x if self.reads == "symbols" else x.clone()  # a choice forgets its options in a copy
+        asked = (x,)
         if self.bound:
-            out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
+            asked = (x, torch.arange(len(x), device=x.device) if rows is None else rows)
+        if self.answers == "probabilities" and self.module is not None:
+            out, last = watched(lambda: self.call(*asked))
+            out = self.chosen(out, len(x))
+            known = logarithms(out, last)
+            if known is not None:
+                known = known if self.order is None else known[:, list(self.order)]
+                return known.to(x.device)
         else:
-            out = self.call(x)
-        out = self.chosen(out, len(x))
+            out = self.chosen(self.call(*asked), len(x))
         if self.answers == "labels":
             out = votes(out, self.names or self.labels)
         out = _scores(out)

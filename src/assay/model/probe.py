@@ -22,6 +22,8 @@ from assay.model.adapters import as_arrays, offers
 from assay.model.answers import one_each, only_labels, parts
 from assay.model.classifier import Classifier
 
+_HALF = (torch.float16, torch.bfloat16)
+_LEAST = -69.0  # the logarithm that stands for a probability of 0
 _AS_A_GAME = (
     "A model that adapts is played as a game, in which it moves after the attacker: "
     "ay.evaluate(ay.Transductive(ay.defenses.Adapting(model), batch=128), data, ...)"
@@ -220,9 +222,20 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
         "classes": classes,
         "training": training,
         "probabilities": model.answers == "logits" and _like_probabilities(first),
+        "saturated": _saturated(model, first),
+        "half": str(model.dtype).removeprefix("torch.") if model.dtype in _HALF else "",
         "repeat_difference": float((first - again).abs().amax() / scale),
         "batch_difference": float((first[:1] - alone).abs().amax() / scale),
     }
+
+
+def _saturated(model: Classifier, first: Tensor) -> float:
+    """The share of rows whose probabilities are exactly 0 and 1: nothing shows where to go."""
+    if model.answers == "labels" or not (model.answers == "probabilities" or _like_probabilities(first)):
+        return 0.0
+    low = first.topk(2, dim=1).values[:, 1]
+    least = 0.0 if model.answers == "logits" else _LEAST
+    return float((low <= least).double().mean())
 
 
 def _one_probability(model: Classifier, first: Tensor) -> None:
@@ -260,7 +273,7 @@ def _stays(model: Classifier, before: dict[str, tuple[int, int]]) -> None:
 
 def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] | None:
     """The accuracy of a network as it is asked, and with inputs standardised, or as grey levels up
-    to 255, where that is clearly better: its own normalisation has been left out."""
+    to 255 (or these as shares of 255), where that is clearly better: its own normalisation has been left out."""
     x, y = x[:300], y[:300]
     if model.module is None or model.takes != "tensor" or model.reads != "numbers" or len(x) < 50:
         return None
@@ -268,7 +281,8 @@ def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] 
     if bool(x.isnan().any()) or x.ndim not in (2, 4):
         return None
     sd = x.std(over, keepdim=True)
-    others = ((x - x.mean(over, keepdim=True)) / torch.where(sd > 0, sd, 1.0), 255 * x)
+    grey = x / 255 if float(x.abs().max()) > 2 else 255 * x
+    others = ((x - x.mean(over, keepdim=True)) / torch.where(sd > 0, sd, 1.0), grey)
     with model.ready(), torch.no_grad():
         now, *then = (float((model.logits(v).argmax(1) == y).double().mean()) for v in (x, *others))
     best = max(then)

@@ -33,6 +33,7 @@ from assay.attacks.moeva import MOEVA
 from assay.attacks.sequences.hotflip import HotFlip
 from assay.attacks.sequences.substitute import Beam, Greedy
 from assay.attacks.square import Square
+from assay.attacks.standard import few_features
 from assay.errors import Unsupported
 from assay.model.answers import ANY
 from assay.problem.needs import Needs
@@ -102,7 +103,7 @@ class Standard:
             return _sequences(problem.regions, model.differentiable, bounded)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
         blind = model.answers == "labels"
-        attack = _by_labels(problem) if blind else _attack(table, model.differentiable)
+        attack = _by_labels(problem) if blind else _attack(table, model.differentiable, problem.regions.p)
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
         if reader(model.source, model.columns) is not None:
@@ -153,8 +154,10 @@ def _sequences(region: ChoiceRegion, gradients: bool, bounded: bool) -> list[tup
     ]  # fmt: skip
 
 
-def _attack(table: bool, gradients: bool) -> Attack:
+def _attack(table: bool, gradients: bool, p: float) -> Attack:
     """As `standard(space, gradients)` gives it."""
+    if p == 0.0 and not table:
+        return few_features() if gradients else Graft()
     if table:
         return CAA(search=Graft()) if gradients else Graft()
     return Cascade() if gradients else Square()
