@@ -6,8 +6,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import assay as ay
+from assay.data import Dataset
 from assay.errors import AssayError
 
 FRAME = pd.DataFrame(
@@ -256,7 +258,6 @@ def test_torch_data_are_read_in_their_own_order():
 
 
 def test_images_of_bytes_keep_their_units():
-    import assay as ay
 
     x = torch.randint(0, 256, (20, 1, 4, 4), dtype=torch.uint8)
     data = Dataset(x, (x.float().mean((1, 2, 3)) > 127).long())

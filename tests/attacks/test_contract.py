@@ -1,5 +1,6 @@
 """Every attack and combination keeps every promise that `check_attack` lists; cheats are caught."""
 
+import math
 from dataclasses import dataclass
 
 import pytest

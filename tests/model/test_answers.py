@@ -293,5 +293,7 @@ def test_l0_has_a_default():
     report = ay.evaluate(net, data, space=ay.L0(2), progress=False)
     alone = ay.evaluate(net, data, space=ay.L0(2), attack=ay.APGD(100), progress=False)
     assert report.metric("robust").value <= alone.metric("robust").value
-    black = ay.evaluate(lambda x: net(torch.as_tensor(x)).detach().numpy(), data, space=ay.L0(2), progress=False)
+    black = ay.evaluate(
+        lambda x: net(torch.as_tensor(x)).detach().numpy(), data, space=ay.L0(2), progress=False
+    )
     assert black.metric("robust").value < 1

@@ -237,7 +237,9 @@ def test_clean_accuracy_of_the_rows_played_stands_beside_robust_accuracy():
     schema = ay.Schema([ay.Feature(f"f{i}", "real", low, high) for i in range(x.shape[1])],
                        ["f0 <= f1"])  # fmt: skip
     table = ay.Dataset(x, data.y, schema=schema)
-    report = ay.evaluate(net, table, space=schema.space(eps=0.1), attack=ay.Graft(3), progress=False)
+    report = ay.evaluate(
+        net, table, space=schema.space(eps=0.1), attack=ay.Graft(3), progress=False
+    )
     kept = (x[:, 0] <= x[:, 1]).numpy()
     assert 0 < kept.sum() < len(kept)
     title, played = report.shown["clean_played"]

@@ -39,7 +39,7 @@ class Predicts(Protocol):
         """A label for each row."""
 
 
-_TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
+TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +266,9 @@ def _logs(probabilities: Tensor) -> Tensor:
     """Their logarithms; in numpy where no gradient is asked for, which costs a tenth of torch's."""
     plain = probabilities.dtype in (torch.float32, torch.float64)
     if probabilities.requires_grad or probabilities.device.type != "cpu" or not plain:
-        return probabilities.clamp_min(_TINY).log()
+        return probabilities.clamp_min(TINY).log()
     array = probabilities.numpy()
-    return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(_TINY))))
+    return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(TINY))))
 
 
 def _one_score(out: Tensor) -> None:

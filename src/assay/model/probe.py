@@ -11,6 +11,7 @@ contradict them near the boundary, where attacks go (an SVC's probabilities, a t
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +21,9 @@ from torch import Tensor
 from assay.errors import AssayError
 from assay.model.adapters import as_arrays, offers
 from assay.model.answers import one_each, only_labels, parts
-from assay.model.classifier import Classifier
+from assay.model.classifier import TINY, Classifier
 
 _HALF = (torch.float16, torch.bfloat16)
-_LEAST = -69.0  # the logarithm that stands for a probability of 0
 _AS_A_GAME = (
     "A model that adapts is played as a game, in which it moves after the attacker: "
     "ay.evaluate(ay.Transductive(ay.defenses.Adapting(model), batch=128), data, ...)"
@@ -231,11 +231,13 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
 
 def _saturated(model: Classifier, first: Tensor) -> float:
     """The share of rows whose probabilities are exactly 0 and 1: nothing shows where to go."""
-    if model.answers == "labels" or not (model.answers == "probabilities" or _like_probabilities(first)):
+    if model.answers == "labels" or not (
+        model.answers == "probabilities" or _like_probabilities(first)
+    ):
         return 0.0
     low = first.topk(2, dim=1).values[:, 1]
-    least = 0.0 if model.answers == "logits" else _LEAST
-    return float((low <= least).double().mean())
+    least = 0.0 if model.answers == "logits" else math.log(TINY)
+    return float(((low - least).abs() < 1e-4).double().mean())
 
 
 def _one_probability(model: Classifier, first: Tensor) -> None:

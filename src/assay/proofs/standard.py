@@ -103,7 +103,11 @@ class Standard:
             return _sequences(problem.regions, model.differentiable, bounded)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
         blind = model.answers == "labels"
-        attack = _by_labels(problem) if blind else _attack(table, model.differentiable, problem.regions.p)
+        attack = (
+            _by_labels(problem)
+            if blind
+            else _attack(table, model.differentiable, problem.regions.p)
+        )
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
         if reader(model.source, model.columns) is not None:

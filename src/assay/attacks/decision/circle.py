@@ -11,7 +11,7 @@ found by halving, and the rest of the way straight towards the clean input likew
 
     normal    30 sqrt(step) labels; their mean is taken off (noise that mostly hits says little),
               and what would leave the box is left out
-    a step    1 label at the angle where the distance is eps, 7 halvings of it, 4 of the straight way
+    a step    1 label at the angle of distance eps, 7 halvings of it, 4 of the straight way
     a start   five donors of different labels, each brought near by 7 halvings; the nearest is
               walked. Four steps that gain less than 1 %: the next donor
 

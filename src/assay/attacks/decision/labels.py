@@ -1,7 +1,7 @@
 """What every search by labels needs: questions that are counted, and points to start from.
 
-A start is a point that reaches the goal somewhere, not near: a donor (`problem.donors`), the nearest
-of each label in turn, and after these random points of the box.
+A start is a point that reaches the goal somewhere, not near: a donor (`problem.donors`), the
+nearest of each label in turn, and after these random points of the box.
 
 What a reader would get wrong: a question that a row cannot pay for is answered with "no". That is
 sound, since a search moves only where the answer is "yes".
@@ -99,7 +99,9 @@ def _ranked(problem: Problem, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     rank = torch.zeros_like(far)
     for c in donors.label.unique().tolist():
         its = (donors.label == c).nonzero()[:, 0]
-        rank[:, its] = far[:, its].argsort(dim=1, stable=True).argsort(dim=1, stable=True).to(far.dtype)
+        rank[:, its] = (
+            far[:, its].argsort(dim=1, stable=True).argsort(dim=1, stable=True).to(far.dtype)
+        )
     by_far = far.argsort(dim=1, stable=True)
     key = torch.where(far.isfinite(), rank, torch.inf).gather(1, by_far)
     order = by_far.gather(1, key.argsort(dim=1, stable=True))
