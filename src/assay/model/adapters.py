@@ -199,8 +199,8 @@ def _no_classes(model: Any, kind: str) -> AssayError:
     if purpose == "regressor":
         return Unsupported(
             f"{kind} is a regressor: it gives numbers, and robustness is evaluated for classes. "
-            "Wrap the decision that is made by them, e.g. ay.wrap(lambda x: model.predict(x) - 0.5, "
-            "inputs='frame'), positive for class 1"
+            "Wrap the decision that is made by them, positive for class 1, e.g. "
+            "ay.wrap(lambda x: model.predict(x) - 0.5, inputs='frame')"
         )
     if purpose == "outlier_detector":
         return Unsupported(

@@ -4,8 +4,8 @@ log(softmax(z)) loses every class whose probability rounds to 0, and a search se
 module has a slope. If the tensor that the module gives *is* the output of a softmax over classes
 (or of a sigmoid), its logarithm is computed from what went in, without that loss.
 
-What a reader would get wrong: only the very tensor counts. Probabilities that were averaged, clipped
-or sliced afterwards are others, and are taken as they are.
+What a reader would get wrong: only the very tensor counts. Probabilities that were averaged,
+clipped or sliced afterwards are others, and are taken as they are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a model is, found by trying it on a few rows before anything is claimed of it.
 
 `probe` finds out whether gradients come back to the input, which of an estimator's scores has the
-arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what cannot work and notes what looks
-wrong: probabilities for logits, another answer on repeat, training mode.
+arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what
+cannot work and notes what looks wrong: probabilities for logits, another answer on repeat, training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still
 contradict them near the boundary, where attacks go (an SVC's probabilities, a tuned threshold).
@@ -275,7 +275,8 @@ def _stays(model: Classifier, before: dict[str, tuple[int, int]]) -> None:
 
 def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] | None:
     """The accuracy of a network as it is asked, and with inputs standardised, or as grey levels up
-    to 255 (or these as shares of 255), where that is clearly better: its own normalisation has been left out."""
+    to 255 (or these as shares of 255), where that is clearly better: its own normalisation has been
+    left out."""
     x, y = x[:300], y[:300]
     if model.module is None or model.takes != "tensor" or model.reads != "numbers" or len(x) < 50:
         return None

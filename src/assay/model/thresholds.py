@@ -20,7 +20,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class Threshold:
-    """The rule behind a wrapper: class `positive` (0 or 1) where `method` gives at least `value`."""
+    """The rule of a wrapper: class `positive` (0 or 1) where `method` gives at least `value`."""
 
     estimator: Any
     value: float

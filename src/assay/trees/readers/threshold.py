@@ -1,8 +1,8 @@
 """Threshold wrappers around trees: the same trees, with the threshold as their cut.
 
 A forest's probability is a sum divided by the number of trees, so `p >= t` is `sum >= s` for one
-float s, found exactly. A boosted model's is the sigmoid of its sum, so the cut is the log odds of t,
-up to what the library's sigmoid rounds. That doubt is said to every proof by two constant trees,
+float s, found exactly. A boosted model's is the sigmoid of its sum, so the cut is the log odds of
+t, up to what the library's sigmoid rounds. That doubt is said to every proof by two constant trees,
 +B and -B: they change no sum, and widen the doubt of each by more than the sigmoid's.
 
 What a reader would get wrong: forests have two outputs and a threshold wrapper one. The score of
@@ -12,7 +12,6 @@ the positive class alone decides.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
