@@ -2,7 +2,8 @@
 
 `probe` finds out whether gradients come back to the input, which of an estimator's scores has the
 arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what
-cannot work and notes what looks wrong: probabilities for logits, another answer on repeat, training mode.
+cannot work and notes what looks wrong: probabilities for logits, another answer on repeat,
+training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still
 contradict them near the boundary, where attacks go (an SVC's probabilities, a tuned threshold).
