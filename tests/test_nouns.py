@@ -14,8 +14,8 @@ from assay.config.registry import names
 
 FEATURES = [
     ay.Feature("a", low=0, high=9, cost=2.0),
-    ay.Feature("b", "integer", 0, 9, missing=True),
-    ay.Feature("c", "category", values=("x", "y")),
+    ay.Feature("b", "integer", 0, 9, missing=True, cost=1.0),
+    ay.Feature("c", "category", values=("x", "y"), cost=1.0),
 ]
 SCHEMA = ay.Schema(FEATURES, ["a <= b + 3", "if a > 1 then b >= 1", "a + b <= 15"], name="abc")
 PARTS = [noise.normal(0, 1), noise.exponential(3)]

@@ -113,7 +113,7 @@ class Classifier:
         the user's own data.
         """
         x = x if self.reads == "symbols" else x.clone()  # a choice forgets its options in a copy
-        asked = (x,)
+        asked: tuple[Tensor, ...] = (x,)
         if self.bound:
             asked = (x, torch.arange(len(x), device=x.device) if rows is None else rows)
         if self.answers == "probabilities" and self.module is not None:

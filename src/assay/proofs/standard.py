@@ -126,7 +126,8 @@ def _by_labels(problem: Problem) -> Attack | None:
     """The search for a model that gives labels only; None where there is none yet."""
     if isinstance(problem.regions, TableRegion | ChoiceRegion):
         return None
-    return {math.inf: Ray(), 2.0: Circle()}.get(problem.regions.p)
+    known: dict[float, Attack] = {math.inf: Ray(), 2.0: Circle()}
+    return known.get(problem.regions.p)
 
 
 def _refuse_blind(problem: Problem) -> None:

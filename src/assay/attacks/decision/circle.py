@@ -189,4 +189,5 @@ class _Circles:
             steered[mine] += (moved * sign[..., None]).sum(1)
             drift[mine] += moved.sum(1)
             balance[mine] += sign.sum(1, keepdim=True)
-        return steered - balance / wanted[:, None] * drift
+        normal: Tensor = steered - balance / wanted[:, None] * drift
+        return normal
