@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 # Two test workers on two cores: one thread each, or the OpenMP pools fight.
-ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 # Without a C++ compiler the kernels are compiled by the one that this package carries.
 ZIG := ziglang==0.15.2
@@ -80,7 +80,7 @@ $(VENV)/.ready: pyproject.toml hatch_build.py $(VENV)/.locked
 	@$(BIN)/python hatch_build.py --compiler || \
 		$(BIN)/python -m pip install --disable-pip-version-check --quiet $(ZIG)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -c "import torch, pandas, numba, pyarrow.parquet, scipy.stats, sklearn.ensemble, typer, rich.progress"
+	@$(BIN)/python -c "import torch, pandas, pyarrow.parquet, scipy.stats, sklearn.ensemble, typer, rich.progress"
 	@touch $@
 
 $(VENV)/.heavy: requirements/heavy.txt $(VENV)/.ready

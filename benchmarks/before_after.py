@@ -102,7 +102,7 @@ def lay_out(commit: str, folder: Path) -> Path:
 
 def run(tree: Path, arguments: list[str], cwd: Path | None = None) -> str:
     """What a command of a checkout prints, with that checkout's code."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "PYTHONPATH": str(tree / "src")}
     done = subprocess.run(
         [sys.executable, *arguments],

@@ -92,7 +92,7 @@ def attack(name: str, data: Dataset, rows: int, times: int) -> None:
             progress=False,
         )
 
-    capgd()  # compiles
+    capgd()  # first use: modules are loaded
     ours, theirs = clock(capgd, times), clock(pgd, times)
     print(f"{name}: CAPGD {ours / rows * 1e6:.0f} ms per 1,000 rows, PGD without constraints "
           f"{theirs / rows * 1e6:.0f} ms, ratio {ours / theirs:.2f}")  # fmt: skip

@@ -96,7 +96,7 @@ def main():
             copy, kind = Path(place) / "copy", KINDS[k % len(KINDS)]
             shutil.copytree(folder, copy)
             model = tamper(kind, np.random.default_rng([1, k]), report, copy, net)
-            found[kind] += not ay.verify(copy, model, data)
+            found[kind] += bool(ay.verify(copy, model, data).findings)
             made[kind] += 1
             shutil.rmtree(copy)
     each = {kind: f"{found[kind]} of {made[kind]}" for kind in KINDS}

@@ -138,7 +138,7 @@ def measured(name: str, n: int, told: Any) -> None:
     """One part, in a process of its own."""
     torch.set_num_threads(1)
     warm = Path(tempfile.mkdtemp())
-    PARTS[name][0](warm, min(20, n) if name != "parquet" else 2000)  # imports and compiled loops
+    PARTS[name][0](warm, min(20, n) if name != "parquet" else 2000)  # imports
     shutil.rmtree(warm)
     before, began = peak(), time.process_time()
     folder = Path(tempfile.mkdtemp())

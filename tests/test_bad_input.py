@@ -362,3 +362,17 @@ def test_samples():
     for n in (0, 2.5, "3", 10**6):
         refuses("a sample of", lambda n=n: ay.Dataset(X, Y).sample(n))
     assert len(ay.Dataset(X, Y).where(y=np.int64(1))) == int((Y == 1).sum())
+
+
+# --- arguments of evaluate
+
+
+@pytest.mark.parametrize("given, said", [
+    ({"atack": ay.PGD(5)}, r"atack.*did you mean 'attack'"),
+    ({"eps": 0.1}, r"eps=0.1.*belongs to the space.*space=ay.Linf\(0.1\)"),
+    ({"goal": ay.Untargeted}, r"goal=Untargeted: this is a class.*Untargeted\(\.\.\.\)"),
+    ({"attack": ay.PGD}, r"attack=PGD: this is a class.*ay.PGD\(\.\.\.\)"),
+    ({"space": ay.Patch}, r"space=Patch: this is a class"),
+])  # fmt: skip
+def test_arguments_that_evaluate_does_not_have_and_classes_for_objects(given, said):
+    refuses(said, lambda: ay.evaluate(Net(), ay.Dataset(X, Y), **({"space": ay.Linf(0.1)} | given)))

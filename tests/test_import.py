@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "pandas", "sklearn", "scipy", "numba", "pyarrow", "rich")
+HEAVY = ("torch", "pandas", "sklearn", "scipy", "pyarrow", "rich")
 EXTRAS = ("xgboost", "lightgbm", "catboost", "onnxruntime", "ray")
 
 

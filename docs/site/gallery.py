@@ -27,7 +27,7 @@ import assay as ay
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parent / "gallery"
 MOST = 20.0  # CPU seconds of a page
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def scripts() -> list[Path]:

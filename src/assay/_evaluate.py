@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
 
 from assay.attacks.base import Attack, attack_names, for_other_goals
 from assay.data import Dataset
-from assay.errors import AssayError, Unsupported
+from assay.errors import AssayError, Unsupported, nearest
 from assay.games.arguments import check_kinds
 from assay.games.game import Game
 from assay.games.static import as_game
@@ -38,8 +39,39 @@ from assay.spaces.region import Space
 from assay.streams import Stream, keys
 
 BATCH = 256  # rows
+P, R = ParamSpec("P"), TypeVar("R")
 
 
+def _known_arguments(verb: Callable[P, R]) -> Callable[P, R]:
+    """A misspelled argument is answered in a sentence, and a class where an object was meant."""
+
+    @wraps(verb)
+    def checked(*args: P.args, **given: P.kwargs) -> R:
+        known = list(signature(verb).parameters)
+        for name in given:
+            if name in ("eps", "epsilon", "radius"):
+                raise AssayError(
+                    f"evaluate({name}={given[name]!r}): how far inputs may move belongs to the "
+                    f"space, e.g. space=ay.Linf({given[name]!r})"
+                )
+            if name not in known:
+                raise AssayError(
+                    f"evaluate({name}=...): no such argument{nearest(name, known)}; arguments are "
+                    f"{', '.join(known)}"
+                )
+        for name in ("space", "goal", "attack"):
+            value = given.get(name)
+            if isinstance(value, type):
+                raise AssayError(
+                    f"{name}={value.__name__}: this is a class; give an object made by it, e.g. "
+                    f"{name}=ay.{value.__name__}(...)"
+                )
+        return verb(*args, **given)
+
+    return checked
+
+
+@_known_arguments
 def evaluate(
     target: AnyModel | Game,
     data: Dataset | Parquet,
@@ -244,6 +276,7 @@ def describe(job: Job, asked: Expandable) -> dict[str, Any]:
         "batch": job.batch,
         **({} if job.source is None else {"shown": SHOWN}),
         "chunks": job.count,
+        **({"turn": job.at_once} if job.at_once > 1 else {}),
         "versions": versions([job.target, job.game, space, asked, job.attack]),
     }
 

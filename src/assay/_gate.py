@@ -46,7 +46,7 @@ def gate(
     >>> net, data = ay.testing.toy()
     >>> report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(10))
     >>> print(ay.gate(report, "robust >= 0.95"))
-    gate: fail (wrong in at most 5% of such decisions, whenever it stops)
+    gate: failed (wrong in at most 5% of such decisions, whenever it stops)
       fail       robust >= 0.95    0.312 [0.142, 0.556] (n = 16); 5 open
     """
     if isinstance(what, str | Path) and Path(what).suffix != ".toml":

@@ -76,6 +76,10 @@ class Dataset:
         elif target is not None or isinstance(self.ids, str) or extra:
             raise AssayError("target=, ids= and extra= name columns of a table, and x is none")
         texts = words.texts(self.x)
+        if texts is not None and selection.is_series(self.x):
+            self._set(y=selection.paired(self.y, self.x, "y"))
+            if self.ids is None:
+                self._set(ids=selection.row_names(self.x))
         x = given.dense(self.x) if texts is None else words.encode(texts)
         if x.dtype == torch.uint8:
             x = x.float()  # in the units they are stored in: a space says low=0, high=255

@@ -4,6 +4,10 @@ Every file that assay keeps is written here: to a temporary beside it, flushed t
 then the folder is flushed, since a rename is durable only when its folder is. Files that belong
 together are all written first and renamed last, one after the other.
 
+A folder may come from anybody, so no link in it is followed to write: temporary files have random
+names and must be new, a name that is read from a file is one entry of its folder (`entry`), and
+what is opened in place (a lock, a log, a database, a subfolder) is no link (`refuse_links`).
+
 What a reader would get wrong: a rename alone is not enough. After a power cut the new name may
 stand for an empty file, unless the content was flushed before.
 """
@@ -11,17 +15,27 @@ stand for an empty file, unless the content was flushed before.
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
+import re
+import secrets
+import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from assay.errors import AssayError
 
-TEMPORARY = ".tmp"
+_TEMPORARY = re.compile(r".+\.[0-9a-f]{16}\.tmp|.+\.npz\.tmp")  # the second: of older versions
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+_UNUSABLE = re.compile(r'[/\\:*?"<>|\x00-\x1f\x7f]')
+DEEPEST = 100  # levels of a JSON file; assay's own have about ten
 
 
 @contextmanager
@@ -32,9 +46,12 @@ def together(folder: Path) -> Iterator[Callable[[str], BinaryIO]]:
     ...     new("spec.json").write(b"{}")
     """
     files: dict[str, BinaryIO] = {}
+    places: dict[str, Path] = {}
 
     def new(name: str) -> BinaryIO:
-        files[name] = (folder / (name + TEMPORARY)).open("wb")
+        place = folder / f"{name}.{secrets.token_hex(8)}.tmp"
+        files[name] = place.open("xb")  # "x" follows no link
+        places[name] = place
         return files[name]
 
     try:
@@ -44,16 +61,97 @@ def together(folder: Path) -> Iterator[Callable[[str], BinaryIO]]:
             os.fsync(file.fileno())
             file.close()
         for name in files:
-            os.replace(folder / (name + TEMPORARY), folder / name)
+            os.replace(places[name], folder / name)
         sync(folder)
     except BaseException:
         for name, file in files.items():
             try:
                 file.close()
-                (folder / (name + TEMPORARY)).unlink(missing_ok=True)
+                places[name].unlink(missing_ok=True)
             except OSError:
                 pass  # the first error is the one to tell
         raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Away with temporary files of a process that was killed; its lock must be held."""
+    for path in folder.iterdir():
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink()
+
+
+def entry(folder: Path, name: object) -> Path:
+    """A name that was read from a file, as an entry of this folder and of no other.
+
+    >>> entry(Path("runs"), "untargeted").as_posix()
+    'runs/untargeted'
+    """
+    right = (
+        isinstance(name, str)
+        and name not in ("", ".", "..")
+        and len(name.encode(errors="replace")) < 256
+        and not _UNUSABLE.search(name)
+        and not _RESERVED.fullmatch(name)
+        and name[-1] not in ". "
+    )
+    if not right:
+        raise AssayError(f"'{folder}' names {name!r}, which is not the name of a file or a folder")
+    path = folder / str(name)
+    if path.is_symlink():
+        raise AssayError(f"'{path}' is a link; links in a run folder are not followed")
+    return path
+
+
+def refuse_links(folder: Path, names: Iterable[str]) -> None:
+    """An error where one of these entries is a link, or neither a file nor a folder."""
+    for name in names:
+        path = folder / name
+        try:
+            mode = path.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            what = "a link" if stat.S_ISLNK(mode) else "no regular file"
+            raise AssayError(
+                f"'{path}' is {what}: nothing is written through it; remove it, or copy what it "
+                "stands for into the folder"
+            )
+
+
+def parsed(text: str | bytes) -> Any:
+    """A JSON text; ValueError where it is none, or nested deeper than any of assay's."""
+    too_deep = f"it is nested more than {DEEPEST} levels deep"
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError(too_deep) from None
+    level = [found]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+        if not inner:
+            return found
+        level = inner
+    raise ValueError(too_deep)
+
+
+@contextmanager
+def arrays(file: Path | bytes) -> Iterator[Any]:
+    """The arrays of an .npz file of assay's, which are not compressed: what it unpacks to is known
+    before any of it is read."""
+    size = len(file) if isinstance(file, bytes) else file.stat().st_size
+    with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
+        members = archive.infolist()
+    if any(m.compress_type != zipfile.ZIP_STORED for m in members):
+        raise ValueError("it is compressed, which assay's files are not")
+    if sum(m.file_size for m in members) > size:
+        raise ValueError("it says that it holds more than it does")
+    with np.load(io.BytesIO(file) if isinstance(file, bytes) else file) as found:
+        yield found
 
 
 def path_from(path: Path, folder: Path) -> str:
@@ -85,8 +183,10 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-def digest(written: Path | BinaryIO) -> str:
+def digest(written: Path | BinaryIO | bytes) -> str:
     """A digest of a file's bytes; of one that is still open, of what is written so far."""
+    if isinstance(written, bytes):
+        return hashlib.blake2b(written, digest_size=12).hexdigest()
     if not isinstance(written, Path):
         written.flush()
         written = Path(written.name)
@@ -107,6 +207,8 @@ def sha256(written: Path | BinaryIO) -> str:
 def reading(path: Path, fix: str) -> Iterator[None]:
     """Whatever goes wrong while this file is read is said with its name and with what to do."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ValueError("it is no regular file")  # a pipe, or a device that never ends
         yield
     except AssayError:
         raise
@@ -117,6 +219,7 @@ def reading(path: Path, fix: str) -> Iterator[None]:
     except (
         *(OSError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError),
         *(NotImplementedError, OverflowError, MemoryError, zipfile.BadZipFile, zlib.error),
+        RecursionError,
     ) as error:  # ValueError: JSON, text and Arrow too
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise AssayError(f"'{path}' is damaged ({said}); {fix}") from None

@@ -22,7 +22,7 @@ def positions(rows: Any, data: Any) -> Tensor:
     n = len(data)
     if isinstance(rows, slice):
         rows = range(*rows.indices(n))
-    if _is_series(rows) and rows.dtype == bool:
+    if is_series(rows) and rows.dtype == bool:
         rows = _by_name(rows, data)
     try:
         index = given.dense(rows, "rows").cpu()
@@ -44,7 +44,7 @@ def mask(rows: Any, data: Any) -> Tensor:
     """(n,) bool: a mask, or a function of the data that gives one."""
     if callable(rows):
         rows = rows(data)
-    if _is_series(rows) and rows.dtype == bool:
+    if is_series(rows) and rows.dtype == bool:
         rows = _by_name(rows, data)
     made = rows.numpy() if isinstance(rows, Tensor) else np.asarray(rows)
     if made.dtype != bool or made.shape != (len(data),):
@@ -82,7 +82,7 @@ def among(data: Any, column: str, value: Any) -> Tensor:
 def paired(series: Any, table: Any, what: str) -> Any:
     """Labels or ids beside a table: refused where their rows have the table's names in another
     order."""
-    if not _is_series(series) or series.index.equals(table.index):
+    if not is_series(series) or series.index.equals(table.index):
         return series
     if len(series) == len(table) and set(series.index) == set(table.index):
         raise AssayError(
@@ -101,7 +101,8 @@ def row_names(table: Any) -> Any:
     return None
 
 
-def _is_series(rows: Any) -> bool:
+def is_series(rows: Any) -> bool:
+    """Is it a column of pandas, with an index that names its rows?"""
     return hasattr(rows, "index") and hasattr(rows, "reindex") and hasattr(rows, "dtype")
 
 

@@ -43,6 +43,7 @@ from texts import Rng, config, play_config, play_relation, play_schema, relation
 
 import assay as ay
 
+PACKAGE = Path(ay.__file__).parent
 SECONDS = 10.0  # of processor time per input
 SILENCE = 180.0  # seconds on the clock without an answer: the child hangs where no signal reaches
 KINDS: dict[str, tuple[Callable[[Rng], Any], Callable[..., None]]] = {
@@ -80,7 +81,7 @@ def tried(play: Callable[..., None], *what: Any) -> str:
         return f"took more than {SECONDS:g} s of processor time"
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if "/assay/" in f.filename]
+        own = [f for f in frames if Path(f.filename).is_relative_to(PACKAGE)]
         where = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
         return f"{type(error).__name__} at {where}: {str(error)[:120]}"
     finally:

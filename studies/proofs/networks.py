@@ -75,7 +75,7 @@ def network(splits: Any, eps: float, seed: int, smoke: bool, folder: Path, name:
 
 
 def timed(net: Any, data: ay.Dataset, space: Any, attack: Any) -> tuple[ay.Report, float]:
-    """The report and its CPU seconds; a few rows are played before, to compile what is compiled."""
+    """The report and its CPU seconds; a few rows are played before: imports do not count."""
     ay.evaluate(net, data.take(torch.arange(3)), space=space, attack=attack, progress=False)
     began = time.process_time()
     report = ay.evaluate(net, data, space=space, attack=attack, progress=False)

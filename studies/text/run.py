@@ -99,7 +99,7 @@ def cell(kind: str, seed: int, goal_name: str, given: argparse.Namespace) -> dic
         )  # fmt: skip
         mine = report.table["skipped"].to_numpy() == ""
         t = report.table[mine]
-        after = sentences(torch.tensor(np.asarray(report.adversarial)[mine]))
+        after = report.adversarial[mine].tolist()
         cells[name] = {
             "ids": t["id"].tolist(),
             "success": t["success"].astype(int).tolist(),

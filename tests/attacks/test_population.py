@@ -5,14 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pymoo.operators.mutation.pm import mut_pm
 from pymoo.util.ref_dirs import get_reference_directions
+from tests.oracles import variation as plain
+from tests.oracles.reference_points import energy, spread_points
+from tests.oracles.splitmix import SplitMix
+from tests.oracles.variation import mutated
 from tests.toys.search import SCHEMA, rows
 
 import assay as ay
-from assay.attacks.evolution.reference_points import energy, reference_points
-from assay.attacks.evolution.variation import mutated, vary
-from assay.kernels.splitmix import shuffle, uniform
+from assay.attacks.evolution import reference_points as kernel
+from assay.attacks.evolution.reference_points import reference_points
+from assay.attacks.evolution.variation import vary
 from assay.spaces.genes import Genetic
 
 
@@ -90,18 +96,58 @@ def test_crossover_swaps_a_stretch_within_one_kind() -> None:
     assert cuts.max() == 2
 
 
-def test_dice_are_uniform_and_shuffles_fair() -> None:
-    state = words(1)
-    draws = np.array([uniform(state) for _ in range(20_000)])
+@given(
+    st.sampled_from([np.float32, np.float64]), st.integers(0, 3), st.integers(1, 9),
+    st.tuples(*[st.integers(0, 4)] * 3), st.integers(1, 9), st.integers(0, 99), st.booleans(),
+)  # fmt: skip
+def test_children_equal_those_of_the_plain_twin_to_the_last_bit(
+    dtype: type, n: int, size: int, kinds: tuple[int, int, int], offspring: int, seed: int,
+    missing: bool,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(seed)
+    low = np.floor(rng.normal(size=(n, sum(kinds))) * 3).astype(dtype)
+    high = low + rng.integers(0, 6, low.shape).astype(dtype)
+    parents = low[:, None] + (high - low)[:, None] * rng.random((n, size, sum(kinds)))
+    if missing:
+        parents[rng.random(parents.shape) < 0.1] = np.nan
+    given = (parents.astype(dtype), low, high, kinds, rng.integers(0, 2**64, n, dtype=np.uint64))
+    np.testing.assert_array_equal(vary(*given, offspring), plain.vary(*given, offspring))
+
+
+def test_children_are_the_same_in_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    genes, ends = np.full((13, 30, 6), 5.0), np.zeros((13, 6))
+    given = genes, ends, ends + 10, (2, 2, 2), words(13), 24
+    alone = vary(*given)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    np.testing.assert_array_equal(vary(*given), alone)
+
+
+def test_genes_in_half_precision_are_refused() -> None:
+    ends = np.zeros((1, 2), np.float16)
+    with pytest.raises(ay.Unsupported, match="float16: .* float32 or float64"):
+        vary(np.zeros((1, 4, 2), np.float16), ends, ends + 1, (2, 0, 0), words(1), 2)
+
+
+def test_random_numbers_are_uniform_and_shuffles_fair() -> None:
+    random = SplitMix(words(1)[0])
+    draws = np.array([random.uniform() for _ in range(20_000)])
     assert draws.min() >= 0 and draws.max() < 1
     assert abs(draws.mean() - 0.5) < 4 / np.sqrt(12 * 20_000)
     first = []
     for _ in range(5000):
         order = np.arange(5)
-        shuffle(state, order, 5)
+        random.shuffle(order, 5)
         assert sorted(order) == [0, 1, 2, 3, 4]
         first.append(order[0])
     np.testing.assert_allclose(np.bincount(first) / 5000, 0.2, atol=4 * np.sqrt(0.16 / 5000))
+
+
+@pytest.mark.parametrize(("count", "dimension"), [(2, 3), (9, 3), (6, 2), (5, 4)])
+def test_spreading_equals_its_plain_twin(count: int, dimension: int) -> None:
+    start = np.random.default_rng(0).dirichlet(np.ones(dimension), count)
+    spread = np.empty_like(start)
+    kernel._spread_points(120, 0.005, start, spread)
+    np.testing.assert_array_equal(spread, spread_points(start.copy(), 120, 0.005))
 
 
 def test_reference_points_are_as_evenly_spread_as_pymoos() -> None:

@@ -90,7 +90,7 @@ def test_single_precision_is_compiled_to_the_same(ball, monkeypatch):
 def test_more_threads_move_the_same(monkeypatch):
     region, made, z, u = case((3, 9, 9), 2.0, 0.4, 1, "start", torch.float32)
     alone = made.propose(region, z, 0.2, u)
-    monkeypatch.setattr("assay.spaces.compiled._FEW", 1)
+    monkeypatch.setattr("assay.kernels.threads._FEW_NUMBERS", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(made.propose(region, z, 0.2, u), alone)
 

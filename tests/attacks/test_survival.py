@@ -1,9 +1,11 @@
-"""Batched survival against pymoo 0.6 on the same populations: fronts, extent, niches, survivors."""
+"""Survival: the plain numpy steps against pymoo 0.6, and the kernel against those steps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pymoo.algorithms.moo.nsga3 import associate_to_niches, calc_niche_count
 from pymoo.algorithms.moo.nsga3 import niching as pymoo_niching
 from pymoo.algorithms.moo.rnsga3 import AspirationPointSurvival, get_ref_dirs_from_points
@@ -11,11 +13,13 @@ from pymoo.core.population import Population
 from pymoo.core.problem import Problem
 from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
 from pymoo.util.reference_direction import UniformReferenceDirectionFactory
+from tests.oracles import survival as plain
+from tests.oracles.survival import associate, directions, niching
 
+import assay as ay
 from assay.attacks.evolution import survival as nsga
-from assay.attacks.evolution.fronts import fronts
-from assay.attacks.evolution.niching import associate, directions, niching
 from assay.attacks.evolution.reference_points import reference_points
+from assay.attacks.evolution.survival import fronts
 
 
 class Identity:
@@ -30,7 +34,7 @@ class Identity:
 
 def population(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
     if kind == "copies":
-        return np.repeat(rng.random((max(n // 20, 1), 3)), 20, axis=0)[:n]
+        return np.repeat(rng.random((n // 20 + 1, 3)), 20, axis=0)[:n]
     if kind == "steps":  # a forest's probabilities, whole-number distances: full of ties
         return np.stack([rng.integers(0, 5, n) / 4, rng.integers(0, 8, n) / 7,
                          rng.integers(0, 3, n) / 2], axis=1)  # fmt: skip
@@ -86,10 +90,10 @@ def survive_identically(state: nsga.Survival, f: np.ndarray, wanted: int) -> np.
     """The steps of `Survival` with the order of the population in place of random orders."""
     ideal, worst = np.minimum(state.ideal[0], f.min(0)), np.maximum(state.worst[0], f.max(0))
     state.ideal[0], state.worst[0] = ideal, worst
-    rank = fronts(f, wanted)
-    nsga._extremes(f, rank, state.points, ideal, state.extreme[0])
-    nadir = nsga.nadir_point(f, rank, state.extreme[0], ideal, worst)
-    rays = directions(state.points, ideal, nadir)
+    rank = plain.fronts(f, wanted)
+    plain.extremes(f, rank, state.reference, ideal, state.extreme[0])
+    nadir = plain.nadir_point(f, rank, state.extreme[0], ideal, worst)
+    rays = directions(state.reference, ideal, nadir)
     niche, away = associate(f, rank, rays, ideal, nadir)
     bottom = rank.max()
     first, last = np.nonzero((rank >= 0) & (rank < bottom))[0], np.nonzero(rank == bottom)[0]
@@ -132,6 +136,75 @@ def test_niching_in_closed_form_equals_pymoos_rounds() -> None:
                                random_state=Identity())  # fmt: skip
         mine = niching(wanted, count, niche, away, np.arange(n), np.arange(n), np.arange(k))
         assert sorted(mine) == sorted(theirs)
+
+
+ODD = (np.inf, -np.inf, np.nan, 1e300, -0.0)
+
+
+@given(st.integers(0, 60), st.integers(0, 70), st.sampled_from((*KINDS, "odd")), st.integers(0, 99))
+def test_fronts_equal_their_definition(n: int, enough: int, kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    f = population("steps" if kind == "odd" else kind, n, rng)
+    if kind == "odd":
+        f[rng.random(f.shape) < 0.2] = ODD[seed % len(ODD)]
+    wanted = plain.fronts(np.nan_to_num(f, nan=1e300, posinf=1e300), enough)
+    np.testing.assert_array_equal(fronts(f, enough), wanted)
+
+
+@given(
+    st.integers(0, 3), st.sampled_from([1, 4, 13]), st.integers(0, 30),
+    st.sampled_from((*KINDS, "odd")), st.integers(0, 99),
+)  # fmt: skip
+def test_the_kernel_equals_its_plain_twin_to_the_last_bit(
+    rows: int, points: int, more: int, kind: str, seed: int
+) -> None:
+    """Survivors and what is remembered, over generations."""
+    rng = np.random.default_rng(seed)
+    wanted = points + 3
+    ours = nsga.Survival.of(reference_points(points), rows)
+    state = [a.copy() for a in (ours.ideal, ours.worst, ours.extreme)]
+    for _ in range(3):
+        f = np.empty((rows, wanted + more, 3))
+        for r in range(rows):
+            f[r] = population("real" if kind == "odd" else kind, wanted + more, rng)
+        if kind == "odd":
+            f[rng.random(f.shape) < 0.1] = ODD[seed % len(ODD)]
+        words = rng.integers(0, 2**64, rows, dtype=np.uint64)
+        with np.errstate(all="ignore"):
+            theirs = plain.survive(f, ours.reference, *state, words, wanted)
+        np.testing.assert_array_equal(ours(f, words, wanted), theirs)
+        for mine, other in zip((ours.ideal, ours.worst, ours.extreme), state, strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_more_survivors_than_individuals_are_refused() -> None:
+    state = nsga.Survival.of(reference_points(4), 1)
+    with pytest.raises(ay.AssayError, match="survive"):
+        state(np.zeros((1, 5, 3)), np.zeros(1, np.uint64), 6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_replacement_equals_its_plain_twin(dtype: type) -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(30):
+        rows, size, offspring = rng.integers([0, 1, 0], [4, 12, 12])
+        kept = rng.random((rows, size + offspring)).argsort(axis=1)[:, :size].copy()
+        old, new = (rng.random((rows, k, 5)).astype(dtype) for k in (size, offspring))
+        was, found = rng.random((rows, size, 3)), rng.random((rows, offspring, 3))
+        mine, theirs = (old.copy(), was.copy()), (old.copy(), was.copy())
+        nsga.replace(kept, *mine, new, found)
+        plain.replace(kept, *theirs, new, found)
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_survivors_are_the_same_in_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    f = np.stack([population("real", 90, rng) for _ in range(13)])
+    words = rng.integers(0, 2**64, 13, dtype=np.uint64)
+    alone = nsga.Survival.of(reference_points(57), 13)(f, words, 60)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    np.testing.assert_array_equal(nsga.Survival.of(reference_points(57), 13)(f, words, 60), alone)
 
 
 def test_survivors_depend_on_the_row_alone() -> None:

@@ -169,7 +169,8 @@ def test_what_broke_is_said_in_every_file(folder):
         write(folder, "robust >= 0.5", text)
         assert call("run.toml", "-q", *files).exit_code == 3
         assert (
-            "broken" in (folder / "o/s.md").read_text() and said in (folder / "o/s.md").read_text()
+            "could not run" in (folder / "o/s.md").read_text()
+            and said in (folder / "o/s.md").read_text()
         )
         suite = Xml.parse("o/j.xml").getroot()[0]
         assert (suite.get("tests"), suite.get("errors")) == ("1", "1")

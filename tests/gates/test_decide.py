@@ -1,6 +1,7 @@
 """A gate errs as seldom as it says, decides when it can, and says what would decide it."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -166,23 +167,24 @@ def _proven(rng, n):
 
 
 def _paired(rng, n):
-    change = np.where(rng.random(n) < 0.01, rng.choice([-1, 1], n), 0)
+    change = np.where(rng.random(n) < 0.05, rng.choice([-1, 1], n), 0)
     return (change + 1) / 2, 0.49
 
 
 @pytest.mark.parametrize("draw", [_plain, _proven, _paired])
 def test_the_rows_that_would_decide_are_what_it_takes(draw):
     """Asked after a quarter of the rows that such runs take: half of the runs need fewer."""
-    rng, goal, runs = np.random.default_rng(0), math.log(40), []
+    rng, goal, runs = np.random.default_rng(0), math.log(20), []
+    made = partial(Evidence, paired=draw is _paired)
     for _ in range(40):
         x, bound = draw(rng, 6000)
-        path = np.maximum(Evidence(bound).add(x), Evidence(1 - bound).add(1 - x))
+        path = np.maximum(made(bound).add(x), made(1 - bound).add(1 - x))
         runs.append((x, bound, int((path >= goal).argmax()) + 1 if (path >= goal).any() else 6000))
     early = int(np.median([decided for *_, decided in runs]) / 4)
     said, truth = [], []
     for x, bound, decided in runs:
         if decided > early:
-            sides, seen = (Evidence(bound), Evidence(1 - bound)), (x[:early], 1 - x[:early])
+            sides, seen = (made(bound), made(1 - bound)), (x[:early], 1 - x[:early])
             for side, values in zip(sides, seen, strict=True):
                 side.add(values)
             said.append(further(sides, seen, (goal, goal)))
@@ -241,3 +243,62 @@ def test_a_watch_that_is_used_again_begins_anew():
         ay.evaluate(net, data, space=space, attack=ay.PGD(5), run=run, batch=8, progress=False)
         assert (watch.outcome.outcome == "pass") == (eps < 1)
         assert watch.outcome.decisions[0].estimate.n <= len(data)
+
+
+def paired_reports(tmp_path, lost, gained, n=300):
+    """A baseline and a run on the same rows that loses and gains so many of them."""
+    before = np.arange(n) % 5 > 0
+    after = before.copy()
+    held, not_held = np.flatnonzero(before), np.flatnonzero(~before)
+    after[held[:lost]] = False
+    after[not_held[:gained]] = True
+    report(before).save(tmp_path / "main")
+    return report(after), f"robust no lower than {tmp_path / 'main'} by more than 0.02"
+
+
+def test_an_unchanged_model_passes(tmp_path):
+    same, text = paired_reports(tmp_path, 0, 0)
+    found = gate(same, text)
+    assert (found.outcome, found.exit_code) == ("pass", 0)
+    assert str(found).startswith("gate: passed")
+
+
+def test_a_clearly_worse_model_fails(tmp_path):
+    """-.087 [-.131, -.043] of 300 pairs."""
+    worse, text = paired_reports(tmp_path, 37, 11)
+    for seed in range(5):
+        found = gate(worse, text, seed=seed)
+        assert (found.outcome, found.exit_code) == ("fail", 1)
+    assert str(found).startswith("gate: failed")
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.1])
+@pytest.mark.parametrize("changed", [0.02, 0.1, 0.4])
+def test_paired_decisions_err_as_seldom_as_they_say(margin, changed):
+    """At the bound each side wins in at most alpha of all runs, looked at after every row; and so
+    for differences of other sizes (probabilities under noise)."""
+    rng, runs, n, goal = np.random.default_rng(8), 400, 1500, math.log(20)
+    changed = max(changed, margin)
+    down = (changed + margin) / 2
+    wrong = np.zeros(2)
+    for k in range(runs):
+        kinds = rng.choice([-1.0, 0.0, 1.0], p=[down, 1 - changed, changed - down], size=n)
+        x = (kinds + 1) / 2
+        if k % 2:  # the same mean, smaller differences
+            x = (1 - margin) / 2 + 0.5 * (x - (1 - margin) / 2)
+        sides = (Evidence((1 - margin) / 2, paired=True).add(x),
+                 Evidence((1 + margin) / 2, paired=True).add(1 - x))  # fmt: skip
+        wrong += [side.max() >= goal for side in sides]
+    assert (wrong <= 0.05 * runs + 2 * math.sqrt(0.05 * 0.95 * runs)).all()
+
+
+def test_paired_wealth_is_fair_at_the_bound():
+    """Its mean over all 3^7 outcomes at the bound is exactly 1."""
+    import itertools
+
+    chance = {0.0: 0.06, 0.5: 0.9, 1.0: 0.04}  # mean .49
+    mean = 0.0
+    for x in itertools.product(chance, repeat=7):
+        wealth = math.exp(Evidence(0.49, paired=True).add(np.array(x))[-1])
+        mean += math.prod(chance[v] for v in x) * wealth
+    assert mean == pytest.approx(1.0)

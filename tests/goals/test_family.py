@@ -77,7 +77,7 @@ def test_a_quota_said_as_a_rule_is_that_quota():
         usual, general = (q.rule(5, "abcde") for q in (quota, other))
         assert general["k"] == quota.k
         np.testing.assert_allclose(
-            chances(pairs, general, draws=30), chances(pairs, usual, draws=30)
+            chances(pairs, general, each_input=True), chances(pairs, usual, each_input=True)
         )
         for band in bands(pairs, usual, 20):
             ends = [replay(pairs, r, band, scored(pairs)) for r in (usual, general)]

@@ -15,9 +15,9 @@ from assay.attacks.campaign import Outcome, bands, prior, replay, scored
 from assay.errors import AssayError, Unsupported
 from assay.goals import bands as quota
 from assay.goals.bands import Pairs, chances
-from assay.report.figures.groups import robustness
+from assay.report.figures.groups import attempts, robustness
 from assay.report.report import Report
-from assay.report.stats import wilson
+from assay.report.stats import bootstrap, clopper_pearson
 from assay.report.sweep import Sweep
 
 
@@ -88,12 +88,85 @@ def test_bands_too_many_to_count_are_sampled(monkeypatch):
     hits = rng.random((24, 5)) < 0.4
     pairs = Pairs(np.arange(24), np.repeat(np.arange(4), 6), (4, 5, 6, 7, 8), hits, hits * 1.0)
     rule = {"k": 3, "reuse": False, "least": 0, "sources": [0, 1, 2, 3], "managers": []}
-    exact = chances(pairs, rule, draws=20)
+    exact = chances(pairs, rule, each_input=True)
     monkeypatch.setattr(quota, "MOST_STATES", 1)
-    sampled = chances(pairs, rule, draws=20)
-    assert len(exact) == len(sampled) == 21
+    sampled = chances(pairs, rule, each_input=True)
+    assert len(exact) == len(sampled) == 25
     assert sampled[0] == pytest.approx(exact[0], abs=0.05)
     assert 0 < exact[0] < 1
+
+
+@given(tables())
+def test_the_chance_given_an_input_is_that_of_the_bands_that_hold_it(case):
+    pairs, rule = case
+    found = chances(pairs, rule, each_input=True)[1:]
+    for i in range(len(found)):
+        others = (pairs.source != pairs.source[i]) | (np.arange(len(found)) == i)
+        part = Pairs(*(v[others] for v in (pairs.ids, pairs.source)), pairs.targets,
+                     pairs.hits[others], pairs.scores[others])  # fmt: skip
+        assert found[i] == pytest.approx(brute_force(part, rule))
+
+
+def drawn_table(rng, counts, targets, chance):
+    """Inputs whose luck differs, as pairs."""
+    n = sum(counts)
+    luck = np.clip(chance * rng.uniform(0, 2, (n, 1)), 0, 1)
+    hits = rng.random((n, targets)) < luck
+    source = np.repeat(np.arange(len(counts)), counts)
+    names = tuple(range(10, 10 + targets))
+    return Pairs(np.arange(n), source, names, hits, hits * 0.0)
+
+
+@pytest.mark.parametrize(("targets", "chance"), [(4, 0.3), (8, 0.15)])
+def test_attempts_in_random_order_cover_the_mean_over_all_orders(targets, chance):
+    """k = 1: among m pairs with h hits the first hit comes after (m + 1) / (h + 1) attempts."""
+    rule = {"k": 1, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
+    covered = 0
+    for seed in range(60):
+        pairs = drawn_table(np.random.default_rng([7, seed]), [3, 3], targets, chance)
+        first, second = pairs.hits[:3].sum(1), pairs.hits[3:].sum(1)
+        hits = (first[:, None] + second).ravel()
+        if not hits.any():
+            covered += 1
+            continue
+        truth = ((2 * targets + 1) / (hits[hits > 0] + 1)).mean()
+        counts = attempts(pairs, rule, seed, shuffled=True)
+        found = bootstrap(counts[np.isfinite(counts)])
+        covered += found.low - 1e-9 <= truth <= found.high + 1e-9
+    assert covered >= 54
+
+
+def test_attempts_follow_the_seed_of_the_run():
+    pairs = drawn_table(np.random.default_rng(0), [4, 4], 5, 0.3)
+    rule = {"k": 1, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
+    one, again, other = (attempts(pairs, rule, s, shuffled=True) for s in (1, 1, 2))
+    assert (one == again).all()
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize("inputs", [3, 30])
+@pytest.mark.parametrize(("sources", "chance", "k", "reuse"), [
+    (2, 0.3, 2, True), (3, 0.2, 2, False), (4, 0.5, 3, False), (5, 0.08, 1, True),
+])  # fmt: skip
+def test_the_interval_of_a_quota_covers(sources, chance, k, reuse, inputs):
+    rng = np.random.default_rng(3)
+    rule = {
+        "k": k, "reuse": reuse, "least": 0, "sources": list(range(sources)), "managers": [],
+    }  # fmt: skip
+    crowd = drawn_table(rng, [300] * sources, 4, chance)
+    truth = 1 - chances(crowd, rule)[0]
+    runs, covered, wide = 200, 0, 0.0
+    for _ in range(runs):
+        rows = np.concatenate(
+            [rng.choice(np.flatnonzero(crowd.source == s), inputs) for s in range(sources)]
+        )
+        part = Pairs(np.arange(len(rows)), crowd.source[rows], crowd.targets, crowd.hits[rows],
+                     crowd.scores[rows])  # fmt: skip
+        found = robustness(part, rule)
+        covered += found.low <= truth <= found.high
+        wide += found.high - found.low
+    assert covered >= 0.95 * runs
+    assert wide / runs < (0.95 if inputs == 3 else 0.35)
 
 
 def line(hits, scores, **rule):
@@ -214,13 +287,13 @@ def test_two_further_goals_of_a_kind_are_both_kept():
 
 @pytest.mark.parametrize("hit", [True, False])
 def test_an_interval_is_never_a_point(hit):
-    """All bands fill the quota or none does: a bootstrap sees no spread, five bands say little."""
+    """All bands fill the quota or none does: there is no spread, and five bands say little."""
     hits = np.full((10, 2), hit)
     pairs = Pairs(np.arange(10), np.repeat([0, 1], 5), (2, 3), hits, hits * 0.0)
     rule = {"k": 2, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
     found = robustness(pairs, rule)
     assert found.value == 1 - hit and found.n == 10
-    assert (found.low, found.high) == (wilson(5 * (1 - hit), 5).low, wilson(5 * (1 - hit), 5).high)
+    assert (found.low, found.high) == clopper_pearson(5 * (1 - hit), 5)
     assert found.high - found.low > 0.3
 
 

@@ -118,5 +118,30 @@ def test_the_build_script_compiles_only_what_has_changed(tmp_path):
     assert build() > first
 
 
+def test_a_read_only_package_and_home_are_no_obstacle(tmp_path):
+    """MOEVA from a copy of the package that nobody may write to writes nothing anywhere."""
+    root = Path(__file__).parents[2]
+    package, home = tmp_path / "site" / "assay", tmp_path / "home"
+    shutil.copytree(root / "src" / "assay", package, ignore=shutil.ignore_patterns("__pycache__"))
+    home.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for path in (package, *package.rglob("*"), home):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    code = """
+import assay as ay
+net, data = ay.testing.toy()
+attack = ay.MOEVA(generations=3, population=10, offspring=6)
+print(ay.__file__, ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack).metric("robust").value)
+"""
+    environment = {"PYTHONPATH": str(package.parent), "HOME": str(home), "TMPDIR": str(home),
+                   "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(package / "__init__.py"), "0.9375"]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_stamp_of_this_checkout_is_in_its_library():
     assert stamp.carries(stamp.library(sys.platform), stamp.stamp())

@@ -64,7 +64,7 @@ def xgboost_thresholds(model, features):
     return [sorted(s) for s in found]
 
 
-def milp(  # noqa: C901  (one program, row by row)
+def milp(  # one program, row by row
     model, x0, low, high, whole, rows, implications, sign, seconds=20.0, ball=None
 ):
     """min of sign * margin over the box; None if it was not solved. XGBoost, two classes.

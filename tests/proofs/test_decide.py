@@ -10,6 +10,7 @@ from xgboost import XGBClassifier
 
 import assay as ay
 from assay.proofs.search.decide import decide
+from assay.spaces.lp import Lp
 from assay.trees import read
 
 
@@ -54,7 +55,7 @@ def test_real_features_in_a_ball_as_by_enumeration_of_cells(p):
     model = XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1).fit(x, y)
     eps = {2: 0.12, 1: 0.15, 0: 1, np.inf: 0.06}[p]
     x = torch.from_numpy(x[:25])
-    region = ay.spaces.lp.Lp(float(p), eps).around(x)
+    region = Lp(float(p), eps).around(x)
     label = model.predict(x.numpy())
     allowed = np.ones((25, 2), dtype=bool)
     allowed[np.arange(25), label] = False

@@ -293,11 +293,11 @@ def test_stopped_while_stored_chunks_are_read_the_report_is_on_all_of_them(
     stored, read, calls = len(Store(tmp_path).done()), Store.read, []
     assert stored >= 3
 
-    def interrupted(self: Store, k: int) -> Any:
+    def interrupted(self: Store, k: int, *entry: Any) -> Any:
         calls.append(k)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return read(self, k)
+        return read(self, k, *entry)
 
     monkeypatch.setattr(Store, "read", interrupted)
     report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True))

@@ -95,7 +95,7 @@ def test_every_row_may_have_a_box_of_its_own(p):
 def test_more_threads_project_the_same(monkeypatch):
     region, z, grad = cases(torch.float32, 1.0)
     alone = region.project(z), region.ascend(z, grad, torch.ones(len(z)))
-    monkeypatch.setattr(compiled, "_FEW", 1)
+    monkeypatch.setattr("assay.kernels.threads._FEW_NUMBERS", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     both = region.project(z), region.ascend(z, grad, torch.ones(len(z)))
     assert torch.equal(alone[0], both[0])

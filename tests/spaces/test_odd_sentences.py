@@ -56,7 +56,7 @@ def test_odd_strings_are_judged_like_any_other(pipeline):
         "ＧＯＯＤ",
     ]
     report = evaluated(pipeline, odd)
-    after = words.sentences(torch.as_tensor(report.adversarial))
+    after = report.adversarial.tolist()
     said, was = pipeline.predict(after), pipeline.predict(odd)
     assert set(report.table["verdict"]) <= {"broken", "proven"}
     assert report.table["success"].any()

@@ -26,7 +26,7 @@ from assay.cli.merge import merge
 from assay.cli.repair import repair
 from assay.cli.run import run
 from assay.cli.schema import schema
-from assay.cli.screen import say_no
+from assay.cli.screen import say_no, take_any_text
 from assay.cli.show import show
 from assay.cli.verify import verify
 from assay.errors import AssayError
@@ -36,6 +36,7 @@ class _Guarded(TyperGroup):
     """The group of all commands: says errors in a sentence."""
 
     def invoke(self, ctx: Any) -> Any:
+        take_any_text()
         try:
             return super().invoke(ctx)
         except AssayError as error:

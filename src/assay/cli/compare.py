@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from assay import durable
-from assay.cli.screen import RunFolder, warn_partial
+from assay.cli.screen import RunFolder, say, warn_partial
 from assay.errors import AssayError
 
 
@@ -28,10 +28,10 @@ def compare(
     from assay.report.report import Report
 
     reports = Report.load(first), Report.load(second)
-    typer.echo(f"{first} against {second}")
+    say(f"{first} against {second}")
     for report, folder in zip(reports, (first, second), strict=True):
         warn_partial(report, folder)
-    typer.echo(str(reports[0].compare(reports[1])))
+    say(str(reports[0].compare(reports[1])))
     names = first.resolve().name, second.resolve().name
     if names[0] == names[1]:
         names = str(first), str(second)
@@ -40,4 +40,4 @@ def compare(
         durable.write(file, page(*reports, names=names))
     except OSError as error:
         raise AssayError(f"cannot write '{file}': {error}; choose another with --out") from None
-    typer.echo(f"saved in {os.path.relpath(file)}")
+    say(f"saved in {os.path.relpath(file)}")

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import RunFolder, warn_partial
+from assay import durable
+from assay.cli.screen import RunFolder, say, warn_partial
 
 
 class Format(StrEnum):
@@ -44,7 +45,10 @@ def export(
     report = Report.load(folder)
     warn_partial(report, folder)
     if to is Format.mlflow:
-        typer.echo(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
+        say(f"logged to MLflow as run {exports.to_mlflow(report, folder)}")
         return
-    file = out or folder / f"{'report' if to is Format.json else 'records'}.{to.value}"
-    typer.echo(f"saved in {exports.write(report, to.value, file, inputs, raw)}")
+    usual = f"{'report' if to is Format.json else 'records'}.{to.value}"
+    if out is None:  # a file that the user names may be a link of the user's
+        durable.refuse_links(folder, (usual,))
+    file = out or folder / usual
+    say(f"saved in {exports.write(report, to.value, file, inputs, raw)}")

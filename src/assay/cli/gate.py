@@ -1,4 +1,4 @@
-"""`assay gate`: pass (exit code 0), fail (1), undecided (2), or broken (3).
+"""`assay gate`: passed (exit code 0), failed (1), undecided (2), or could not run (3).
 
 What a reader would get wrong: 2 is what every other command ends with after a mistake of the
 user's. Here it would be taken for "undecided", so that mistakes, also of the command line, end
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from assay.cli.screen import say_no
+from assay.cli.screen import say, say_no
 from assay.errors import AssayError
 
 BROKEN = 3
@@ -61,7 +61,9 @@ def gate(
     sarif: Annotated[Path | None, typer.Option(help="What fails as SARIF 2.1.0.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Decide whether a model clears its bounds: exit code 0 pass, 1 fail, 2 undecided, 3 broken.
+    """Decide whether a model clears its bounds.
+
+    Exit code: 0 passed, 1 failed, 2 undecided, 3 could not run.
 
     Rows are played in random order, and no more of them than the decision needs.
 
@@ -79,16 +81,16 @@ def gate(
         raise
     except Exception as error:
         said = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
-        say_no(f"{said}; nothing is decided")
+        say_no(f"gate: could not run, nothing is decided: {said}")
         for kind, file in files.items():
             with suppress(AssayError):  # a file that cannot be written may be what broke
                 writers.write(file, writers.text(kind, said, str(what)))
         if ctx.find_root().params.get("debug"):
             raise
         raise typer.Exit(BROKEN) from None
-    typer.echo(str(outcome))
+    say(str(outcome))
     if outcome.folder is not None and outcome.folder != what:
-        typer.echo(f"saved in {outcome.folder}")
+        say(f"saved in {outcome.folder}")
     raise typer.Exit(outcome.exit_code)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.screen import say
 from assay.errors import AssayError
 
 
@@ -57,7 +58,7 @@ def harden(
         max_loss=max_loss, min_proven=min_proven, max_vacuous=max_vacuous, caution=caution,
         rounds=rounds, most=most, folder=folder, seed=config.seed,
     )  # fmt: skip
-    typer.echo(str(hardened))
+    say(str(hardened))
     joblib.dump(hardened.model, out)
     page = hardened.save_page(out.with_suffix(".html"))
-    typer.echo(f"saved in {out}: round {hardened.chosen}; before and after: {page}")
+    say(f"saved in {out}: round {hardened.chosen}; before and after: {page}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import show_report
+from assay.cli.screen import say, show_report
 from assay.errors import AssayError
 
 
@@ -23,15 +23,14 @@ def merge(
 
     [dim]Example:[/dim]  assay merge runs/part1 runs/part2 --out runs/whole
     """
-    from assay.config.config import read
-    from assay.config.writing import keep
+    from assay.config.writing import carry
     from assay.run.merge import merge as join
     from assay.run.merge import report_of
 
     report = report_of(folders, join(folders, out, accept_version))
     if (folders[0] / "config.toml").exists():
-        with suppress(AssayError):  # its model may be gone: the records are whole without it
-            keep(read(folders[0] / "config.toml"), out)
+        with suppress(AssayError):  # it may be damaged: the records are whole without it
+            carry(folders[0] / "config.toml", out)
     report.save(out)
     show_report(report)
-    typer.echo(f"saved in {out}")
+    say(f"saved in {out}")

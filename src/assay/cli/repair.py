@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from assay.cli.screen import RunFolder
+from assay.cli.screen import RunFolder, say
 
 
 def repair(folder: RunFolder) -> None:
@@ -16,9 +14,9 @@ def repair(folder: RunFolder) -> None:
     from assay.run.store import Store
 
     for text in (found := mend(folder)):
-        typer.echo(text)
+        say(text)
     if not found:
-        typer.echo(f"nothing is wrong with '{folder}'")
+        say(f"nothing is wrong with '{folder}'")
     if "unfinished" in (state := Store(folder).state):
         finished, chunks = state["unfinished"]
-        typer.echo(f"{finished} of {chunks} chunks are finished: assay run FILE --resume goes on")
+        say(f"{finished} of {chunks} chunks are finished: assay run FILE --resume goes on")

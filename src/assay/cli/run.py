@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.screen import say_no, show_report
+from assay.cli.screen import say, say_no, show_report
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
     if config.gate is not None:
         from assay._gate import gate
 
-        typer.echo(str(gate(report)))
+        say(str(gate(report)))
     stopped = any(f.id == "interrupted" for f in report.flags)
     if stopped:
         say_no(f"stopped by hand after {_rows(report)} of {len(data)} rows; those are saved")
-    typer.echo(f"saved in {folder}")
+    say(f"saved in {folder}")
     if stopped:
         raise typer.Exit(130)
 
@@ -170,15 +170,15 @@ def _play_sweep(grid: Plan, run: Run, quiet: bool) -> None:
         if isinstance(outcome, str):
             say_no(f"{count}: {outcome}")
         elif not quiet:
-            typer.echo(f"{count}: robust {outcome.metric('robust')}")
+            say(f"{count}: robust {outcome.metric('robust')}")
 
     made = sweep(grid, folder, run=run, progress=False if quiet else None, tell=tell)
     if not quiet:
-        typer.echo(str(made))
+        say(str(made))
     if run.shard is None:
-        typer.echo(f"saved in {folder}: open {folder / 'report.html'}")
+        say(f"saved in {folder}: open {folder / 'report.html'}")
     else:
-        typer.echo(f"saved in {folder}; when all shards are, --resume without --shard joins them")
+        say(f"saved in {folder}; when all shards are, --resume without --shard joins them")
     if any(f.id == "interrupted" for r in made.reports.values() for f in r.flags):
         raise typer.Exit(130)
     if made.failed:

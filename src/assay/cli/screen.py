@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from assay.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,11 +21,31 @@ if TYPE_CHECKING:
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a saved run.", show_default=False)]
 
 
+def say(text: str) -> None:
+    """A line of text, which may hold names from data."""
+    typer.echo(printable(text))
+
+
+def take_any_text() -> None:
+    """Let a terminal that knows ASCII only show other characters as escapes, and not break."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def console(stderr: bool = False) -> Console:
     """Colours on a terminal, plain text of a fixed width elsewhere."""
     from rich.console import Console
+    from rich.segment import Segment
 
-    made = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
+    class Safe(Console):
+        """What is printed may hold names from data; rich's own control codes are set apart."""
+
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else printable(text), style, control)
+
+    made = Safe(stderr=stderr, highlight=False, soft_wrap=stderr)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = 100
     return made

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.screen import RunFolder, console, show_report, warn_partial
+from assay.cli.screen import RunFolder, console, say, show_report, warn_partial
 
 
 def show(
@@ -24,12 +24,16 @@ def show(
     from assay.run.store import Store
 
     if by is None and (folder / "sweep.json").exists():
-        typer.echo(str(Sweep.load(folder)))
+        say(str(Sweep.load(folder)))
         return
     if (folder / "index.sqlite").exists() and not (folder / "records.parquet").exists():
-        report = Store(folder).report()
+        store = Store(folder)
+        for k, why in store.damaged().items():
+            text = f"warning: chunk {k} is damaged ({why}) and left out: 'assay repair {folder}'"
+            console(stderr=True).print(text, style="yellow", markup=False)
+        report = store.report()
         done, rows = len(report.records), report.spec.get("rows")
-        typer.echo(f"not finished: {done} of {rows} rows so far")
+        say(f"not finished: {done} of {rows} rows so far")
     else:
         report = Report.load(folder)
         warn_partial(report, folder)

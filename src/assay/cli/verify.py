@@ -1,4 +1,4 @@
-"""`assay verify`: a saved run looked at again; exit code 0 where nothing is wrong, else 1.
+"""`assay verify`: a saved run looked at again; what came of it is the exit code.
 
 What a reader would get wrong: `--model` replaces the model and nothing else. The data, the space
 and the goal are those of the run's own config.toml, or of the file that --config names; a run that
@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.screen import RunFolder
+from assay.cli.screen import RunFolder, say
 from assay.errors import AssayError
 
+# 2 is a mistake of the user's, in every command: a folder that is no run, a wrong option.
+EXIT = {"verified": 0, "contradicted": 1, "consistent": 3, "unreadable": 4}
 MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
 DATA = "The rows, where the run has no config.toml: .npz, .csv, .parquet, or file.py:name."
 
@@ -30,6 +32,10 @@ def verify(
 ) -> None:
     """Check a run: every file's hash, every figure; with a model every adversarial example too.
 
+    Exit code 0: verified, every proof re-checked by its certificate. 1: contradicted. 3:
+    consistent, but some proofs were not checked. 4: the records cannot be read. (2: a mistake in
+    the command.)
+
     [dim]Examples:[/dim]  assay verify runs/mnist
               assay verify runs/mnist --model net.py:net
     """
@@ -37,15 +43,15 @@ def verify(
 
     asked = _asked(folder, model, data, config)
     made = look(folder) if asked is None else look(folder, *asked)
-    typer.echo(str(made))
-    raise typer.Exit(0 if made else 1)
+    say(str(made))
+    raise typer.Exit(EXIT[made.status])
 
 
 def _asked(
     folder: Path, model: str | None, data: str | None, config: Path | None
 ) -> tuple[Any, Any, Any, Any] | None:
     """The model, the data, the space and the goal to look with; None: files and figures only."""
-    from assay.config.config import with_files
+    from assay.config.config import of_run, with_files
     from assay.config.models import Model
     from assay.config.models import named as as_model
     from assay.config.sources import Data
@@ -66,7 +72,7 @@ def _asked(
         own.check(Path())
         rows.check(Path())
         return own.load(), rows.load(), None, None
-    asked = with_files(file, model, data)
+    asked = with_files(file, model, data) if config else of_run(folder, str(model), data)
     target, opened = asked.load()
     options = asked.options(opened)
     return target, opened, options.get("space"), options.get("goal")

@@ -37,7 +37,7 @@ from assay.config.build import Wrong, at
 from assay.config.models import KINDS as MODELS
 from assay.config.models import Model
 from assay.config.models import named as as_model
-from assay.config.registry import FOLDER, find, implied
+from assay.config.registry import FOLDER, find, implied, refuse_code, without_code
 from assay.config.sections import also_of, data_of, nature_of
 from assay.config.sources import Data
 from assay.config.sources import named as as_data
@@ -187,6 +187,11 @@ def read(file: str | Path) -> Config:
 def with_files(file: Path, model: str | None, data: str | None) -> Config:
     """The configuration in a file with another model, or other data, seen from where you stand."""
     tables, place = opened(text_of(file), file)
+    return _replaced(tables, place, model, data)
+
+
+def _replaced(tables: dict[str, Any], place: Place, model: str | None, data: str | None) -> Config:
+    """The configuration of these tables with another model, or other data."""
     for name, value, known, kinds in (
         ("model", model, as_model, MODELS), ("data", data, as_data, DATA),
     ):  # fmt: skip
@@ -196,6 +201,26 @@ def with_files(file: Path, model: str | None, data: str | None) -> Config:
             tables[name] = rest | {kind: str(Path().resolve() / path)}
     with place.named():
         return configured(tables, place)
+
+
+def of_run(folder: Path, model: str, data: str | None) -> Config:
+    """The configuration that a run folder holds, with a model of the user's own.
+
+    A folder may come from anybody: its data, space and goal are taken where they are known names
+    and files of data; what names code is refused. The model, and `data` where given, are the
+    user's and may run code.
+    """
+    file = folder / "config.toml"
+    with without_code(file):
+        tables, place = opened(text_of(file), file)
+        for name, value in (("data", data), ("model", model)):
+            table = tables.get(name)
+            if value is None and isinstance(table, dict) and "python" in table:
+                with place.named(), at((name, "python")):
+                    refuse_code(f"python = {table['python']!r}")
+        if isinstance(tables.get("model"), dict):
+            tables["model"].pop("trusted", None)  # whom to trust is the user's to say
+        return _replaced(tables, place, model, data)
 
 
 def text_of(file: str | Path) -> str:

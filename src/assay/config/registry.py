@@ -14,7 +14,8 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -57,6 +58,27 @@ GROUPS = {
     "datasets": "assay.datasets",
 }
 FOLDER: ContextVar[Path] = ContextVar("FOLDER", default=Path())  # of the file being read
+_UNTRUSTED: ContextVar[Path | None] = ContextVar("_UNTRUSTED", default=None)
+
+
+@contextmanager
+def without_code(file: Path) -> Iterator[None]:
+    """Whatever is looked up from inside is one of the known names: no code that this file names."""
+    before = _UNTRUSTED.set(file)
+    try:
+        yield
+    finally:
+        _UNTRUSTED.reset(before)
+
+
+def refuse_code(named: str) -> None:
+    """An error where the file being read belongs to a run folder, from which nothing is run."""
+    file = _UNTRUSTED.get()
+    if file is not None:
+        raise AssayError(
+            f"'{file}' names Python code, {named}: nothing in a run folder is executed. Give the "
+            f"rows with --data; or, if you trust the file and its code, name it: --config {file}"
+        )
 
 
 @dataclass(frozen=True)
@@ -152,6 +174,7 @@ def _check_kind(kind: str, name: str, noun: Any) -> None:
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:
     """The noun at "package.module:Name", or at "file.py:Name" next to the configuration file."""
+    refuse_code(f"type = '{name}'")
     place, _, member = name.rpartition(":")
     try:
         module = _file(FOLDER.get() / place) if place.endswith(".py") else import_module(place)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assay import durable, toml
 from assay.config import build
-from assay.config.config import Config
+from assay.config.config import Config, opened, text_of
 from assay.errors import AssayError
 
 
@@ -43,6 +43,24 @@ def to_toml(config: Config) -> str:
     for name, table in tables.items():
         top += ["", f"[{name}]", *(toml.line(k, v) for k, v in table.items())]
     return "\n".join(top) + "\n"
+
+
+def carry(file: Path, folder: Path) -> None:
+    """Write the configuration of one run folder into another, as it is: nothing in it is looked up.
+
+    What a reader would get wrong: reading it as a `Config` would run code that it names, and a
+    shard may come from anybody.
+    """
+    tables, place = opened(text_of(file), file)
+    inside = tables.get("folder", "")
+    if not isinstance(inside, str):
+        raise AssayError(f"'{file}': folder = {inside!r}; expected text in quotes")
+    tables["folder"] = durable.path_from(place.folder / inside, folder)
+    top = [toml.line(k, v) for k, v in tables.items() if not isinstance(v, dict)]
+    for name, table in tables.items():
+        if isinstance(table, dict):
+            top += ["", f"[{toml.key(name)}]", *(toml.line(k, v) for k, v in table.items())]
+    durable.write(folder / "config.toml", "\n".join(top) + "\n")
 
 
 def keep(config: Config, folder: Path) -> None:

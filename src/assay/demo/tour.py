@@ -27,8 +27,9 @@ from assay.games.transductive import Transductive
 from assay.goals.group import Group
 from assay.noise.gaussian import Normal
 from assay.proofs.trees import Exact
+from assay.report import wording
 from assay.report.report import Report
-from assay.report.stats import Estimate
+from assay.report.verdicts import counts, stability
 from assay.spaces.lp import Linf
 
 if TYPE_CHECKING:
@@ -82,12 +83,8 @@ def addresses() -> Scene:
     exact = evaluate(model, test, attack=Exact(), **how)
     better = harden(model, train, space, goal, rounds=3, max_loss=0.03, progress=False).model
     after = evaluate(better, test, attack=Exact(), **how)
-    found, true, left = (_count(r.metric("broken")) for r in (searched, exact, after))
-    return {"addresses-searched": searched, "addresses": exact, "addresses-hardened": after}, (
-        f"a search turns {found} of 100 phishing addresses into ones that pass, within all the "
-        f"relations of the table. Decided exactly it is {true}: no address is left open. Refitted "
-        f"three times against its own counterexamples the model loses {left}; the rest is proven."
-    )
+    told = wording.addresses(*(counts(r) for r in (searched, exact, after)))
+    return {"addresses-searched": searched, "addresses": exact, "addresses-hardened": after}, told
 
 
 def signs() -> Scene:
@@ -96,13 +93,8 @@ def signs() -> Scene:
                "straight", "end of limits")  # fmt: skip
     data, net, space = datasets.gtsrb().test.where(y=halt), models.gtsrb(), Linf(4 / 255)
     report = evaluate(net, data, space=space, goal=Group(dict.fromkeys(halt, go)), attack=APGD(50))
-    usual = evaluate(net, data, space=space, attack=APGD(50)).metric("robust")
-    robust = report.metric("robust")
-    return {"signs": report}, (
-        f"{_count(robust)} of {robust.n} signs cannot be made to say go. Had any wrong class "
-        f"counted, as is usual, the figure would be {_count(usual)} of {usual.n}: what counts as "
-        "success changes the answer, so ask for the harm you fear."
-    )
+    usual = evaluate(net, data, space=space, attack=APGD(50))
+    return {"signs": report}, wording.signs(counts(report), counts(usual), "APGD (50 steps)")
 
 
 def noise() -> Scene:
@@ -114,11 +106,7 @@ def noise() -> Scene:
     forest.fit(pima.train.x.numpy(), pima.train.y.numpy())
     spread = Normal(sd=0.05 * pima.train.x.std(0))
     report = evaluate(Nature(forest, spread), pima.test.sample(60))
-    low = report.table["probability_low"]
-    return {"noise": report}, (
-        f"{int((low >= 0.99).sum())} of {len(low)} decisions stay with at least 99 % when every "
-        "measurement errs by 5 % of its spread. These are certified bounds, not samples."
-    )
+    return {"noise": report}, wording.measurements(stability(report))
 
 
 def defence() -> Scene:
@@ -132,8 +120,9 @@ def defence() -> Scene:
         steps.reports[rung].metric("robust").value for rung in ("static", "transfer", "FPA")
     )
     return {"defence": steps}, (
-        f"without it {bare:.0%} of 12 digits hold; with it {ignored:.0%}, as long as the attacker "
-        f"ignores it, and {rehearsed:.0%} once the attacker rehearses it. Quote the last."
+        f"without it at most {bare:.0%} of 12 digits hold; with it at most {ignored:.0%}, as long "
+        f"as the attacker ignores it, and at most {rehearsed:.0%} once the attacker simulates it. "
+        "Quote the last."
     )
 
 
@@ -152,7 +141,3 @@ def _index(told: list[tuple[str, str, list[str]]]) -> str:
         + "".join(parts)
         + "</html>\n"
     )
-
-
-def _count(estimate: Estimate) -> int:
-    return round(estimate.value * estimate.n)

@@ -251,6 +251,7 @@ class Nature:
             verdict=np.where(some, verdicts(found), ""),
             winner=np.where(some, found.kind, ""),
             seconds=seconds / len(x),
+            forwards=np.where(some, found.queries, 0),
             probability_low=np.where(some, found.low, np.nan),
             probability_high=np.where(some, found.high, np.nan),
             estimate_low=np.nan if found.estimate_low is None else found.estimate_low,
@@ -337,6 +338,11 @@ class Nature:
                 f"method={self.method!r} reads trees; {type(source).__name__} is none: use 'auto'"
             )
         return replace(self, model=wrap(self.model))
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether labels come from trees that were read, not from the model itself."""
+        return self._ensemble is not None
 
     def _classes(self, x: Floats) -> int:
         if self._ensemble is not None:

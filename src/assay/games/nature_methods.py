@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +31,18 @@ def by_method(
     ids = list(range(len(x)) if ids is None else ids)
     ensemble = ready._ensemble
     if ready.method == "importance":
-        low, high = sampled_where_labels_change(
-            ready.predict,
-            ready.noise,
-            x,
-            allowed,
-            ids,
-            seed=seed,
-            draws=ready.draws,
-            confidence=ready.confidence,
+        model = _Counting(ready.predict)
+        low, high, queries = np.empty(len(x)), np.empty(len(x)), np.zeros(len(x), np.int64)
+        for i in range(len(x)):
+            before, one = model.rows, slice(i, i + 1)
+            low[one], high[one] = sampled_where_labels_change(
+                model, ready.noise, x[one], allowed[one], ids[one],
+                seed=seed, draws=ready.draws, confidence=ready.confidence,
+            )  # fmt: skip
+            queries[i] = model.rows - before
+        return exact.Probability(
+            low, high, "importance", queries=0 if ready.reads_trees else queries
         )
-        return exact.Probability(low, high, "importance")
     if ensemble is None or ready.method == "monte carlo":
         counts = monte_carlo(
             ready.predict,
@@ -55,7 +57,8 @@ def by_method(
             allowed=allowed,
             first=min(1000, ready.draws),
         )
-        return exact.Probability(*counts.interval(allowed), "sampled")
+        queries = 0 if ready.reads_trees else counts.draws
+        return exact.Probability(*counts.interval(allowed), "sampled", queries=queries)
     ask = partial(
         exact.inside,
         ensemble,
@@ -80,6 +83,17 @@ def by_method(
     if ready.method == "estimate":
         return ask(estimate=True)
     return ask(draws=Draws(ready.draws, ready.confidence, [generator(seed, i) for i in ids]))
+
+
+class _Counting:
+    """A model that counts the rows it is asked."""
+
+    def __init__(self, predict: Callable[[Floats], NDArray[np.int64]]) -> None:
+        self.predict, self.rows = predict, 0
+
+    def __call__(self, x: Floats) -> NDArray[np.int64]:
+        self.rows += len(x)
+        return self.predict(x)
 
 
 def certificate(ready: Nature, x: Floats, allowed: Bools, seed: int = 0) -> exact.Probability:

@@ -38,7 +38,7 @@ from assay.problem.problem import Problem
 from assay.problem.referee import Referee
 from assay.proofs.standard import Standard
 from assay.records import Records
-from assay.spaces.region import Space
+from assay.spaces.region import Remarks, Space
 from assay.streams import Stream, keys
 
 
@@ -106,6 +106,7 @@ class Static:
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
         facts |= {"agreed": agree(model, data), "score": model.score, "answers": model.answers}
+        facts["left_out"] = space.remarks(data.x) if isinstance(space, Remarks) else ()
         facts["other_scale"] = other_scale(model, data.x, data.y)
         check_needs(attack, model, space)
         some = _a_target(data, goal, classes, data.classes or model.names)

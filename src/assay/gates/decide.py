@@ -2,13 +2,13 @@
 
 For each criterion two mixtures of bets run side by side (`evidence.py`): one against "the figure is
 below its bound", whose success is a pass, and one against "it is above", whose success is a fail.
-Each may err with probability alpha / 2, so at the bound itself a decision of either kind comes in
-at most alpha of all runs, however often one looks. It is looked at after every chunk, which errs
-less often than after every row and costs no row more: chunks are played to their end.
+Each may err with probability alpha, and so may the gate: where the criterion holds only a fail is
+wrong, where it does not only a pass, however often one looks. It is looked at after every chunk,
+which errs less often than after every row and costs no row more: chunks are played to their end.
 
 Several criteria: the gate passes when all pass, which needs no correction (for a wrong pass the
 one criterion that does not hold would have to pass), and fails when one fails, so that each of k
-gets alpha / (2 k) for failing.
+gets alpha / k for failing.
 
 What a reader would get wrong: rows that are neither broken nor proven (`open`) count as the figure
 says: not broken for `robust`, not proven for `proven`. They are counted in the outcome by name.
@@ -39,6 +39,7 @@ from assay.report.stats import Estimate, bootstrap, wilson
 from assay.streams import Stream, keys
 
 EXIT = {"pass": 0, "fail": 1, "undecided": 2}
+IN_WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}  # of a gate as a whole
 SHOWN = 3  # ids that are named
 CHUNK = 64  # inputs between two looks at a report that does not say
 
@@ -132,7 +133,9 @@ class Outcome:
 
     def __str__(self) -> str:
         wrong = f"wrong in at most {self.alpha:.0%} of such decisions, whenever it stops"
-        return "\n".join([f"gate: {self.outcome} ({wrong})", *(f"  {d}" for d in self.decisions)])
+        return "\n".join(
+            [f"gate: {IN_WORDS[self.outcome]} ({wrong})", *(f"  {d}" for d in self.decisions)]
+        )
 
 
 def _together(outcomes: Iterable[str]) -> str:
@@ -145,8 +148,10 @@ class _Watched:
 
     def __init__(self, criterion: Criterion) -> None:
         self.criterion = criterion
-        bound = criterion.bound if criterion.baseline is None else (1 - criterion.bound) / 2
-        self.sides = Evidence(bound), Evidence(1 - bound)  # that it is above, that it is below
+        paired = criterion.baseline is not None
+        bound = (1 - criterion.bound) / 2 if paired else criterion.bound
+        # that it is above, that it is below
+        self.sides = Evidence(bound, paired), Evidence(1 - bound, paired)
         self.rows: list[tuple[Floats, Floats]] = []  # what they gave to either side
         self.crossed: dict[str, int] = {}  # outcome -> the rows after which its evidence sufficed
         self.open = 0
@@ -230,7 +235,7 @@ class Watch:
             raise AssayError(f"alpha={alpha}: expected a probability between 0 and 1")
         self.alpha = alpha
         self._start()
-        self._goals = math.log(2 / alpha), math.log(2 * len(self.criteria) / alpha)
+        self._goals = math.log(1 / alpha), math.log(len(self.criteria) / alpha)
 
     def begin(self) -> None:
         """A run begins: evidence of an earlier one does not count, and baselines must be there."""

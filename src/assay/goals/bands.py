@@ -15,9 +15,8 @@ set of `least` managers extends to one of size k (matroid exchange), so a quota 
 when rank(all) >= k and rank(managers) >= least.
 
 What a reader would get wrong: "exact" is about the choice of X among the inputs at hand. The inputs
-are themselves a sample, and the interval (a bootstrap within each source) is about that. Where no
-band fills the quota, or every one does, a bootstrap sees no spread at all; then the interval is
-that of as many independent bands as share no input (`disjoint`).
+are themselves a sample, and the interval (`report/figures/groups.py`) is about that. It needs how
+much each single input matters: the chance given that the band holds it (`each_input`).
 """
 
 from __future__ import annotations
@@ -84,17 +83,23 @@ class Pairs:
         return sum(1 << self.targets.index(c) for c in classes)
 
 
-def chances(pairs: Pairs, rule: Rule, draws: int = 0, seed: int = 0) -> NDArray[np.float64]:
-    """(1 + draws,): the chance that a band fills the quota; then the same for bootstrap draws.
+def chances(
+    pairs: Pairs, rule: Rule, *, each_input: bool = False, seed: int = 0
+) -> NDArray[np.float64]:
+    """(1,): the chance that a band fills the quota; with `each_input` (1 + n,): then the same for
+    bands that hold each of the inputs, NaN for inputs of no source.
 
-    Exact while the states are few, else by 2,000 bands (200 for each bootstrap draw).
+    Exact while the states are few, else by 2,000 bands (200 for each input).
     """
-    choices = _choices(pairs, rule, draws, seed)
+    choices, column = _choices(pairs, rule, each_input)
     grow, filled, start = growth(pairs, rule)
-    exact = _exact(choices, grow, filled, start, MOST_STATES)
-    if exact is None:
-        return _sampled(choices, grow, filled, start, seed)
-    return exact.clip(0.0, 1.0)  # sums of many chances end up at 1 + 1e-16
+    found = _exact(choices, grow, filled, start, MOST_STATES)
+    if found is None:
+        found = _sampled(choices, grow, filled, start, seed)
+    found = found.clip(0.0, 1.0)  # sums of many chances end up at 1 + 1e-16
+    if not each_input:
+        return found
+    return np.concatenate([found[:1], np.where(column > 0, found[column], np.nan)])
 
 
 def disjoint(pairs: Pairs, rule: Rule) -> int:
@@ -168,26 +173,31 @@ def _each(mask: int) -> list[int]:
     return bits
 
 
-def _choices(pairs: Pairs, rule: Rule, draws: int, seed: int) -> Choices:
-    """Per source, the distinct sets its inputs reach, with their chances (true, then drawn)."""
-    rng = np.random.default_rng(seed)
-    choices = []
+def _choices(pairs: Pairs, rule: Rule, each_input: bool) -> tuple[Choices, NDArray[np.int64]]:
+    """Per source, the distinct sets its inputs reach, with their chances: in column 0 as they are
+    at hand, in each further one with a source's set fixed; and each input's column, (n,)."""
+    every = pairs.reached
+    column = np.zeros(len(every), dtype=np.int64)
+    found: list[tuple[int, list[int], NDArray[np.float64], int]] = []
+    width = 1
     for at, s in enumerate(rule["sources"]):
         inputs = np.flatnonzero(pairs.source == s)
         if not len(inputs):
             continue  # nobody of this class is at hand
-        reached = [pairs.reached[i] for i in inputs]
+        reached = [every[i] for i in inputs]
         kinds = list(Counter(reached))
         place = np.array([kinds.index(r) for r in reached])
-        counts = np.stack(
-            [np.bincount(place, minlength=len(kinds))]
-            + [
-                np.bincount(place[rng.integers(0, len(inputs), len(inputs))], minlength=len(kinds))
-                for _ in range(draws)
-            ]
-        )
-        choices.append((at, {m: counts[:, j] / len(inputs) for j, m in enumerate(kinds)}))
-    return choices
+        found.append((at, kinds, np.bincount(place) / len(inputs), width))
+        if each_input:
+            column[inputs] = width + place
+            width += len(kinds)
+    choices = []
+    for at, kinds, share, first in found:
+        table = np.repeat(share[:, None], width, axis=1)
+        if each_input:
+            table[:, first : first + len(kinds)] = np.eye(len(kinds))
+        choices.append((at, {m: table[j] for j, m in enumerate(kinds)}))
+    return choices, column
 
 
 def _exact(

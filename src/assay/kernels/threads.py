@@ -1,37 +1,22 @@
-"""Threads: a compiled kernel on slices of rows, each in a thread of its own.
+"""How many threads a compiled kernel is given: as many as torch uses, where there is work enough.
 
-Threads of our own, because numba's default pool must not be entered from two Python threads at
-once. Kernels release the interpreter's lock, and a row never looks at another, so the number of
-threads changes nothing but the time.
+A row never looks at another, so the number of threads changes nothing but the time.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-import numpy as np
 import torch
+from torch import Tensor
 
-from assay.kernels.arrays import Array
+_FEW_NUMBERS = 1 << 18  # one thread has done so many before another has begun
+_FEW_ROWS = 4  # of a population: each takes far longer than it takes to start a thread
 
 
-def in_threads(kernel: Any, *arrays: Array, shared: tuple[int, ...] = ()) -> None:
-    """Run a compiled kernel on slices of rows, one thread each; `shared` arguments are not sliced.
+def threads_for(numbers: Tensor) -> int:
+    """For kernels that pass over these numbers a few times."""
+    return min(torch.get_num_threads(), 1 + numbers.numel() // _FEW_NUMBERS)
 
-    As many threads as torch uses, where there are rows enough.
-    """
-    rows = len(arrays[0])
-    parts = max(1, min(torch.get_num_threads(), rows // 4))
-    cuts = np.linspace(0, rows, parts + 1).astype(int)
 
-    def slices(i: int) -> list[Array]:
-        piece = slice(cuts[i], cuts[i + 1])
-        return [a if k in shared else a[piece] for k, a in enumerate(arrays)]
-
-    if parts == 1:
-        kernel(*arrays)
-        return
-    with ThreadPoolExecutor(parts) as pool:
-        for done in [pool.submit(kernel, *slices(i)) for i in range(parts)]:
-            done.result()
+def threads_for_rows(rows: int) -> int:
+    """For kernels that take long over each row."""
+    return max(1, min(torch.get_num_threads(), rows // _FEW_ROWS))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from assay.errors import AssayError
 from assay.model.frames import categorical, known_as, names_of
+from assay.spaces import words
 
 if TYPE_CHECKING:
     from assay.data import Dataset
@@ -34,7 +35,8 @@ _TIE = 1e-5  # of the largest logit: closer than this the arg-max is a matter of
 def agree(model: Classifier, data: Dataset) -> int:
     """How many rows were compared; raises where the two differ."""
     own = model.own
-    if own is None and model.module is None and model.reads == "numbers":
+    asked_by_rows = model.reads == "numbers" or model.takes == "text"
+    if own is None and model.module is None and asked_by_rows:
         own = getattr(model.source, "predict", None)
     if own is None:
         return 0
@@ -92,7 +94,9 @@ def _compare(model: Classifier, own: Any, data: Dataset, rows: Any) -> None:
 
 
 def _own_rows(model: Classifier, own: Any, data: Dataset, rows: Any) -> Any:
-    """The rows as their owner has them: of the table that came in, or as an array."""
+    """The rows as their owner has them: of the table that came in, as sentences, or an array."""
+    if model.reads == "symbols" and words.are(data.x):
+        return words.sentences(data.x[rows])
     if data.table is None or data.columns is None:
         return data.x[rows].detach().cpu().numpy().copy()  # models may change what they get
     asked = getattr(own, "__self__", None)
@@ -134,6 +138,8 @@ def _indices(answers: np.ndarray, model: Classifier, data: Dataset, logits: Tens
 
 def _shown(model: Classifier, data: Dataset, row: int) -> str:
     """The row, column by column: as it stands in the table, and as the model was asked."""
+    if words.are(data.x):
+        return f" The sentence: {words.sentences(data.x[row : row + 1])[0]!r}"
     if data.columns is None:
         return ""
     asked = data.columns.frame(data.x[row : row + 1].numpy()).iloc[0]

@@ -203,7 +203,7 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
     with model.ready(), torch.no_grad():
         before = _state(model)
         first = _tried(model, x)
-        again, alone = model.logits(x), model.logits(x[:1])
+        again, alone = model.logits(x), _alone(model, x[:1])
         if not moves:
             _stays(model, before)
     classes = first.shape[1]
@@ -239,6 +239,18 @@ def _saturated(model: Classifier, first: Tensor) -> float:
     low = first.topk(2, dim=1).values[:, 1]
     least = 0.0 if model.answers == "logits" else math.log(TINY)
     return float(((low - least).abs() < 1e-4).double().mean())
+
+
+def _alone(model: Classifier, x: Tensor) -> Tensor:
+    """The logits of one row by itself; a model that needs others beside it is no classifier."""
+    try:
+        return model.logits(x)
+    except Exception as error:  # whatever a model may raise
+        raise AssayError(
+            f"the model answers about several rows, but not about one alone: {error}. A batch "
+            "normalisation without running statistics takes them from the rows it is asked with; "
+            f"give it some (track_running_stats=True). {_AS_A_GAME}"
+        ) from error
 
 
 def _one_probability(model: Classifier, first: Tensor) -> None:

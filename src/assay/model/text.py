@@ -11,7 +11,9 @@ Gradients: a `Chosen` input knows what each word was chosen from and with which 
 embedding's output stays what it is, and gets the gradient of the weighted mean of the options'
 vectors added, straight through. So the answer is the model's own to the last bit.
 
-Sentences are asked in pieces of like length, without the padding that only the longest need.
+Sentences of one length are asked together, without padding, because what is judged is the model on
+the very string and not every network masks padding; the networks here do, and are asked in pieces
+of like length.
 
 What a reader would get wrong: a word of several pieces has one vector here, the mean of its
 pieces', and only to steer; what is judged is the model on the string.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ from torch import Tensor
 from assay.errors import AssayError, Unsupported
 from assay.model.answers import AnswerKind
 from assay.model.classifier import Classifier
+from assay.model.exact_types import predicts_highest_score
 from assay.model.vocabulary import Places, straight_through
 from assay.spaces.choices import Chosen
 from assay.spaces.pieces import limit
@@ -74,7 +78,7 @@ def trimmed(x: Tensor) -> Tensor:
 
 
 def by_length(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The same function of sentences, asked in pieces of like length."""
+    """The same function of sentences, asked in pieces of like length; it must mask padding."""
 
     def asked(x: Tensor) -> Tensor:
         if isinstance(x, Chosen) or len(x) <= PIECE // 8:
@@ -86,12 +90,48 @@ def by_length(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return asked
 
 
+def unpadded(call: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The same function of sentences, asked with sentences of one length at a time.
+
+    A network that does not mask padding answers a padded sentence otherwise than the sentence.
+    """
+
+    def asked(x: Tensor) -> Tensor:
+        plain = x.detach().as_subclass(Tensor)
+        lengths = (plain != PAD).sum(1)
+        parts = [at for one in sorted(set(lengths.tolist())) for at in
+                 torch.split((lengths == one).nonzero()[:, 0], PIECE)]  # fmt: skip
+        if len(parts) <= 1:
+            return call(trimmed(x))
+        found = torch.cat([call(trimmed(_rows(x, at))) for at in parts])
+        return found[torch.cat(parts).argsort()]
+
+    return asked
+
+
+def _rows(x: Tensor, at: Tensor) -> Tensor:
+    if not isinstance(x, Chosen):
+        return x[at]
+    return Chosen.of(x.as_subclass(Tensor)[at], x.options[at], x.weights[at], x.places)
+
+
+def masks_padding(module: torch.nn.Module) -> bool:
+    """Is it one of the networks here, which mask padding, with nothing changed inside?"""
+    from assay.architectures.text import TextCNN, TextLSTM, TextTransformer
+    from assay.proofs.sentences.hull import changed_inside
+
+    if type(module) not in (TextCNN, TextLSTM, TextTransformer) or changed_inside(module):
+        return False
+    return not bool((embedding_of(module).weight[0] != 0).any())
+
+
 def word_module(module: torch.nn.Module, answers: AnswerKind | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
     if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
         words = getattr(getattr(module, "words", None), "vocabulary", None)  # or 0 is a symbol, too
+        call = by_length if masks_padding(module) else unpadded
         return Classifier(
-            module if words is None else by_length(module), f"torch {type(module).__name__}", True,
+            module if words is None else call(module), f"torch {type(module).__name__}", True,
             answers or "logits", module=module, source=module, slack=1e-5, reads="symbols",
         )  # fmt: skip
     vocabulary = getattr(module, "vocabulary", None)
@@ -103,7 +143,7 @@ def word_module(module: torch.nn.Module, answers: AnswerKind | None = None) -> C
     places = Places(vocabulary, bool(getattr(module, "lower", True)))
     layer = embedding_of(module)
 
-    def call(x: Tensor) -> Tensor:
+    def ask(x: Tensor) -> Tensor:
         ids = places(x).to(layer.weight.device)
         if not isinstance(x, Chosen):
             return logits_of(module(ids))
@@ -113,7 +153,7 @@ def word_module(module: torch.nn.Module, answers: AnswerKind | None = None) -> C
             return logits_of(module(ids))
 
     return Classifier(
-        by_length(call), f"torch {type(module).__name__}", True, answers or "logits", module=module,
+        unpadded(ask), f"torch {type(module).__name__}", True, answers or "logits", module=module,
         source=module, slack=1e-5, reads="symbols",
     )  # fmt: skip
 
@@ -182,24 +222,31 @@ def hugging_face(model: Any, tokenizer: Any) -> Classifier:
             texts, return_tensors="pt", padding=True, truncation=True, max_length=most,
             return_offsets_mapping=True,
         )  # fmt: skip
-        offsets = batch.pop("offset_mapping")
-        batch = {k: v.to(layer.weight.device) for k, v in batch.items()}
+        words = word_of_piece(texts, batch.pop("offset_mapping").numpy())
+        mask = batch.get("attention_mask")
+        lengths = torch.zeros(len(x)) if mask is None else mask.sum(1)
+        parts = [(lengths == one).nonzero()[:, 0] for one in lengths.unique()]
+        found = torch.cat([ask(x, at, batch, words, mask) for at in parts])
+        return found[torch.cat(parts).argsort().to(found.device)]
+
+    def ask(x: Tensor, at: Tensor, batch: Any, words: np.ndarray, mask: Tensor | None) -> Tensor:
+        """Sentences of one length in pieces: without padding, which not every model masks."""
+        used = slice(None) if mask is None else mask[at].any(0).nonzero()[:, 0]
+        given = {k: v[at][:, used].to(layer.weight.device) for k, v in batch.items()}
         if not isinstance(x, Chosen):
-            return logits_of(model(**batch))
-        words = word_of_piece(texts, offsets.numpy())
-        inside = torch.from_numpy(words >= 0)[..., None].to(layer.weight.dtype)
-        place = torch.from_numpy(np.maximum(words, 0))
+            return logits_of(model(**given))
+        mine = torch.from_numpy(words)[at][:, used]
+        inside = (mine >= 0)[..., None].to(layer.weight.dtype)
+        place, weights, options = mine.clamp_min(0), x.weights[at], x.options[at]
 
         def through(output: Tensor) -> Tensor:
-            vectors = torch.einsum(
-                "nlk,nlkd->nld", x.weights.to(layer.weight.dtype), means(x.options)
-            )
+            vectors = torch.einsum("nlk,nlkd->nld", weights.to(layer.weight.dtype), means(options))
             index = place[..., None].expand(-1, -1, vectors.shape[2])
             mixed = vectors.gather(1, index) * inside
             return output + (mixed - mixed.detach())
 
         with steered(layer, through):
-            return logits_of(model(**batch))
+            return logits_of(model(**given))
 
     names = getattr(getattr(model, "config", None), "id2label", None)
     named = tuple(str(names[i]) for i in sorted(names)) if names else None
@@ -249,7 +296,10 @@ def adapt(model: Any, answers: AnswerKind | None = None) -> Classifier:
 
 
 def _pipeline(model: Any) -> Classifier:
-    """A scikit-learn pipeline: scores, else probabilities, else labels."""
+    """A scikit-learn pipeline: scores, else probabilities, else labels.
+
+    What counts is `predict`: where it is not known to be the highest score, it is asked, too.
+    """
     try:
         labels = np.asarray(model.classes_)
     except AttributeError:
@@ -260,16 +310,59 @@ def _pipeline(model: Any) -> Classifier:
     names = tuple(str(c) for c in labels)
     kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
 
-    def votes(texts: list[str]) -> Any:
-        return np.asarray(model.predict(texts))[:, None] == labels[None]
+    def predicted(texts: list[str]) -> np.ndarray:
+        """(n,): the places of the predicted labels among the classes."""
+        said = np.asarray(model.predict(texts)).reshape(-1, 1) == labels[None]
+        if not said.any(1).all():
+            wrong = texts[int((~said.any(1)).argmax())]
+            raise AssayError(f"{kind} predicts none of its classes for {wrong!r}")
+        return np.asarray(said.argmax(1))
 
     kinds: tuple[tuple[str, AnswerKind], ...] = (
         ("decision_function", "logits"), ("predict_proba", "probabilities"),
     )  # fmt: skip
     for name, answers in kinds:
         if hasattr(model, name):
-            return strings(getattr(model, name), kind, answers, names, model)
-    return strings(lambda texts: votes(texts).astype(float), kind, "labels", names, model)
+            score = getattr(model, name)
+            if predicts_highest_score(model):
+                return strings(score, kind, answers, names, model)
+            ask = partial(_decided, score, answers, predicted, len(labels))
+            return strings(ask, kind, "logits", names, model)
+    votes = np.eye(len(labels))
+    return strings(lambda texts: votes[predicted(texts)], kind, "labels", names, model)
+
+
+def _decided(
+    score: Callable[[list[str]], Any],
+    answers: str,
+    predicted: Callable[[list[str]], np.ndarray],
+    classes: int,
+    texts: list[str],
+) -> np.ndarray:
+    return decided(score(texts), answers, predicted(texts), classes)
+
+
+def decided(scores: Any, answers: str, predicted: np.ndarray, classes: int) -> np.ndarray:
+    """(n, C) scores whose highest is what the model predicts.
+
+    A threshold, a vote or a `predict` of one's own need not pick the highest score. Where it does
+    not, the predicted class is put above the others, by exp(-d) if it was d below: the closer the
+    scores come to another answer, the smaller its lead, so a search still sees where to go.
+    """
+    found: np.ndarray = np.array(scores, dtype=np.float64)
+    if answers == "probabilities":
+        found = np.log(np.maximum(found, 1e-30))
+    if found.ndim == 1 or found.shape[1] == 1:
+        found = found.reshape(-1, 1) * np.array([[-0.5, 0.5]])
+    if found.shape[1] != classes:  # e.g. one score for each pair of classes
+        found = np.zeros((len(found), classes))
+    rows = np.arange(len(found))
+    mine = found[rows, predicted]
+    others = found.copy()
+    others[rows, predicted] = -np.inf
+    best = others.max(1)
+    found[rows, predicted] = np.where(mine > best, mine, best + np.exp(mine - best))
+    return found
 
 
 def reads_text(model: Any) -> bool:

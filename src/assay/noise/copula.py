@@ -16,6 +16,7 @@ from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, aligned, counted, keys, listed, widths
 from assay.noise.marginal import Confusion
+from assay.noise.normal_boxes import snapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Copula(Joint):
                 raise Unsupported(
                     f"feature {f}: a confusion matrix has no ranks; set its rank correlations to 0"
                 )
-        raw = 2 * np.sin(np.pi * rho / 6)
+        raw = snapped(2 * np.sin(np.pi * rho / 6))
         near = nearest_correlation(raw)
         object.__setattr__(self, "moved", float(np.abs(near - raw).max()))
         object.__setattr__(self, "_matrix", near)
@@ -96,7 +97,7 @@ class Copula(Joint):
 
 def nearest_correlation(r: Floats, rounds: int = 200) -> Floats:
     """The nearest matrix with unit diagonal and no negative eigenvalue (Higham 2002)."""
-    if np.linalg.eigvalsh(r).min() >= 0:
+    if np.linalg.eigvalsh(r).min() >= -4 * len(r) * np.finfo(float).eps:  # singular, rounded
         return r
     y, correction = r.copy(), np.zeros_like(r)
     for _ in range(rounds):

@@ -14,6 +14,7 @@ from assay.errors import AssayError
 from assay.kernels.arrays import Floats
 from assay.noise.joint import Joint, Part, aligned, keys, numbers, widths
 from assay.noise.marginal import Marginal, still
+from assay.noise.normal_boxes import snapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ class Normal(Joint):
         used[[f for f in self.immutable if f < len(sd)]] = False
         r = np.eye(len(sd))
         pair = np.ix_(used, used)
-        r[pair] = cov[pair] / np.outer(sd[used], sd[used])
+        r[pair] = snapped(cov[pair] / np.outer(sd[used], sd[used]))
         np.fill_diagonal(r, 1.0)
         return None if np.abs(r - np.eye(len(sd))).max() < 1e-15 else r
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from assay.errors import AssayError
 from assay.kernels.arrays import Floats, Ints
 from assay.noise.joint import Noise, normal_level
-from assay.noise.normal_boxes import QUANTILE, by_shifts
+from assay.noise.normal_boxes import QUANTILE, estimates
 from assay.probability import leaves
 from assay.probability.boxes import leaf_boxes
 from assay.probability.certified.bounds import Draws, bounds
@@ -41,6 +41,7 @@ class Probability:
     kind: str  # "exact", "certified", "numerical", "estimate", "sampled", "certified+sampled", ...
     estimate_low: Floats | None = None  # beside a wide certificate, NaN where it is narrow
     estimate_high: Floats | None = None
+    queries: Ints | int = 0  # how often the model itself was asked, per record; trees are read
 
     @property
     def width(self) -> Floats:
@@ -280,12 +281,13 @@ def _single(
                 z[:, :, f] = normal_level(part, v, edge[None, :, f])
         points, open_rows = 1024, np.arange(len(rows))
         while len(open_rows):
-            value = by_shifts(a[open_rows], b[open_rows], tied, points)
+            value, unseen = estimates(a[open_rows], b[open_rows], tied, points)
             half = np.zeros((len(open_rows), ensemble.n_classes))
             for c in range(ensemble.n_classes):
                 # the leaves share each shift of the lattice: their errors add up
                 mine = value[:, :, boxes.label == c].sum(axis=2)
                 half[:, c] = QUANTILE * mine.std(axis=0, ddof=1) + leaves.ROUNDING + carried
+                half[:, c] += unseen[:, boxes.label == c].sum(axis=1)
                 low[rows[open_rows], c] = mine.mean(axis=0) - half[:, c]
                 high[rows[open_rows], c] = mine.mean(axis=0) + half[:, c]
             points *= 4

@@ -22,6 +22,7 @@ from assay.goals.goal import gap
 from assay.model.answers import ANY
 from assay.problem.needs import Needs
 from assay.problem.problem import Problem
+from assay.spaces.choices import ChoiceRegion
 from assay.spaces.region import Region
 
 BLOCK = 8192  # points asked at a time
@@ -89,7 +90,9 @@ class Enumerate:
             close = ~(lead < -slack) if problem.model.slack else lead.isnan()
             near[now[close]] = True
         left = rows[~problem.solved[rows]]
-        problem.prove(left[~near[left]])
+        left = left[~near[left]]
+        region = problem.region(left)
+        problem.prove(left, region.fixed if isinstance(region, ChoiceRegion) else None)
 
 
 def _blocks(region: Listed, rows: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -71,14 +71,8 @@ class Linear:
     def _words(self, problem: Problem, rows: Tensor, region: ChoiceRegion) -> None:
         """Words that count one by one: the largest gains, as many as may change."""
         counted = bag.read(problem.model.source)
-        if counted is None:
-            raise Unsupported(
-                f"{self!r}: {problem.model.kind} is no pipeline that counts single words "
-                "(CountVectorizer or TfidfVectorizer, one word at a time, then a linear model); "
-                "use Enumerate"
-            )
         found, goal = bag.summands(counted, region), problem.goal[rows]
-        slack = 1e-9 * (1 + found.size)
+        slack = counted.rounding * (1 + found.size)
         possible = goal.clone()
         for t in range(goal.shape[1]):
             for s in range(goal.shape[1]):
@@ -91,8 +85,8 @@ class Linear:
                 x = region.options[ask].gather(2, slots[ask][..., None])[..., 0]
                 if len(ask):
                     problem.query(rows[ask], x)
-        safe = ~possible.any(1)
-        problem.prove(rows[safe & ~problem.solved[rows]])
+        safe = ~possible.any(1) & ~problem.solved[rows]
+        problem.prove(rows[safe], region.fixed[safe])
 
     def _ball(self, problem: Problem, rows: Tensor, region: LpRegion, form: LinearForm) -> None:
         """Closed forms, on a ball larger by the slack of `contains` and by Newton's last step."""

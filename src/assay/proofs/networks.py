@@ -12,8 +12,9 @@ row); and a record of a table is decided by a program of the whole network and a
 bound is maximised under the rules. In texts the sets are not boxes but choices of words
 (`sentences/hull.py`), and cut by words (`splits` sets).
 
-What a reader would get wrong: the network computes in single precision and the bounds in double. A
-row is proven only if the lead stays below 0 by more than the referee's own slack for rounding.
+What a reader would get wrong: the network computes in single precision and the bounds in double.
+Each step's own rounding is part of its bound (`bounds/rounding.py`), and a row is proven only if
+the lead stays below 0 by more than the referee's slack besides.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from assay.proofs.bounds.crown import Network
 from assay.proofs.bounds.domain import Domain
 from assay.proofs.bounds.inputs import domain
 from assay.proofs.bounds.layers import trace
+from assay.proofs.bounds.observed import observed
 from assay.proofs.bounds.relu_program import MOST, solve
 from assay.proofs.bounds.splits import split
 from assay.proofs.bounds.steps import Step
@@ -79,7 +81,8 @@ class Bounds:
             self._words(problem, module)
             return
         rows = problem.undecided
-        steps, layer = trace(module, problem.kept(rows[:1]).double())
+        unit = observed(problem.model, problem.kept(rows[:1]))
+        steps, layer = trace(module, problem.kept(rows[:1]).double(), unit)
         pairs = int((problem.goal.sum(1) * (~problem.goal).sum(1)).max())
         size = max(64, problem.region(rows[:1]).origin.shape[1])
         each = max(1, _MEMORY // (max(pairs, 64) * size * 4))

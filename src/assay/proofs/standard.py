@@ -81,9 +81,12 @@ class Standard:
     def __call__(self, problem: Problem) -> None:
         proofs, refused = 0, []
         for stage, optional in self.stages(problem):
+            before = len(problem.undecided)
             try:
                 run(stage, problem)
-                proofs += optional
+                # a listing of points runs on every model, and may list none
+                settled = not isinstance(stage, Enumerate) or len(problem.undecided) < before
+                proofs += optional and settled
             except Unsupported as error:
                 if not optional:
                     raise  # a proof that does not know this model leaves its rows open

@@ -25,7 +25,7 @@ from assay.problem.needs import Needs
 from assay.problem.problem import Problem
 from assay.proofs.search.asked import agree, ensemble_of, own_classes
 from assay.proofs.search.box import box_of
-from assay.proofs.search.decide import decide
+from assay.proofs.search.decide import decide, vacuous
 from assay.proofs.search.nearest import nearest
 
 _VACUOUS = 0.02  # seconds a row for the question whether a proof holds at any radius
@@ -93,9 +93,6 @@ class Exact:
             trial.query(rows[broken], points.reshape(len(broken), *problem.shape))
             problem.absorb(trial)
         if len(proven):
-            everywhere = np.full(len(proven), 1e100)
-            again = decide(
-                ensemble, region.take(proven), goal[proven.numpy()], _VACUOUS, everywhere
-            )
+            hollow = vacuous(ensemble, region.take(proven), goal[proven.numpy()], _VACUOUS)
             kept = [found.certificates[i] for i in proven.tolist()] if self.certificates else ()
-            problem.prove(rows[proven], torch.from_numpy(again.proven), kept)
+            problem.prove(rows[proven], torch.from_numpy(hollow), kept)

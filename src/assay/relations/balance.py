@@ -8,7 +8,7 @@ together is left as it is: half a repair helps nobody. Of "this or that" the che
 balanced, else the next that can be.
 
 Each record is worked on by itself, relation after relation, because each repair must see the ones
-before it; so this is compiled code (numba) and not tensors.
+before it; so this is compiled code (kernels/native/relations/balance.cpp) and not tensors.
 """
 
 from __future__ import annotations
@@ -17,18 +17,80 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.relations.balance_loop import Flat, balance
+from assay.kernels.arrays import Bools, Floats, Ints
+from assay.kernels.native import Kernel
+from assay.kernels.native import Layout as Struct
+from assay.kernels.threads import threads_for
 from assay.relations.expression import Compare
 from assay.relations.normal_form import Layout, is_whole, linear
 
 # The share of features that other relations name too: moving them may break those, an inequality
 # perhaps, another sum for certain.
 _SHARED, _SUMMED = 1e-6, 1e-12
+
+CLAUSES = Struct(
+    clause_ends="size",
+    branch_ends="size",
+    term_count="size",
+    branch_count="size",
+    feature_ends="size",
+    naming_count="size",
+    clauses="int64[clause_ends]",
+    branches="int64[branch_ends]",
+    places="int64[term_count]",
+    weights="float64[term_count]",
+    past="bool[term_count]",
+    starts="float64[branch_count]",
+    both="bool[branch_count]",
+    goals="float64[branch_count]",
+    slacks="float64[branch_count]",
+    exact="bool[branch_count]",
+    norms="float64[branch_count]",
+    shares="float64[term_count]",
+    free="bool[term_count]",
+    whole="bool[term_count]",
+    named="int64[feature_ends]",
+    naming="int64[naming_count]",
+)
+_balance = Kernel(
+    "balance",
+    clauses=CLAUSES,
+    n="size",
+    d="size",
+    threads="int64",
+    tolerance="float64",
+    x0="float64[n, d]",
+    low="float64[n, d]",
+    high="float64[n, d]",
+    x="out float64[n, d]",
+)
+
+
+class Flat(NamedTuple):
+    """Clauses of linear branches: sum_i weight_i * x[place_i] + start <= or == 0."""
+
+    clauses: Ints  # (c + 1,) first branch of each clause
+    branches: Ints  # (b + 1,) first term of each branch
+    places: Ints  # (t,) positions in the record
+    weights: Floats  # (t,)
+    past: Bools  # (t,): the value in the clean record
+    starts: Floats  # (b,)
+    both: Bools  # (b,): equality
+    goals: Floats  # (b,) how far below 0 a strict inequality must get
+    slacks: Floats  # (b,) the relation's own tolerance, or NaN
+    exact: Bools  # (b,): only whole numbers occur
+    norms: Floats  # (b,) what the sum changes by when its features cross their ranges
+    shares: Floats  # (t,) (weight * width)^2, little for features of several relations
+    free: Bools  # (t,)
+    whole: Bools  # (t,)
+    named: Ints  # (d + 1,) first entry in `naming` of each feature
+    naming: Ints  # clauses in which each feature occurs
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +106,10 @@ class Balance:
         self, x: Tensor, x0: Tensor, low: Tensor, high: Tensor, tolerance: float
     ) -> Tensor:
         """(n, d) the records, as far as possible balanced; x is left as it is."""
-        out = np.array(x.numpy(), order="C")
-        balance(out, x0.numpy(), low.numpy(), high.numpy(), tolerance, self.flat)
-        return torch.from_numpy(out)
+        out = x.clone(memory_format=torch.contiguous_format)
+        read = (t.contiguous() for t in (x0, low, high))
+        _balance(self.flat, threads_for(x), tolerance, *read, out)
+        return out
 
     def sums(self) -> list[tuple[Tensor, Tensor]]:
         """Positions and weights of each equality that must hold in any case."""

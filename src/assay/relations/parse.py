@@ -38,6 +38,7 @@ _FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3), "
 _HINTS = {"=": "write == for equality", "&": "write 'and'", "|": "write 'or'", "~": "write 'not'",
           "!": "write 'not', or != for unequal", "^": "write ** for powers"}  # fmt: skip
 _DEEPEST = 50
+_FACTORS = 100  # each is a level of the tree that is made of it
 _SHOWN = 400  # characters of a relation in a message
 
 
@@ -209,8 +210,11 @@ class _Parser:
         return node
 
     def product(self) -> Expr | Relation:
-        node = self.sign()
+        node, factors = self.sign(), 1
         while sign := self.take("*", "/", "%"):
+            factors += 1
+            if factors > _FACTORS:
+                self.fail(f"a product of more than {_FACTORS} factors")
             node = Op(sign, (self.number(node), self.number(self.sign())))
         return node
 

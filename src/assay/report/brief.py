@@ -29,10 +29,14 @@ def report(report: Report) -> str:
 def comparison(both: Comparison) -> str:
     """Both sides, the difference with its interval, and the test that pairs them."""
     d, (a, b) = both.robust, both.sides
-    what = "probability it stays" if both.noisy else "robust accuracy"
+    decided = not any(v.open for v in both.verdicts)
+    attacked = "robust accuracy" if decided else "robust accuracy, at most"
+    what = "probability it stays" if both.noisy else attacked
     test = "Wilcoxon" if both.noisy else "McNemar"
     head = ("figure", "first", "second", "difference", "95 % interval", "p", "rows")
     line = (what, f"{a.mean():.3f}", f"{b.mean():.3f}", f"{d.value:+.3f}",
             f"{d.low:+.3f} - {d.high:+.3f}", f"{both.p_value:.3g} ({test})", d.n)  # fmt: skip
     only = f"Broken in one only: {both.only_first:,} against {both.only_second:,} rows."
-    return notebook.table(head, [line]) + ("" if both.noisy else notebook.text(only))
+    said = both.sentence(("first", "second"))
+    text = ("" if both.noisy else notebook.text(only)) + (notebook.text(said) if said else "")
+    return notebook.table(head, [line]) + text

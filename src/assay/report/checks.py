@@ -86,6 +86,7 @@ IDS = (
     "saturated",
     "half-precision",
     "sample",
+    "left-out-candidates",
 )
 
 
@@ -116,6 +117,9 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
         text = f"the model computes in {facts['half']}: logits have two or three digits, ties are "
         text += "common and small gradients are 0; evaluate model.float()"
         yield Flag("half-precision", text + ", and this one only if it is what is deployed")
+    if facts.get("left_out"):
+        text = f"the space leaves out {'; '.join(facts['left_out'])}: no attack tries them, and "
+        yield Flag("left-out-candidates", text + "no proof is about them", "note")
     if facts.get("other_scale"):
         now, then = facts["other_scale"]
         text = f"clean accuracy is {now:.3f}, and {then:.3f} when the inputs are standardised: the "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assay.report import wording
 from assay.report.stats import Estimate, mcnemar, paired_difference, wilcoxon
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Comparison:
 
     first: pd.DataFrame
     second: pd.DataFrame
+    setting: wording.Setting | None = None  # what the two runs have in common, where known
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
@@ -63,6 +65,31 @@ class Comparison:
         return tuple(int((t["verdict"] == "proven").sum()) for t in (self.first, self.second))  # type: ignore[return-value]
 
     @property
+    def verdicts(self) -> tuple[wording.Verdicts, wording.Verdicts]:
+        """The shared rows by verdict, of each side."""
+
+        def of(t: pd.DataFrame) -> wording.Verdicts:
+            wrong = (t["success"] & (t["winner"] == "clean")).to_numpy(bool)
+            broken, proven = t["success"].to_numpy(bool), (t["verdict"] == "proven").to_numpy(bool)
+            left = len(t) - int(broken.sum()) - int(proven.sum())
+            lost = int(wrong.sum())
+            return wording.Verdicts(int(broken.sum()) - lost, int(proven.sum()), left, lost)
+
+        return of(self.first), of(self.second)
+
+    def sentence(self, names: tuple[str, str] = ("A", "B")) -> str:
+        """What the comparison shows; nothing is ranked that the runs do not rank."""
+        d, setting = self.robust, self.setting
+        points = (100 * d.low, 100 * d.value, 100 * d.high)
+        if self.noisy or setting is None:
+            return ""
+        if setting.same_model and setting.same_question:
+            held = int((~self.first["success"] & ~self.second["success"]).sum())
+            only = (self.only_first, self.only_second)
+            return wording.same_model(names, only, held, len(self.first))
+        return wording.ranking(setting, names, self.verdicts, points, self.p_value)
+
+    @property
     def p_value(self) -> float:
         """McNemar's exact test of equal robust accuracy; Wilcoxon's where probabilities are met."""
         if self.noisy:
@@ -81,7 +108,9 @@ class Comparison:
 
     def __str__(self) -> str:
         r, (a, b) = self.robust, self.sides
-        name = "probability it stays " if self.noisy else "robust accuracy      "
+        decided = not any(v.open for v in self.verdicts)
+        attacked = "robust accuracy      " if decided else "robust acc., at most "
+        name = "probability it stays " if self.noisy else attacked
         lines = [
             f"rows compared            {len(self.first)}",
             f"{name}    {a.mean():.3f} against {b.mean():.3f}",
@@ -99,4 +128,5 @@ class Comparison:
             f"forward passes per row   {self.first['forwards'].mean():.1f} against "
             f"{self.second['forwards'].mean():.1f} (Wilcoxon p = {self.queries_p_value:.3g})",
         ]
+        lines += [self.sentence(("first", "second"))] if self.setting is not None else []
         return "\n".join(lines)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from assay import durable
 from assay.data import Dataset
 from assay.records import Records
 from assay.report.binding_rules import binding
@@ -67,11 +68,11 @@ class Examples:
 
     @classmethod
     def load(cls, path: Path) -> Examples | None:
-        with np.load(path) as f:
+        with durable.arrays(path) as f:
             if "shift" not in f.files:  # of an older version: the rest of the report reads without
                 return None
             words.learn(f["words"].tolist() if "words" in f.files else ())
-            replaced = json.loads(str(f["replaced"])) if "replaced" in f.files else ()
+            replaced = durable.parsed(str(f["replaced"])) if "replaced" in f.files else ()
             return cls(
                 f["places"],
                 f["clean"],
@@ -80,8 +81,8 @@ class Examples:
                 tuple(f["units"].tolist()),
                 f["changed"],
                 f["shift"],
-                tuple({int(k): v for k, v in b.items()} for b in json.loads(str(f["bound"]))),
-                tuple((str(r), int(n)) for r, n in json.loads(str(f["rules"]))),
+                tuple({int(k): v for k, v in b.items()} for b in durable.parsed(str(f["bound"]))),
+                tuple((str(r), int(n)) for r, n in durable.parsed(str(f["rules"]))),
                 int(f["asked"]),
                 tuple((str(a), str(b), int(n)) for a, b, n in replaced),
             )

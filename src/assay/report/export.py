@@ -62,7 +62,7 @@ def frame(report: Report, inputs: bool = False) -> pd.DataFrame:
             table[f"{column}_name"] = np.where(known, said, "")
     if not inputs:
         return table
-    x = report.adversarial
+    x = report.records.adversarial
     if x is None:
         raise AssayError("this run kept no handed-in inputs: export it without --inputs")
     if words.are(x):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import AssayError
+from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +25,11 @@ def flips(report: Report, by: str = "row") -> pd.DataFrame:
 
     if by not in ("row", "feature"):
         raise AssayError(f"flips(by={by!r}): expected 'row' or 'feature'")
-    data, inputs = report.data, report.adversarial
+    data, inputs = report.data, report.records.adversarial
+    if data is not None and words.are(data.x):
+        raise AssayError(
+            "flips() compares numbers, and these are texts: use report.adversarial_frame()"
+        )
     if data is None or inputs is None:
         raise AssayError(
             "flips() compares rows with what they were, and a report that was read from a folder "

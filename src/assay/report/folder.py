@@ -50,6 +50,7 @@ def save(report: Report, folder: Path) -> None:
     """Write a report, and those of its further goals below it; in the folder of a run, when nobody
     else writes there."""
     try:
+        durable.refuse_links(folder, ("lock", "log.txt", "also"))
         held = FileLock(folder / "lock", timeout=PATIENCE)
         with held if (folder / "lock").exists() else nullcontext():
             _save(report, folder)
@@ -68,7 +69,8 @@ def _save(report: Report, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, other in report.also.items():
-        _save(other, folder / "also" / name)
+        durable.refuse_links(folder, ("also",))
+        _save(other, durable.entry(folder / "also", name))
     spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
     table = report.table.astype({"id": str})
     table.attrs.clear()
@@ -77,11 +79,11 @@ def _save(report: Report, folder: Path) -> None:
         page.write(report.html().encode())
         made = {"records.parquet": new("records.parquet")}
         pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
-        if report.adversarial is not None:
+        if report.records.adversarial is not None:
             made["adversarial.npz"] = new("adversarial.npz")
             ids = table["id"].to_numpy(str)
-            said = np.array(words.carried(report.adversarial), str)
-            np.savez(made["adversarial.npz"], x=report.adversarial, ids=ids, words=said)
+            said = np.array(words.carried(report.records.adversarial), str)
+            np.savez(made["adversarial.npz"], x=report.records.adversarial, ids=ids, words=said)
         if report.records.certificates is not None:
             made["certificates.npz"] = new("certificates.npz")
             proofs: dict[str, Any] = report.records.certificate_arrays()
@@ -134,12 +136,18 @@ def load(folder: Path) -> dict[str, Any]:
     if not (folder / "records.parquet").exists():
         raise AssayError(f"the run in '{folder}' is not finished; assay run --resume goes on")
     with durable.reading(folder / "spec.json", FIX):
-        spec = current(json.loads((folder / "spec.json").read_text(encoding="utf-8")))
+        spec = current(durable.parsed((folder / "spec.json").read_text(encoding="utf-8")))
         flags = tuple(Flag(**f) for f in spec.pop("flags", []))
     other = spec.pop("also", None)
     if other is None:  # a run of an older version
         other = sorted(p.parent.name for p in folder.glob("also/*/spec.json"))
-    for name, digest in spec.pop("saved", {}).items():  # 0.1 has none
+    with durable.reading(folder / "spec.json", FIX):
+        for name in other:
+            durable.entry(folder / "also", name)
+        saved = dict(spec.pop("saved", {}))  # 0.1 has none
+        for name in saved:
+            durable.entry(folder, name)
+    for name, digest in saved.items():
         with durable.reading(folder / name, FIX):
             if durable.digest(folder / name) != digest:
                 raise ValueError("it is not as it was saved")
@@ -148,7 +156,7 @@ def load(folder: Path) -> dict[str, Any]:
     inputs, shown = folder / "adversarial.npz", folder / "examples.npz"
     adversarial = examples = None
     if inputs.exists():
-        with durable.reading(inputs, FIX), np.load(inputs) as file:
+        with durable.reading(inputs, FIX), durable.arrays(inputs) as file:
             adversarial = file["x"]
             words.learn(file["words"].tolist() if "words" in file.files else ())
             if len(adversarial) != len(table):
@@ -158,8 +166,9 @@ def load(folder: Path) -> dict[str, Any]:
             examples = Examples.load(shown)
     proofs = None
     if (folder / "certificates.npz").exists():
-        with durable.reading(folder / "certificates.npz", FIX):
-            proofs = certificates(np.load(folder / "certificates.npz"))
+        kept = folder / "certificates.npz"
+        with durable.reading(kept, FIX), durable.arrays(kept) as file:
+            proofs = certificates(file)
     records = Records.of(len(table), adversarial, proofs, **columns)
     known = {"spec": spec, "records": records, "flags": flags, "also": other, "examples": examples}
     if (folder / "rows.parquet").exists():

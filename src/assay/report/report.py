@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from assay.errors import AssayError, nearest
 from assay.records import Records
 from assay.report import folder as files
+from assay.report import sentences
 from assay.report.checks import Flag
 from assay.report.comparison import Comparison
 from assay.report.drawing import html
@@ -27,9 +29,10 @@ from assay.report.figures import transductive as rounds
 from assay.report.flips import flips
 from assay.report.metrics import METRICS, played
 from assay.report.radii import curve
-from assay.report.spec import kind, unattacked
+from assay.report.spec import kind, setting, unattacked
 from assay.report.stats import Estimate
 from assay.report.totals import Totals
+from assay.spaces import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,17 +96,26 @@ class Report:
     def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
         return groups.figures(self) | rounds.figures(self) | probabilities.figures(self)
 
-    @property
+    @cached_property
     def adversarial(self) -> np.ndarray | None:
-        """The inputs handed in, aligned with the table (clean where no attack succeeded)."""
-        return self.records.adversarial
+        """The inputs handed in, aligned with the table (clean where no attack succeeded).
+
+        Of texts these are the sentences, as an array of strings.
+        """
+        x = self.records.adversarial
+        if x is None or not (words.are(x[:1]) and words.are(x)):  # the first row is quick to ask
+            return x
+        return np.array(words.sentences(torch.from_numpy(np.asarray(x))), dtype=object)
 
     def adversarial_frame(self) -> pd.DataFrame:
         """The rows an attack has changed, as a frame in the types of the user's table, by id.
 
         `changed` lists the columns that differ from the row as it was, `distance` is what it took.
+        Of texts: `text` and `adversarial` are the sentence before and after, `changed` the words.
         """
-        data, inputs = self.data, self.adversarial
+        data, inputs = self.data, self.records.adversarial
+        if data is not None and inputs is not None and words.are(data.x):
+            return sentences.frame(self.table, data, inputs)
         if data is None or inputs is None or data.columns is None:
             raise AssayError(
                 "there is no table to write the rows as: load the data and use "
@@ -231,7 +243,7 @@ class Report:
                 f"the two reports are on different data ({names}): {rows}; compare runs on the "
                 "same rows, or give rows that differ ids of their own"
             )
-        return Comparison(mine, theirs)
+        return Comparison(mine, theirs, setting(self.spec, other.spec))
 
     def __str__(self) -> str:
         from assay.report.text import render

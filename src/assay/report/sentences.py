@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from assay.spaces import words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from assay.data import Dataset
 
 Replaced = tuple[tuple[str, str, int], ...]  # before, after, in how many successes
 
@@ -31,6 +37,27 @@ def marked(before: np.ndarray, after: np.ndarray) -> str:
     'a [good -> fine] film'
     """
     return " ".join(a if a == b else f"[{a} -> {b}]" for a, b in pairs(before, after))
+
+
+def frame(table: pd.DataFrame, data: Dataset, inputs: np.ndarray) -> pd.DataFrame:
+    """The sentences that an attack has changed, before and after, by id."""
+    import pandas as pd
+
+    at = np.nonzero(table["success"].to_numpy() & (table["winner"] != "clean").to_numpy())[0]
+    ids = table["id"].to_numpy()[at]
+    places = {i: k for k, i in enumerate(data.ids.tolist())}
+    before, after = data.x[[places[i] for i in ids]].cpu().numpy(), inputs[at]
+    changed = [", ".join(f"{a} -> {b}" for a, b in pairs(x, z) if a != b)
+               for x, z in zip(before, after, strict=True)]  # fmt: skip
+    return pd.DataFrame(
+        {
+            "text": words.sentences(torch.from_numpy(before)),
+            "adversarial": words.sentences(torch.from_numpy(after)),
+            "changed": changed,
+            "distance": table["distance"].to_numpy()[at],
+        },
+        index=ids,
+    )
 
 
 def _changes(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assay.nouns import Table, said
+from assay.report import wording
 
 Spec = Mapping[str, Any]
 NOUNS = ("game", "space", "goal", "attack", "noise", "budget")
@@ -58,6 +59,20 @@ def model_name(spec: Spec, first: bool = False) -> str:
     if called and called != spec.get("model_kind"):
         return called
     return "The model" if first else "the model"
+
+
+def setting(first: Spec, second: Spec) -> wording.Setting:
+    """What two runs have in common; a model whose hash is unknown is not the same as another."""
+
+    def same(*keys: str) -> bool:
+        return all(first.get(k) == second.get(k) for k in keys)
+
+    known = first.get("model_hash") not in (None, "", "unknown")
+    return wording.Setting(
+        same_model=known and same("model_hash", "model_kind", "game"),
+        same_attack=same("attack", "budget"),
+        same_question=same("space", "goal", "game", "quota"),
+    )
 
 
 def information(spec: Spec) -> str:

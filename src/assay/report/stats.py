@@ -98,6 +98,20 @@ def wilson(successes: float, n: int, z: float = Z) -> Estimate:
     return Estimate(p, low, high, n)
 
 
+def clopper_pearson(successes: float, n: float) -> tuple[float, float]:
+    """The exact 95 % interval of a share; n may be an effective number, not a whole one.
+
+    >>> tuple(round(end, 3) for end in clopper_pearson(0, 5))
+    (0.0, 0.522)
+    """
+    from scipy.special import betaincinv
+
+    failures = n - successes
+    low = 0.0 if successes < 1e-9 else float(betaincinv(successes, failures + 1, 0.025))
+    high = 1.0 if failures < 1e-9 else float(betaincinv(successes + 1, failures, 0.975))
+    return low, high
+
+
 def bootstrap(
     values: np.ndarray,
     clusters: np.ndarray | None = None,

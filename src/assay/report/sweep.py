@@ -136,8 +136,10 @@ class Sweep:
         folder = Path(folder)
         path = folder / "sweep.json"
         with durable.reading(path, "run the sweep again with --resume, which writes it anew"):
-            known = json.loads(path.read_text(encoding="utf-8"))
-        done = {n: folder / n for n in known["settings"] if n not in known["failed"]}
+            known = durable.parsed(path.read_text(encoding="utf-8"))
+            done = {
+                n: durable.entry(folder, n) for n in known["settings"] if n not in known["failed"]
+            }
         reports = {n: Report.load(p) for n, p in done.items() if (p / "records.parquet").exists()}
         return cls(known["settings"], reports, known["numbers"], known["failed"])
 

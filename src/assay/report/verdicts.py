@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assay.report import wording
 from assay.report.figures.noise import SURE
 from assay.report.spec import kind, unattacked, untargeted
 
@@ -48,6 +49,24 @@ def attacked(report: Report) -> Counts:
     return {k: v for k, v in found.items() if v[1] or k in needed}
 
 
+def counts(report: Report) -> wording.Verdicts:
+    """The rows of an attacked run for sentences."""
+    found = attacked(report)
+    return wording.Verdicts(
+        **{k: found[k][1] if k in found else 0 for k in ("broken", "proven", "open", "wrong")}
+    )
+
+
+def stability(report: Report) -> wording.Stability:
+    """The records of a run under noise for sentences."""
+    t = report.table[report.table["skipped"] == ""]
+    low, high = (t[f"probability_{end}"].to_numpy(float) for end in ("low", "high"))
+    known = np.isfinite(low) & np.isfinite(high)
+    stable = known & (low >= SURE)
+    right = (t["clean"] == t["y"]).to_numpy(bool)
+    return wording.Stability(int(known.sum()), int(stable.sum()), int((stable & right).sum()), SURE)
+
+
 def _rows(report: Report) -> str:
     if "quota" in report.spec:
         return "pairs of attacker and victim"
@@ -56,12 +75,12 @@ def _rows(report: Report) -> str:
 
 
 def under_noise(report: Report) -> Counts:
-    """Records that are surely, perhaps and not safe under noise."""
+    """Records that are surely, perhaps and not stable under noise."""
     t = report.table[report.table["skipped"] == ""]
     low, high = (t[f"probability_{end}"].to_numpy(float) for end in ("low", "high"))
     known = np.isfinite(low) & np.isfinite(high)
     safe, unsafe = known & (low >= SURE), known & (high < SURE)
-    stays = "keep their answer" if untargeted(report.spec) else "are safe"
+    stays = "keep their answer" if untargeted(report.spec) else "do no such harm"
     return {
         "proven": (f"records that {stays} with probability {SURE} or more", int(safe.sum())),
         "open": ("records undecided", int((known & ~safe & ~unsafe).sum())),

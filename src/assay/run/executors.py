@@ -3,9 +3,11 @@
     map(job, chunks) -> (chunk, part), in the order in which they finish
 
 The job is shipped once to each worker. A worker that dies is replaced and its chunks given out
-again. Chunks are handed out in turns, a turn being what is played at once, with few under way: hard
-rows do not hold up easy ones, and results never pile up. Turns become smaller towards the end
-(guided self-scheduling, Polychronopoulos and Kuck 1987), so that all workers end together.
+again. Chunks are handed out in the turns of the job's plan, with few under way: hard rows do not
+hold up easy ones, and results never pile up.
+
+What a reader would get wrong: a turn is played whole even where only some of its chunks are asked
+for (the others are stored already). Last digits can depend on the rows that are played together.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from assay.errors import AssayError
 from assay.run.job import Chunk, Job
 from assay.run.watch import Watch
 
-TURNS = 4  # at least, for each worker
 RETRIES = 3  # deaths without a finished chunk in between; on Ray: deaths per chunk
 
 
@@ -36,32 +37,14 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class Here:
-    """In this process, one after the other, or as many at once as are fastest."""
+    """In this process, one turn after the other."""
 
     def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
-        watch = Watch()
-        for some in turns(chunks, job.at_once):
-            with watch.watching(some[0]):
-                parts = job.play_at_once(some)
-            yield from zip(some, parts, strict=True)
-
-
-def turns(chunks: Sequence[int], wide: int) -> list[tuple[int, ...]]:
-    """Chunks as they are played at once, so many or less."""
-    return [tuple(chunks[first : first + wide]) for first in range(0, len(chunks), wide)]
-
-
-def shared_out(job: Job, chunks: Sequence[int], workers: int) -> dict[int, tuple[int, ...]]:
-    """The turns of several workers, by the first chunk of each; at most half of a worker's share of
-    what is left, but no less than a quarter of the widest: narrow batches are slow."""
-    workers, first, found = max(1, workers), 0, dict[int, tuple[int, ...]]()
-    widest = min(job.at_once, -(-len(chunks) // (TURNS * workers)))
-    while first < len(chunks):
-        share = -(-(len(chunks) - first) // (2 * workers))
-        wide = max(1, -(-widest // 4), min(widest, share))
-        found[chunks[first]] = tuple(chunks[first : first + wide])
-        first += wide
-    return found
+        watch, asked = Watch(), set(chunks)
+        for first, turn in job.turns(chunks).items():
+            with watch.watching(first):
+                parts = job.play_at_once(turn)
+            yield from (one for one in zip(turn, parts, strict=True) if one[0] in asked)
 
 
 def played(job: Job, chunks: Sequence[int]) -> list[Chunk]:

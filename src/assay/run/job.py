@@ -1,7 +1,8 @@
 """Job: one evaluation cut into chunks that can be played anywhere, in any order, any time.
 
-The plan (which rows make up which chunk) depends on what was asked and on nothing else, so a run
-that was killed, sharded or spread over machines ends with the same records.
+The plan depends on what was asked and on nothing else: which rows make up which chunk (the unit of
+storage), and which chunks are played as one batch (a *turn*). Turns are played whole, by whoever
+plays them, so a run that was killed, sharded or spread over machines ends with the same bits.
 
 Of data in files (`Parquet`) a chunk is a part of them, read by whoever plays it; `data` then holds
 only the few rows at which the model was looked at before.
@@ -9,7 +10,7 @@ only the few rows at which the model was looked at before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,7 +31,7 @@ from assay.problem.budget import Budget
 from assay.problem.referee import Referee
 from assay.records import Records
 from assay.run.rows import as_played
-from assay.run.width import rows_at_once
+from assay.run.width import TURNS, rows_at_once
 from assay.spaces import words
 from assay.spaces.region import Space
 
@@ -89,6 +90,8 @@ class Job:
     source: Parquet | None = None  # where the rows are, if not in `data`
     asked: Expandable | None = None  # the goal before it was bound to `data`: each part binds it
 
+    width: int | None = None  # rows that fit into one batch, once they were counted
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"game": None}
 
@@ -129,15 +132,25 @@ class Job:
 
     @property
     def at_once(self) -> int:
-        """How many chunks are best played at once; 1 where the user said how many rows."""
+        """How many chunks make up a turn; 1 where the user said how many rows."""
         if self.game is None or not self.widen or self.source is not None or self.count == 1:
             return 1
-        return max(1, rows_at_once(getattr(self.game, "model", None), self.data.x) // self.batch)
+        if self.width is None:
+            self.width = rows_at_once(getattr(self.game, "model", None), self.data.x)
+        return max(1, min(self.width, len(self.data) // TURNS) // self.batch)
+
+    def turns(self, chunks: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """The turns that hold these chunks, each whole, by their first chunks."""
+        wide, count = self.at_once, self.count
+        firsts = dict.fromkeys(k // wide * wide for k in chunks)
+        return {first: tuple(range(first, min(first + wide, count))) for first in firsts}
 
     def play(self, chunk: int) -> Chunk:
-        """Play one chunk."""
-        (part,) = self.play_at_once([chunk])
-        return part
+        """One chunk, played with its turn."""
+        if self.game is None:
+            self.prepare()
+        (turn,) = self.turns([chunk]).values()
+        return self.play_at_once(turn)[turn.index(chunk)]
 
     def play_at_once(self, chunks: Sequence[int]) -> list[Chunk]:
         """Play these chunks as one batch: the same records as one by one, in less time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,16 +25,19 @@ def merge(parts: Sequence[Path], out: Path, accept_version: bool = False) -> Sto
         if (first.folder / "facts.json").exists():
             content = (first.folder / "facts.json").read_bytes()
             durable.write(store.folder / "facts.json", content)
-        facts = {id(s): s.done() for s in owner.values()}
+        known = {id(s): s.index.done() for s in owner.values()}
         for k, shard in sorted(owner.items()):
-            rows = len(shard.read(k))  # refuses a damaged one by its name
-            with durable.together(store.folder / "chunks") as new, shard.chunk(k).open("rb") as old:
-                shutil.copyfileobj(old, new(f"{k}.npz"))
-            store.index.add(k, rows, facts[id(shard)][k], durable.digest(store.chunk(k)))
-        known: list[Any] = []
+            entry = known[id(shard)][k]
+            rows = len(shard.read(k, entry))  # refuses a damaged one by its name
+            content = shard.chunk(k).read_bytes()
+            if entry.digest not in (None, durable.digest(content)):
+                raise AssayError(f"'{shard.chunk(k)}' was changed while it was read: merge again")
+            durable.write(store.chunk(k), content)
+            store.index.add(k, rows, entry.facts, durable.digest(content))
+        versions: list[Any] = []
         for folder in parts:
-            known += [v for v in Store(Path(folder)).versions if v not in known]
-        store.index.keep("versions", known)
+            versions += [v for v in Store(Path(folder)).versions if v not in versions]
+        store.index.keep("versions", versions)
     return store
 
 
@@ -51,14 +53,20 @@ def _joined(parts: Sequence[Path], accept_version: bool) -> tuple[dict[str, Any]
         if found:
             raise AssayError(f"'{shard.folder}' belongs to another run: {'; '.join(found)}")
     owner: dict[int, Store] = {}
+    left_out: dict[int, str] = {}
     for shard in shards:
+        wrong = shard.damaged()
+        left_out |= {k: f"'{shard.chunk(k)}' is damaged ({why})" for k, why in wrong.items()}
         for k in shard.done():
-            owner.setdefault(k, shard)  # the same chunk twice is the same records twice
+            if k not in wrong:
+                owner.setdefault(k, shard)  # the same chunk twice is the same records twice
     missing = sorted(set(range(int(whole["chunks"]))) - set(owner))
     if missing:
+        named = "; ".join(left_out[k] for k in missing[:3] if k in left_out)
         raise AssayError(
             f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
-            f"first is chunk {missing[0]}; finish that shard with --resume"
+            f"first is chunk {missing[0]}{'; ' if named else ''}{named}; finish that shard with "
+            "--resume"
         )
     return {k: v for k, v in whole.items() if k not in ("flags", "also", "shard", "saved")}, owner
 

@@ -9,8 +9,7 @@ cluster has no processor left, and otherwise plays a chunk itself: a run always 
 
 A cluster of one's own ("local") takes seconds to start, which are mostly waiting, and each of its
 workers seconds more. So the driver plays meanwhile, and on a small machine goes on to play in the
-place of one worker. It takes turns from the end, where they are small: whoever has played what was
-given out is not to wait for it.
+place of one worker. It takes turns from the end, so that nobody plays what it has.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any
 
 from assay.errors import AssayError, Unsupported
 from assay.run.bounded import Bounded, Unanswered
-from assay.run.executors import RETRIES, pickled, played, shared_out, unpickled
+from assay.run.executors import RETRIES, pickled, played, unpickled
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
@@ -52,17 +51,21 @@ class Ray:
             import ray
         except ImportError:
             raise Unsupported("--ray needs Ray: pip install 'assay[ray]'") from None
+        asked = set(chunks)
+        yield from (one for one in self._turns(ray, job, job.turns(chunks)) if one[0] in asked)
+
+    def _turns(
+        self, ray: Any, job: Job, turns: dict[int, tuple[int, ...]]
+    ) -> Iterator[tuple[int, Chunk]]:
         ask, ours = Bounded(), not ray.is_initialized()
         connecting = ask.begin(lambda: self._connect(ray) if ours else None)
         try:
             local = ours and self.address == "local"
             if local:
-                turns = shared_out(job, chunks, os.cpu_count() or 1)
                 yield from _meanwhile(job, turns, connecting)
                 shared = self._share(ray, ask, job, connecting) if turns else []
             else:
                 shared = self._share(ray, ask, job, connecting)
-                turns = shared_out(job, chunks, _processors(ask, ray))
             if turns:
                 yield from _Driver(ray, ask, job, shared, turns, local and _few()).drain()
         finally:
@@ -252,14 +255,6 @@ class _Driver:
             self.ask(ANSWER, lambda: [ray.cancel(reference, force=True) for reference in some])
         except Exception as error:
             LOG.warning("%d Ray tasks are not called off: %s", *(len(some), type(error).__name__))
-
-
-def _processors(ask: Bounded, ray: Any) -> int:
-    """How many the cluster has to begin with; 1 where it does not say."""
-    try:
-        return int(ask(ANSWER, ray.cluster_resources).get("CPU", 1))
-    except Unanswered:
-        return 1
 
 
 def _polite() -> str:

@@ -9,10 +9,13 @@ apart, and nobody would be given anything to do meanwhile.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -21,16 +24,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext, SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Lock
+from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
-from assay.run.executors import RETRIES, pickled, played, shared_out, unpickled
+from assay.run.executors import RETRIES, pickled, played, unpickled
 from assay.run.job import Chunk, Job
 from assay.run.log import LOG
 from assay.run.watch import Watch
 
 _job: Job | None = None  # in a worker process: the job it was started for
 _failure = ""  # or why it has none
+_PR_SET_PDEATHSIG = 1
+STOPPED = 10.0  # seconds
 
 
 class _Process(SpawnProcess):
@@ -69,8 +75,8 @@ class Processes:
     workers: int = 2
 
     def map(self, job: Job, chunks: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
-        content, deaths, watch = pickled(job), 0, Watch()
-        left = shared_out(job, chunks, self.workers)
+        content, deaths, watch = pickled(job), 0, Watch(enough=1)
+        left, asked = job.turns(chunks), set(chunks)
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         while left:
             read, write = START.Pipe(duplex=False)
@@ -79,7 +85,7 @@ class Processes:
             try:
                 for k, parts in _drain(pool, left.copy(), self.workers, watch):
                     some, deaths = left.pop(k), 0
-                    yield from zip(some, parts, strict=True)
+                    yield from (one for one in zip(some, parts, strict=True) if one[0] in asked)
             except BrokenProcessPool:
                 deaths += 1
                 watch.since.clear()
@@ -116,7 +122,8 @@ def _drain(
 ) -> Iterator[tuple[int, list[Chunk]]]:
     """Hand out turns with few under way; what is late is handed out once more."""
     waiting, finished = list(turns), set[int]()
-    under_way: dict[Future[list[Chunk]], int] = {}
+    under_way: dict[Future[tuple[float, list[Chunk]]], int] = {}
+    stopped: dict[int, float] = {}
     while len(finished) < len(turns):
         while waiting and len(under_way) < 2 * workers:
             k = waiting.pop(0)
@@ -124,15 +131,34 @@ def _drain(
             watch.begin(k)
         ended, _ = wait(under_way, timeout=1, return_when=FIRST_COMPLETED)
         for future in ended:
-            k, parts = under_way.pop(future), future.result()
+            k, (seconds, parts) = under_way.pop(future), future.result()
             if k not in finished:
                 finished.add(k)
-                watch.end(k)
+                watch.end(k, seconds)
                 yield k, parts
+        _end_stopped(pool, stopped)
         for k in watch.late():
             if workers > 1:
                 under_way[pool.submit(_play, turns[k])] = k
                 LOG.warning("chunk %d is given to another worker", k)
+
+
+def _end_stopped(pool: ProcessPoolExecutor, since: dict[int, float]) -> None:
+    """End workers that were stopped (SIGSTOP) and stay so: others may wait for what they hold.
+
+    The pool then breaks and is replaced, as after a death. A driver that was stopped with its
+    workers, by Ctrl-Z, goes on together with them. Where there is no /proc, nothing is known.
+    """
+    for worker in list((getattr(pool, "_processes", None) or {}).values()):
+        try:
+            text = Path(f"/proc/{worker.pid}/stat").read_text()
+        except OSError:
+            continue
+        if text.rpartition(")")[2].split()[0] != "T":
+            since.pop(worker.pid, None)
+        elif time.monotonic() - since.setdefault(worker.pid, time.monotonic()) > STOPPED:
+            LOG.warning("a worker process was stopped for %.0f s: it is replaced", STOPPED)
+            worker.kill()
 
 
 def _start(pipe: Connection, turn: Lock, threads: int) -> None:
@@ -143,6 +169,7 @@ def _start(pipe: Connection, turn: Lock, threads: int) -> None:
     torch.set_num_threads(threads)
     parent = multiprocessing.parent_process()
     if parent is not None:
+        _end_with_parent(parent.pid)
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
     try:
         with turn:
@@ -153,12 +180,25 @@ def _start(pipe: Connection, turn: Lock, threads: int) -> None:
         _failure += "where workers can import it, or run with one worker"
 
 
+def _end_with_parent(parent: int | None) -> None:
+    """Ask Linux to end this process with its parent: a process that is stopped cannot see to it."""
+    if sys.platform != "linux":
+        return
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
+
+
 def _die_with(sentinel: int) -> None:
     multiprocessing.connection.wait([sentinel])
     os._exit(1)
 
 
-def _play(chunks: tuple[int, ...]) -> list[Chunk]:
+def _play(chunks: tuple[int, ...]) -> tuple[float, list[Chunk]]:
+    """A turn, and the seconds that it took: whoever waits for it does not know when it began."""
     if _job is None:
         raise AssayError(_failure)
-    return played(_job, chunks)
+    began = time.monotonic()
+    parts = played(_job, chunks)
+    return time.monotonic() - began, parts

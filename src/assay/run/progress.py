@@ -1,9 +1,8 @@
 """What one sees while a run goes on: rows, clean, robust, queries per second, time left.
 
 Robust accuracy and the time left come with intervals, which narrow as rows finish. Quiet where
-nobody looks: in pipes, in CI, when asked to be. The first use of a part compiles its inner loops,
-which can take half a minute: the table says so while it lasts. In a notebook the same table stands
-below the cell and is replaced in place, which needs nothing but IPython itself.
+nobody looks: in pipes, in CI, when asked to be. In a notebook the same table stands below the cell
+and is replaced in place, which needs nothing but IPython itself.
 
 What a reader would get wrong: chunks read back from a resumed run say nothing about speed, so rates
 and the time left come from the chunks played now.
@@ -14,14 +13,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from assay import notebook
-from assay.kernels.compile import on_compile
 from assay.records import Records
 from assay.report.stats import Estimate, wilson
 
@@ -38,20 +35,13 @@ class Progress:
         self._paces: list[tuple[int, float]] = []  # rows and seconds of each of them
         self._start = self._last = time.monotonic()
         self._live: Any = None
-        self._note = ""
-        self._listening = ExitStack()
 
     def __enter__(self) -> Progress:
         self._start = self._last = time.monotonic()
         if self.show:
             self._live = Cell(self) if notebook.here() else _terminal(self)
             self._live.start()
-            self._listening.enter_context(on_compile(self._compiling))
         return self
-
-    def _compiling(self, now: bool) -> None:
-        self._note = "compiling inner loops (first use only)" if now else ""
-        self._live.update(self.table())
 
     @property
     def state(self) -> dict[str, str]:
@@ -71,8 +61,7 @@ class Progress:
     def html(self) -> str:
         """The state below a notebook's cell."""
         bar = f'<progress value="{self.rows}" max="{max(1, self.total)}"></progress>'
-        note = notebook.text(self._note) if self._note else ""
-        return bar + notebook.table(tuple(self.state), [tuple(self.state.values())]) + note
+        return bar + notebook.table(tuple(self.state), [tuple(self.state.values())])
 
     def advance(self, part: Records, stored: bool = False) -> None:
         c = part.columns
@@ -118,7 +107,7 @@ class Progress:
         """The state as a small table."""
         from rich.table import Table
 
-        shown = Table(box=None, pad_edge=False, caption=self._note or None)
+        shown = Table(box=None, pad_edge=False)
         for name in self.state:
             style = "bold" if name == "robust" else None
             shown.add_column(name, justify="right", style=style, no_wrap=True)
@@ -131,7 +120,6 @@ class Progress:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._listening.close()
         if self._live is not None:
             self._live.update(self.table())
             self._live.stop()

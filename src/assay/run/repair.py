@@ -11,11 +11,9 @@ killed between the two; it is only used where the index itself is lost.
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from assay import durable
 from assay.errors import AssayError
@@ -44,7 +42,7 @@ def mend(store: Store, put_back: bool = False) -> list[str]:
     found += _mend_index(store)
     found += _mend_copies(store)
     for k, entry in store.index.done().items():
-        wrong = _wrong(store.chunk(k), entry.digest)
+        wrong = store.wrong(k, entry)
         if wrong:
             _set_aside(store, store.chunk(k))
             store.index.forget(k)
@@ -67,12 +65,18 @@ def _mend_index(store: Store) -> list[str]:
     store.index.make()
     counted = 0
     for chunk in sorted((store.folder / "chunks").glob("*.npz")):
-        if chunk.stem.isdigit() and not _wrong(chunk, None):
-            with np.load(chunk) as file:
-                facts = json.loads(str(file["facts"])) if "facts" in file.files else {}
+        if not (chunk.stem.isdigit() and chunk.is_file()):
+            continue
+        try:
+            with durable.reading(chunk, ""), durable.arrays(content := chunk.read_bytes()) as file:
+                for name in file.files:
+                    file[name]
+                facts = durable.parsed(str(file["facts"])) if "facts" in file.files else {}
                 rows = len(file["id"])
-            store.index.add(int(chunk.stem), rows, facts, durable.digest(chunk))
-            counted += 1
+        except AssayError:  # it stays where it is, and is played again
+            continue
+        store.index.add(int(chunk.stem), rows, facts, durable.digest(content))
+        counted += 1
     return [f"index.sqlite {said}: rebuilt from {counted} chunks"]
 
 
@@ -84,7 +88,9 @@ def _mend_copies(store: Store) -> list[str]:
         kept = store.index.kept(name)
         there: Any = None
         try:
-            there = json.loads(path.read_text(encoding="utf-8"))
+            if path.exists() and not path.is_file():
+                raise ValueError("it is no regular file")
+            there = durable.parsed(path.read_text(encoding="utf-8"))
             if not isinstance(there, dict) or not set(kept or ()) <= set(there):
                 there = None
                 raise ValueError("it is something else")
@@ -105,25 +111,9 @@ def _mend_copies(store: Store) -> list[str]:
     return found
 
 
-def _wrong(chunk: Path, digest: str | None) -> str:
-    """Why a chunk cannot be believed, or nothing."""
-    if not chunk.exists():
-        return "it is missing"
-    try:
-        if digest is not None:
-            same = durable.digest(chunk) == digest
-            return "" if same else "its bytes are not those that were written"
-        with durable.reading(chunk, ""), np.load(chunk) as file:
-            for name in file.files:
-                file[name]
-    except (AssayError, OSError) as error:
-        return str(error).rstrip("; ")
-    return ""
-
-
 def _set_aside(store: Store, path: Path) -> None:
     if path.exists():
         aside = store.folder / "damaged"
         aside.mkdir(exist_ok=True)
         count = len(list(aside.iterdir()))
-        shutil.move(path, aside / f"{count}-{path.name}")
+        os.rename(path, aside / f"{count}-{path.name}")

@@ -7,7 +7,7 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -108,25 +108,28 @@ class Run:
         In the order of the plan where the run may stop early: a row that is broken is finished
         sooner than one that holds out, so the first to finish do not speak for the others.
         """
-        share = range(job.count)
+        turns = list(job.turns(range(job.count)).values())
         if self.shard is not None:
-            share = range(self.shard[0] - 1, job.count, self.shard[1])
-            if not share:
+            count, turns = len(turns), turns[self.shard[0] - 1 :: self.shard[1]]
+            if not turns:
                 raise AssayError(
-                    f"shard={self.shard[0]}/{self.shard[1]}: there are only {job.count} chunks of "
-                    f"{job.batch} rows; make fewer shards, or give a smaller batch="
+                    f"shard={self.shard[0]}/{self.shard[1]}: there are only {count} chunks of "
+                    f"{job.batch * job.at_once} rows; make fewer shards, or give a smaller batch="
                 )
+        share = [k for turn in turns for k in turn]
         chunks = self._chunks(job, spec, share)
         yield from chunks if self.until is None else _in_order(share, chunks)
 
     def finished(self) -> Iterator[tuple[int, Chunk]]:
         """What is in the folder: a run that is stopped may not have read it all yet."""
         store = Store(Path(self.out)) if self.out is not None else None
-        for k, facts in store.done().items() if store is not None else ():
+        for k, entry in store.index.done().items() if store is not None else ():
             assert store is not None
-            yield k, Chunk(store.read(k), facts, stored=True)
+            yield k, Chunk(store.read(k, entry), entry.facts, stored=True)
 
-    def _chunks(self, job: Job, spec: dict[str, Any], share: range) -> Iterator[tuple[int, Chunk]]:
+    def _chunks(
+        self, job: Job, spec: dict[str, Any], share: Sequence[int]
+    ) -> Iterator[tuple[int, Chunk]]:
         store = Store(Path(self.out)) if self.out is not None else None
         if store is None:
             yield from self.executor.map(job, share)
@@ -137,12 +140,12 @@ class Run:
                 LOG.warning("%s", text)
             store.note(job.facts)
             job.facts |= {k: v for k, v in store.state.items() if k == "versions"}
-            stored = store.done()
+            stored = store.index.done()
             left = [k for k in share if k not in stored]
             LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)
             for k in share:
                 if k in stored:
-                    yield k, Chunk(store.read(k), stored[k], stored=True)
+                    yield k, Chunk(store.read(k, stored[k]), stored[k].facts, stored=True)
             for k, part in self.executor.map(job, left):
                 store.write(k, part)
                 c = part.records.columns
@@ -154,7 +157,9 @@ class Run:
                 yield k, part
 
 
-def _in_order(share: range, chunks: Iterable[tuple[int, Chunk]]) -> Iterator[tuple[int, Chunk]]:
+def _in_order(
+    share: Sequence[int], chunks: Iterable[tuple[int, Chunk]]
+) -> Iterator[tuple[int, Chunk]]:
     """The chunks as the plan has them; who comes early waits."""
     waiting: dict[int, Chunk] = {}
     wanted = iter(share)

@@ -11,7 +11,7 @@
     damaged/          what `repair` has set aside
 
 A chunk is written durably; only then does the index name it. So whatever the index names is whole,
-and at most the chunk in progress is lost.
+and at most the turn in progress is lost.
 
 What a reader would get wrong: nothing is touched, not even a temporary file, before the lock is
 held; a process that is refused leaves no trace. And SQLite's WAL is not for network file systems,
@@ -40,9 +40,9 @@ from assay.report.report import Report
 from assay.report.spec import current
 from assay.report.totals import Tally
 from assay.run.fingerprint import Print, differences
-from assay.run.index import Index
+from assay.run.index import Entry, Index
 from assay.run.job import Chunk
-from assay.run.replacement import Replacement
+from assay.run.replacement import FOLDERS, Replacement
 from assay.spaces import words
 
 # Fields that do not change what the records will be.
@@ -50,6 +50,13 @@ FREE = (
     "versions", "shard", "flags", "also", "finished", "threat", "saved", "evidence", "command",
     "inference_copy",
 )  # fmt: skip
+# Files that are opened where they stand, not written beside and renamed.
+IN_PLACE = (
+    "lock", "log.txt", "index.sqlite", "index.sqlite-wal", "index.sqlite-shm",
+    "index.sqlite-journal",
+)  # fmt: skip
+CHANGED = "its bytes are not those that were written"
+_FACTS = "delete it: only flags are made from it"
 _TEXT = [name for name, (dtype, _) in FIELDS.items() if dtype == "object"]
 
 
@@ -77,6 +84,11 @@ class Store:
         whole = self.folder.parent.parent if inside else self.folder
         with in_a_sentence(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
+            if inside:
+                durable.refuse_links(whole, ("also",))
+                durable.refuse_links(whole / "also", (self.folder.name,))
+            for folder in {whole, self.folder}:
+                durable.refuse_links(folder, (*IN_PLACE, *FOLDERS, "replaced"))
             lock = FileLock(whole / "lock", thread_local=False)
             try:
                 lock.acquire(timeout=0)
@@ -130,8 +142,8 @@ class Store:
                 )
             remarks = [*mend(self), *self._compare(spec, print, accept)]
         (self.folder / "chunks").mkdir(parents=True, exist_ok=True)
-        for leftover in (self.folder / "chunks").glob(f"*{durable.TEMPORARY}"):
-            leftover.unlink()
+        for folder in (self.folder, self.folder / "chunks"):
+            durable.remove_leftovers(folder)
         self.index.make()
         if not path.exists():
             for name, value in (("spec", spec), ("fingerprint", print)):
@@ -190,14 +202,35 @@ class Store:
         with in_a_sentence(self.folder):
             durable.write(self.folder / "facts.json", json.dumps(facts, default=str))
 
-    def read(self, k: int) -> Records:
-        """The records of a finished chunk."""
+    def read(self, k: int, entry: Entry | None = None) -> Records:
+        """The records of a finished chunk, if its bytes are those that the index remembers.
+
+        `entry`: what the index knows of it, where that is at hand.
+        """
         fix = f"'assay repair {self.folder}' sets it aside, and --resume plays it again"
-        with durable.reading(self.chunk(k), fix), np.load(self.chunk(k)) as file:
+        known = self.index.done().get(k) if entry is None else entry
+        with durable.reading(self.chunk(k), fix):
+            content = self.chunk(k).read_bytes()
+            if known is not None and known.digest not in (None, durable.digest(content)):
+                raise ValueError(CHANGED)
+        with durable.reading(self.chunk(k), fix), durable.arrays(content) as file:
             columns = {name: file[name] for name in FIELDS if name in file.files}  # older: fewer
             inputs = file["adversarial"] if "adversarial" in file.files else None
             words.learn(file["words"].tolist() if "words" in file.files else ())
             return Records.of(len(file["id"]), inputs, certificates(file), **columns)
+
+    def wrong(self, k: int, entry: Entry) -> str:
+        """Why the file of a chunk cannot be believed, or nothing; runs of 0.1 have no digests."""
+        path = self.chunk(k)
+        try:
+            if not path.is_file():
+                return "it is missing"
+            if entry.digest is not None:
+                return "" if durable.digest(path) == entry.digest else CHANGED
+            self.read(k, entry)
+        except (AssayError, OSError) as error:
+            return str(error).rstrip("; ")
+        return ""
 
     def clear(self) -> None:
         """Remove the run that is kept here with its report, and nothing else."""
@@ -205,23 +238,39 @@ class Store:
             self.replacement.remove()
 
     def report(self) -> Report:
-        """The report on everything finished so far."""
-        done = self.done()
+        """The report on everything finished so far; damaged chunks are left out (`damaged`)."""
+        wrong = self.damaged()
+        done = {k: entry for k, entry in self.index.done().items() if k not in wrong}
         if not done:
-            raise AssayError(f"'{self.folder}': no chunk is finished yet, there is nothing to show")
-        facts = self.facts
-        for noticed in done.values():
-            for name, count in noticed.items():
-                facts[name] = facts.get(name, 0) + count
-        spec = self.spec
-        if "shown" not in spec:
-            records = Records.concat(self.read(k) for k in done)
-            return Report(spec, records, checks.of_report(records, facts, spec))
-        tally = Tally(int(spec["shown"]))
-        for k in done:
-            tally.add(k, self.read(k))
-        flags = checks.of_report(tally.records, facts | {"all": len(tally)}, spec)
-        return Report(spec, tally.records, flags, totals=tally.totals)
+            also = f" ({len(wrong)} are damaged)" if wrong else ""
+            raise AssayError(
+                f"'{self.folder}': no chunk is finished yet{also}, there is nothing to show"
+            )
+        spec, facts = self.spec, self.facts
+        if wrong and "unfinished" not in facts:
+            facts["unfinished"] = [len(done), len(done) + len(wrong)]
+        elif wrong:
+            finished, chunks = facts["unfinished"]
+            facts["unfinished"] = [finished - len(wrong), chunks]
+        tally = Tally(int(spec["shown"])) if "shown" in spec else None
+        if tally is None:
+            records = Records.concat(self.read(k, entry) for k, entry in done.items())
+        else:
+            for k, entry in done.items():
+                tally.add(k, self.read(k, entry))
+            records = tally.records
+        with durable.reading(self.folder / "facts.json", _FACTS):
+            for entry in done.values():
+                for name, count in entry.facts.items():
+                    facts[name] = facts.get(name, 0) + count
+            rows = {} if tally is None else {"all": len(tally)}
+            flags = checks.of_report(records, facts | rows, spec)
+        return Report(spec, records, flags, totals=None if tally is None else tally.totals)
+
+    def damaged(self) -> dict[int, str]:
+        """Finished chunks whose files are not as they were written, and why each is not."""
+        found = {k: self.wrong(k, entry) for k, entry in self.index.done().items()}
+        return {k: why for k, why in found.items() if why}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -229,9 +278,8 @@ class Store:
         facts: dict[str, Any] = {}
         path = self.folder / "facts.json"
         if path.exists():  # older runs have none
-            fix = "delete it: only flags are made from it"
-            with durable.reading(path, fix):
-                facts = dict(json.loads(path.read_text()))
+            with durable.reading(path, _FACTS):
+                facts = dict(durable.parsed(path.read_text()))
         return facts | self.state
 
     @property
@@ -239,7 +287,8 @@ class Store:
         """How much of this share is finished, and with which versions."""
         spec, versions = self.spec, self.versions
         first, step = spec.get("shard") or (1, 1)
-        share = range(first - 1, int(spec.get("chunks", 0)), step)
+        turn = int(spec.get("turn", 1))  # shards share out what is played at once
+        share = {k for k in range(int(spec.get("chunks", 0))) if k // turn % step == first - 1}
         finished = sum(k in share for k in self.index.done())
         state: dict[str, Any] = {}
         if finished < len(share):
@@ -256,7 +305,7 @@ class Store:
             raise AssayError(f"'{self.folder}' is not the folder of a run: it has no spec.json")
         fix = f"'assay repair {self.folder}' brings it back from the index"
         with durable.reading(path, fix):
-            return current(json.loads(path.read_text(encoding="utf-8")))
+            return current(durable.parsed(path.read_text(encoding="utf-8")))
 
     @property
     def print(self) -> Print:
@@ -266,7 +315,7 @@ class Store:
             return {}
         fix = f"'assay repair {self.folder}' brings it back from the index"
         with durable.reading(path, fix):
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            return dict(durable.parsed(path.read_text(encoding="utf-8")))
 
 
 def _same(column: np.ndarray) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 from assay import __version__
 
-ALWAYS = ("numpy", "scipy", "torch", "numba")  # what assay's own figures are computed with
+ALWAYS = ("numpy", "scipy", "torch")  # what assay's own figures are computed with
 _CALLED = {
     "sklearn": ("scikit-learn",), "xgboost": ("xgboost-cpu",), "PIL": ("pillow",),
     "onnxruntime": ("onnxruntime-gpu",), "tensorflow": ("tensorflow-cpu",),
@@ -38,7 +38,7 @@ def versions(things: Iterable[Any]) -> dict[str, str]:
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> list(versions([LogisticRegression()]))
-    ['assay', 'python', 'numba', 'numpy', 'scikit-learn', 'scipy', 'torch']
+    ['assay', 'python', 'numpy', 'scikit-learn', 'scipy', 'torch']
     """
     found: dict[str, str] = {}
     for name in {*ALWAYS, *_libraries(things)}:

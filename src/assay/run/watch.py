@@ -33,24 +33,26 @@ class Watch:
     took: list[float] = field(default_factory=list)
     named: set[int] = field(default_factory=set)
     lives: bool = False  # somebody has answered
+    enough: int = 3  # answers to compare with; 1 where workers say how long they took themselves
 
     def begin(self, k: int) -> None:
         self.since.setdefault(k, time.monotonic())
 
-    def end(self, k: int) -> None:
+    def end(self, k: int, seconds: float | None = None) -> None:
+        """A chunk is back; `seconds`: how long it was played, where its worker says so."""
         if k not in self.since:
             return
         now = time.monotonic()
         took = now - self.since.pop(k)
-        if self.lives:
-            self.took.append(took)
-        else:
+        if seconds is not None or self.lives:
+            self.took.append(took if seconds is None else seconds)
+        if not self.lives:
             self.lives, self.since = True, dict.fromkeys(self.since, now)
 
     @property
     def patience(self) -> float | None:
         """Seconds after which a chunk is late; None while there is nothing to compare with."""
-        if len(self.took) < 3:
+        if len(self.took) < self.enough:
             return None
         return max(self.least, self.factor * statistics.median(self.took))
 

@@ -1,12 +1,13 @@
-"""How many rows to play at once: a batch runs empty as its rows are solved, so wide is faster.
+"""How many rows are played at once: a batch runs empty as its rows are solved, so wide is faster.
 
 Rows do not meet in a static game and their random numbers are their own, so chunks (the unit of
 storage) may be played together: 10,000 rows of a tiny network take 12 us each in one batch and 113
 in batches of 256. The bound is memory: what autograd keeps of a row, measured on the model itself,
-and what an attack holds of its input.
+and what an attack holds of its input. What is played at once is also kept at once, so that a kill
+loses it: it is at most an eighth of a job's rows, and no more than `MOST`.
 
-What a reader would get wrong: no clock is asked. Last digits of a network's answers can depend on
-the width of a batch, so the same job must be cut in the same way each time it is run.
+What a reader would get wrong: no clock is asked, nor how many workers there are. Last digits of a
+network's answers can depend on the width of a batch, so a job is cut in the same way each time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from assay.model.classifier import Classifier
 
-MEMORY = 2**28  # bytes: beyond, wider batches only leave the processor's caches
-MOST = 16_384
+MEMORY = 2**26  # bytes: beyond, wider batches only leave the processor's caches
+MOST = 4096
+TURNS = 8  # of a job at least, where it has as many chunks: work for several, and little to lose
 _HELD = 16  # tensors of the input's size that an attack holds of a row
 
 

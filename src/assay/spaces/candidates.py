@@ -25,6 +25,7 @@ from assay.spaces.lexicon import Vectors
 from assay.spaces.pieces import limit
 from assay.spaces.words import core
 
+_USUAL = 7  # synonyms of a word in the bundled lexicon
 _MASKED = 16  # sentences at a time: a language model gives a number per place and word
 _LOOKS = {"o": "0", "l": "1", "i": "1", "e": "3", "a": "@", "s": "$", "b": "8", "g": "9"}
 
@@ -47,16 +48,23 @@ def _dressed(word: str, of: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]
     """Candidates of the bare word, dressed as the word is."""
     before, bare, behind = core(word)
     found = of(bare.lower()) if bare else ()
-    dressed = (before + (w.capitalize() if bare[:1].isupper() else w) + behind for w in found)
+    capital = bare[:1].isupper()
+    dressed = (before + (w[:1].upper() + w[1:] if capital else w) + behind for w in found)
     return tuple(w for w in dict.fromkeys(dressed) if w != word)
 
 
 @dataclass(frozen=True, eq=False)
 class Synonyms:
-    """Words that share a meaning, at most `at_most`, with a cosine of at least `least`.
+    """Words that share a meaning.
 
-    `table` maps a word to its synonyms; by default WordNet 3.1's and GloVe's vectors, as far as
-    the words of SST-5 reach (`spaces/lexicon.py`).
+    Args:
+        table: Maps a word to its synonyms, in upper or lower case; by default WordNet 3.1's, as far
+            as the words of SST-5 reach. Synonyms of several words cannot stand in the place of one
+            and are left out; the report's note `left-out-candidates` lists them.
+        vectors: Word vectors that rank the synonyms; by default GloVe's for the default table.
+        at_most: How many synonyms of a word count, the first of `table` or the nearest by
+            `vectors`. None: all of a table of your own, 7 of the default one.
+        least: The least cosine of a synonym with its word, where there are vectors.
 
     >>> Synonyms({"good": ("fine", "sound")})(["Good", "film"])
     [('Fine', 'Sound'), ()]
@@ -65,7 +73,7 @@ class Synonyms:
     described: ClassVar[str] = "a synonym"
     table: Mapping[str, Sequence[str]] | None = None
     vectors: Vectors | None = field(default=None, repr=False)
-    at_most: int = 7
+    at_most: int | None = None
     least: float = -1.0
 
     __eq__, __hash__ = nouns.same, nouns.hashed
@@ -89,12 +97,19 @@ class Synonyms:
     @cached_property
     def _memo(self) -> dict[str, tuple[str, ...]]:
         own = self.table is not None or self.vectors is not None
-        return {} if own else _ranked(self.at_most, self.least)
+        return {} if own else _ranked(self._most, self.least)
+
+    @property
+    def _most(self) -> int | None:
+        return _USUAL if self.at_most is None and self.table is None else self.at_most
 
     @cached_property
     def _sources(self) -> tuple[Mapping[str, Sequence[str]], Vectors | None]:
         if self.table is not None:
-            return self.table, self.vectors
+            lower: dict[str, dict[str, None]] = {}  # words are looked up in lower case
+            for word, found in self.table.items():
+                lower.setdefault(word.lower(), {}).update(dict.fromkeys(found))
+            return {word: tuple(found) for word, found in lower.items()}, self.vectors
         return lexicon.synonyms(), self.vectors or lexicon.vectors()
 
     def of(self, word: str) -> tuple[str, ...]:
@@ -105,7 +120,7 @@ class Synonyms:
             near = vectors.cosines(word, found)
             order = np.argsort(-near, kind="stable")
             found = [found[i] for i in order if near[i] >= self.least]
-        return tuple(found[: self.at_most])
+        return tuple(found[: self._most])
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +163,14 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Typos:
-    """One edit inside a word of at least `shortest` letters; the first and last letter stay.
+    """One edit inside a word; the first and last letter stay.
+
+    Args:
+        kinds: Which edits: "swap" two neighbours, "drop" a letter, "double" it, or replace it by
+            one that has its "look" (o by 0).
+        shortest: Shorter words stay as they are.
+        at_most: How many edits of a word count, those at its beginning first: of a word of ten
+            letters with all kinds 16 reach about the middle. None: all of them.
 
     >>> Typos(kinds=("swap",))(["film"])
     [('flim',)]
@@ -157,7 +179,7 @@ class Typos:
     described: ClassVar[str] = "a misspelling"
     kinds: tuple[str, ...] = ("swap", "drop", "double", "look")
     shortest: int = 4
-    at_most: int = 16
+    at_most: int | None = 16
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -252,7 +274,7 @@ class Masked:
 
 
 @cache
-def _ranked(at_most: int, least: float) -> dict[str, tuple[str, ...]]:
+def _ranked(at_most: int | None, least: float) -> dict[str, tuple[str, ...]]:
     """What has been found in the bundled lexicon: the same for every maker of this kind."""
     return {}
 

@@ -74,6 +74,11 @@ class ChoiceRegion:
         return ~self.options.isnan()
 
     @property
+    def fixed(self) -> Tensor:
+        """(n,) bool: rows without any other option; whatever is proven of these is vacuous."""
+        return ~self.there[..., 1:].any(2).any(1)
+
+    @property
     def origin(self) -> Tensor:
         z = torch.zeros(self.options.shape, dtype=torch.get_default_dtype())
         z[..., 0] = 1.0

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from assay.devices import on_host
 from assay.kernels.native import Kernel, built
+from assay.kernels.threads import threads_for
 
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
-_FEW = 1 << 18  # numbers that one thread has done before another has begun
 
 
 def serves(*tensors: Tensor) -> bool:
@@ -32,11 +32,6 @@ def serves(*tensors: Tensor) -> bool:
         and first.dtype in NAMES
         and all(t.dtype == first.dtype and not t.requires_grad for t in tensors)
     )
-
-
-def threads_for(z: Tensor) -> int:
-    """How many threads so many numbers are worth."""
-    return min(torch.get_num_threads(), 1 + z.numel() // _FEW)
 
 
 @cache

@@ -122,3 +122,12 @@ def contains_at(region: Region, x: Tensor, places: Tensor) -> Tensor:
         return region.take(places).contains(x.index_select(0, places))
     found: Tensor = own(region, x, places)
     return found
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """A space that knows what its user may take to be inside and is not."""
+
+    def remarks(self, x: Tensor) -> tuple[str, ...]:
+        """Each in words; they become a note of the report."""
+        ...

@@ -12,7 +12,7 @@ however much of it has changed; so the space is a product, and can be counted an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar
@@ -125,6 +125,31 @@ class Text:
         also = self._also if self.similarity is not None else None
         return ChoiceRegion(x, torch.from_numpy(options), counts, also)
 
+    def remarks(self, x: Tensor) -> tuple[str, ...]:
+        """What a table of synonyms offers that is outside this space, in words."""
+        maker = self.candidates
+        if not isinstance(maker, Synonyms) or maker.table is None:
+            return ()
+        table = maker.table
+        opposites = {} if self.antonyms else lexicon.antonyms()
+        pairs = [(key, one) for key, found in table.items() for one in found]
+        reasons = {
+            "of several words": [(k, w) for k, w in pairs if " " in w],
+            "for a key that is no single word": [
+                (k, w) for k, w in pairs if " " in k or _bare(k) != k.lower()
+            ],
+            "for a word in keep=": [(k, w) for k, w in pairs if k.lower() in self._kept],
+            "beyond at_most=": _beyond(table, maker.at_most),
+            "that are the opposite (antonyms=True allows them)": [
+                (k, w) for k, w in pairs if _bare(w) in (opposites.get(k.lower()) or ())
+            ],
+        }
+        return tuple(
+            f"{len(found)} candidates {why}, e.g. {found[0][1]!r} for {found[0][0]!r}"
+            for why, found in reasons.items()
+            if found
+        )
+
     def _options(self, row: list[str]) -> list[tuple[float, ...]]:
         """Ids of the candidates of each word."""
         bare = [_bare(word) for word in row]
@@ -174,6 +199,12 @@ class Text:
                 "number for each pair"
             )
         return torch.as_tensor(score >= self.least)
+
+
+def _beyond(table: Mapping[str, Sequence[str]], most: int | None) -> list[tuple[str, str]]:
+    if most is None:
+        return []
+    return [(key, one) for key, found in table.items() for one in list(found)[most:]]
 
 
 @cache

@@ -28,7 +28,7 @@ from assay.tables import axes
 from assay.tables.box import box
 from assay.tables.few_changes import keep_largest
 from assay.tables.missing import Gaps
-from assay.tables.rounding import rounded, tangent
+from assay.tables.rounding import Coordinates, rounded, tangent
 from assay.tables.validate import bounded, one_hot, typed
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ class TableRegion:
         start = self._start
         if self.gaps is not None:
             z = self.gaps.stretched(z, z0)
-        x = rounded(start, z0, z, low, high, encoding.numeric, encoding.width, schema.whole, lift)
+        numbers = Coordinates(encoding.numeric, encoding.width, schema.whole)
+        x = rounded(start, z0, z, low, high, numbers, lift)
         if encoding.categories or encoding.blocks:
             x = encoding.snap(start, z0, z, x, 1.0 if careful else 0.0)
             x = torch.where(schema.mutable, x.maximum(low).minimum(high), start)

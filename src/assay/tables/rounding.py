@@ -4,45 +4,87 @@
 bounds. `tangent` takes out of a gradient what cannot be followed: for a sum with coefficients a (in
 z) it leaves g - l a on the coordinates free to move that way, with the l that keeps the sum, which
 is a projection on the cone of feasible directions. As tensors both are a dozen passes over memory.
+(kernels/native/tables/rounding.cpp)
 """
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.kernels.compile import kernel
+from assay.kernels.arrays import Ints
+from assay.kernels.native import Kernel, Layout
+from assay.kernels.threads import threads_for
 
-_ROUNDS = 6  # of finding out which coordinates are free
+COORDINATES = Layout(
+    numbers="size",
+    features="size",
+    numeric="int64[numbers]",
+    width="float64[numbers]",
+    whole="bool[features]",
+)
+SUMS = Layout(
+    ends="size",
+    terms="size",
+    starts="int64[ends]",
+    places="int64[terms]",
+    weights="float64[terms]",
+)
+_round_records = Kernel(
+    "round_records",
+    coordinates=COORDINATES,
+    n="size",
+    features="size",
+    coordinate="size",
+    threads="int64",
+    lift="float64",
+    z0="float64[n, coordinate]",
+    z="float64[n, coordinate]",
+    low="float64[n, features]",
+    high="float64[n, features]",
+    x="out float64[n, features]",
+)
+_keep_sums = Kernel(
+    "keep_sums",
+    sums=SUMS,
+    n="size",
+    d="size",
+    threads="int64",
+    z="float64[n, d]",
+    low="float64[n, d]",
+    high="float64[n, d]",
+    grad="out float64[n, d]",
+)
+
+
+class Coordinates(NamedTuple):
+    """Which features are numbers, and what a unit of their search coordinate is."""
+
+    numeric: Tensor  # (k,) positions of the features
+    width: Tensor  # (k,)
+    whole: Tensor  # (d,) bool
+
+
+class Sums(NamedTuple):
+    """Linear equalities in search coordinates, one behind the other."""
+
+    starts: Ints  # (sums + 1,) first term of each
+    places: Tensor  # (terms,)
+    weights: Tensor  # (terms,)
 
 
 def rounded(
     x0: Tensor, z0: Tensor, z: Tensor, low: Tensor, high: Tensor,
-    numeric: Tensor, width: Tensor, whole: Tensor, lift: float,
+    coordinates: Coordinates, lift: float,
 ) -> Tensor:  # fmt: skip
     """(n, d) records; `lift` is what a step of a whole number is lifted by before it is floored."""
     out = x0.clone(memory_format=torch.contiguous_format)
-    _round(
-        out.numpy(), z0.numpy(), z.numpy(), low.numpy(), high.numpy(),
-        numeric.numpy(), width.numpy(), whole.numpy(), lift,
-    )  # fmt: skip
+    read = (t.contiguous() for t in (z0, z, low, high))
+    _round_records(coordinates, threads_for(z), lift, *read, out)
     return out
-
-
-@kernel
-def _round(x, z0, z, low, high, numeric, width, whole, lift):  # type: ignore[no-untyped-def]
-    for row in range(len(x)):
-        for k in range(len(numeric)):
-            i = numeric[k]
-            was = x[row, i]
-            value = was + (z[row, k] - z0[row, k]) * width[k]
-            if whole[i]:
-                step = value - was
-                value = was + math.copysign(math.floor(abs(step) + lift), step)
-            x[row, i] = min(max(value, low[row, i]), high[row, i])
 
 
 def tangent(
@@ -52,34 +94,11 @@ def tangent(
     inside = torch.where(grad > 0, z < high, z > low)
     out = torch.where(inside, grad, 0.0)
     if sums:
-        starts = np.cumsum([0, *(len(places) for places, _ in sums)])
-        places = torch.cat([places for places, _ in sums]).numpy()
-        weights = torch.cat([weights for _, weights in sums]).to(z.dtype).numpy()
-        _keep(out.numpy(), z.numpy(), low.numpy(), high.numpy(), starts, places, weights)
+        flat = Sums(
+            np.cumsum([0, *(len(places) for places, _ in sums)]),
+            torch.cat([places for places, _ in sums]),
+            torch.cat([weights for _, weights in sums]),
+        )
+        read = (t.contiguous() for t in (z, low.expand_as(z), high.expand_as(z)))
+        _keep_sums(flat, threads_for(z), *read, out)
     return out
-
-
-@kernel
-def _keep(grad, z, low, high, starts, places, weights):  # type: ignore[no-untyped-def]
-    free = np.empty(len(places), dtype=np.bool_)
-    moved = np.empty(len(places))
-    for row in range(len(grad)):
-        for s in range(len(starts) - 1):
-            free[:] = True
-            for _ in range(_ROUNDS):
-                top, bottom = 0.0, 1e-300
-                for t in range(starts[s], starts[s + 1]):
-                    if free[t]:
-                        top += weights[t] * grad[row, places[t]]
-                        bottom += weights[t] * weights[t]
-                same = True
-                for t in range(starts[s], starts[s + 1]):
-                    at = places[t]
-                    moved[t] = grad[row, at] - top / bottom * weights[t]
-                    can = z[row, at] < high[row, at] if moved[t] > 0 else z[row, at] > low[row, at]
-                    same &= can == free[t]
-                    free[t] = can
-                if same:
-                    break
-            for t in range(starts[s], starts[s + 1]):
-                grad[row, places[t]] = moved[t] if free[t] else 0.0

@@ -68,7 +68,13 @@ class Schema:
         read = tuple(parse.relation(r) if isinstance(r, str) else relation(r) for r in relations)
         for key, value in (("features", tuple(features)), ("relations", read), ("name", name)):
             object.__setattr__(self, key, value)
-        self._check()
+        try:
+            self._check()
+        except RecursionError:  # no relation is named: its text would be as deep
+            raise AssayError(
+                "a relation of this schema is nested too deep (thousands of operations in one); "
+                "split it, with a feature for each part"
+            ) from None
 
     def _check(self) -> None:
         if not self.features:

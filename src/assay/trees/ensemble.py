@@ -38,6 +38,7 @@ LAYOUT = Layout(
     value="float64[nodes, outputs]",
     roots="int32[trees]",
     base="float64[outputs]",
+    cut="float64",
     single="int64",
 )
 _scores = Kernel(

@@ -1,5 +1,6 @@
 """An ensemble on its grid of cells, as the compiled kernels take it: one C struct instead of
-seventeen arrays by position (`struct Gridded` of kernels/native/trees.h, in the same order)."""
+seventeen arrays by position (`struct Gridded` of kernels/native/trees.h, in the same order: the
+ensemble's own fields, then where it lies on the grid)."""
 
 from __future__ import annotations
 
@@ -11,34 +12,23 @@ from numpy.typing import NDArray
 
 from assay.kernels.arrays import Bools, Floats, Ints
 from assay.kernels.native import Layout
+from assay.trees.ensemble import LAYOUT as ENSEMBLE
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 from assay.trees.rounding import TIE, Rounding
 
 Int32s = NDArray[np.int32]
 LAYOUT = Layout(
-    nodes="size",
-    trees="size",
-    outputs="size",
+    **ENSEMBLE.fields,
     features="size",
     ends="size",
-    feature="int32[nodes]",
-    threshold="float64[nodes]",
-    cut="int32[nodes]",
-    left="int32[nodes]",
-    right="int32[nodes]",
-    missing_left="bool[nodes]",
-    value="float64[nodes, outputs]",
-    roots="int32[trees]",
-    base="float64[outputs]",
+    cell="int32[nodes]",
     start="int64[ends]",
     rough="float64[nodes]",
-    decision="float64",
     slack="float64",
     unit="float64",
     widest="float64",
     tie="float64",
-    single="int64",
 )
 
 
@@ -48,21 +38,21 @@ class Gridded:
 
     feature: Int32s
     threshold: Floats
-    cut: Int32s
     left: Int32s
     right: Int32s
     missing_left: Bools
     value: Floats
     roots: Int32s
     base: Floats
+    cut: float
+    single: bool
+    cell: Int32s
     start: Ints
     rough: Floats
-    decision: float
     slack: float
     unit: float
     widest: float
     tie: float
-    single: bool
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> Gridded:
@@ -72,21 +62,21 @@ class Gridded:
             _made[ensemble] = cls(
                 feature=ensemble.feature,
                 threshold=ensemble.threshold,
-                cut=grid.cut,
                 left=ensemble.left,
                 right=ensemble.right,
                 missing_left=ensemble.missing_left,
                 value=ensemble.value,
                 roots=ensemble.roots,
                 base=ensemble.base,
+                cut=ensemble.cut,
+                single=ensemble.single,
+                cell=grid.cut,
                 start=grid.start,
                 rough=rounding.rough,
-                decision=ensemble.cut,
                 slack=rounding.slack,
                 unit=rounding.unit,
                 widest=rounding.widest,
                 tie=TIE,
-                single=ensemble.single,
             )
         return _made[ensemble]
 

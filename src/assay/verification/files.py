@@ -32,7 +32,9 @@ def evidence(folder: Path) -> tuple[dict[str, Any], list[Said]]:
             ("hash", "evidence.json is missing: there is nothing to compare the files with")
         ]
     try:
-        found = json.loads(path.read_bytes().decode())
+        if not path.is_file():
+            raise ValueError("it is no regular file")
+        found = durable.parsed(path.read_bytes().decode())
         right = isinstance(found, dict) and found.get("digest") == digest(found)
         canonical = right and path.read_bytes() == _written(found)
     except (ValueError, OSError) as error:
@@ -53,7 +55,11 @@ def hashes(folder: Path, known: dict[str, Any]) -> tuple[int, list[Said]]:
     wrong: list[Said] = []
     listed = dict(known.get("integrity", {}).get("files", {}))
     for name, expected in listed.items():
-        file = folder / str(name)
+        try:
+            file = durable.entry(folder, name)
+        except AssayError as error:
+            wrong.append(("hash", str(error)))
+            continue
         if not file.is_file():
             wrong.append(("hash", f"{name} is missing"))
         elif durable.sha256(file) != expected:

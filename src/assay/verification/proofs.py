@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from assay.errors import AssayError
 from assay.model.classifier import Classifier
@@ -25,31 +26,42 @@ if TYPE_CHECKING:
     from assay.verification.verify import Verification
 
 
+def leave(made: Verification, report: Report, why: str) -> None:
+    """Count every proven row as not checked."""
+    if many := len(_proven(report)):
+        made.unchecked[why] = many
+
+
+def _proven(report: Report) -> NDArray[np.int64]:
+    verdict = report.records.columns["verdict"]
+    return np.flatnonzero(np.array([str(v) == "proven" for v in verdict], bool))
+
+
 def again(
     made: Verification, report: Report, model: Classifier, schema: Any, clean: torch.Tensor, y: Any
 ) -> None:
     """Every certificate that the run has kept."""
     c, kept = report.records.columns, report.records.certificates
-    proven = np.flatnonzero(np.array([v == "proven" for v in c["verdict"]], bool))
-    if not len(proven):
-        return
+    proven = _proven(report)
     some = [i for i in proven if kept is not None and kept[i] is not None]
     if len(some) < len(proven):
-        many = f"{len(proven) - len(some)} of {len(proven)} proven rows"
-        made.notes.append(f"{many} have no certificate: their proofs were not redone")
+        made.unchecked["they have no certificate"] = len(proven) - len(some)
     space = report.spec.get("space") or {}
-    if kept is None or not some or space.get("type") not in KNOWN:
+    if kept is None or not some:
+        return
+    if space.get("type") not in KNOWN:
+        made.unchecked[f"the checker has no rule for the space {space.get('type')}"] = len(some)
         return
     try:
         trees = ensemble_of(model)
         same = trees.decide(clean.double().numpy().reshape(len(clean), -1)) == own_labels(model, c)
     except AssayError as error:
-        made.notes.append(f"certificates were not checked: {error}")
+        made.unchecked[f"the trees cannot be read from this model ({error})"] = len(some)
         return
     made.name_rows("model", "rows are answered otherwise by the trees as read", c["id"], ~same)
     goal = _goals(report, model, trees, y)
     if goal is None:
-        made.notes.append("the judge has no rule for this goal: certificates were not checked")
+        made.unchecked["the judge has no rule for this goal"] = len(some)
         return
     wrong, unknown = np.zeros(len(some), bool), 0
     x, single, reasons = clean.double().numpy(), clean.dtype == torch.float32, []
@@ -68,7 +80,7 @@ def again(
             reasons.append(str(error))
     made.checked["proofs"] = len(some) - unknown
     if unknown:
-        made.notes.append(f"{unknown} certificates assume what is beyond the checker: not checked")
+        made.unchecked["their certificates assume what is beyond the checker"] = unknown
     text = f"proofs do not hold ({reasons[0]})" if reasons else ""
     made.name_rows("proof", text, c["id"][some], wrong)
 

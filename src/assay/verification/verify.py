@@ -7,14 +7,15 @@ allowed by the space, answered as recorded, and reaches the goal, by a judge of 
 Proven rows that kept a certificate (`Exact(certificates=True)`) have it checked (`proofs`).
 
 What a reader would get wrong: a proven row without a certificate rests on the search alone: of
-those only the clean answer is asked again, which is said in the notes.
+those only the clean answer is asked again. A run with such rows is "consistent", not "verified":
+whoever relabels a row as proven and drops the certificates makes nothing that contradicts itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -47,23 +48,62 @@ class Finding:
         return f"{self.kind}: {self.text}" + (f" (rows {named}{more})" if self.rows else "")
 
 
+Status = Literal["verified", "contradicted", "consistent", "unreadable"]
+
+
 @dataclass
 class Verification:
-    """What was looked at, what was found, and what could not be looked at."""
+    """What was looked at, what was found, and what could not be looked at.
+
+    Truthy only where `status` is "verified".
+
+    Args:
+        folder: The saved run.
+        findings: What is not as the run says.
+        checked: How many of each kind were looked at; "proofs" are those re-checked by certificate.
+        unchecked: Proven rows whose proofs were not re-checked: how many, by reason.
+        notes: What else could not be looked at.
+        readable: False where the records could not be loaded, so that no row was looked at.
+    """
 
     folder: Path
     findings: list[Finding] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unchecked: dict[str, int] = field(default_factory=dict)
+    readable: bool = True
+
+    @property
+    def status(self) -> Status:
+        """What all of it comes to.
+
+        "verified": nothing is wrong, and every proof was re-checked by its certificate.
+        "consistent": nothing is wrong, but some proofs were not re-checked (`unchecked`).
+        "contradicted": something is not as the run says (`findings`).
+        "unreadable": the records cannot be loaded.
+        """
+        if not self.readable:
+            return "unreadable"
+        if self.findings:
+            return "contradicted"
+        return "consistent" if any(self.unchecked.values()) else "verified"
 
     def __bool__(self) -> bool:
-        return not self.findings
+        return self.status == "verified"
 
     def __str__(self) -> str:
         looked = ", ".join(f"{n:,} {what}" for what, n in self.checked.items())
-        head = "verified" if self else f"NOT verified: {len(self.findings)} findings"
-        lines = [f"{self.folder}: {head}", f"  looked at {looked}"]
+        many = sum(self.unchecked.values())
+        proofs = many + self.checked.get("proofs", 0)
+        heads: dict[Status, str] = {
+            "verified": "verified",
+            "consistent": f"consistent, not verified; {many:,} of {proofs:,} proofs not checked",
+            "contradicted": f"NOT verified: {len(self.findings)} findings",
+            "unreadable": "cannot be read",
+        }
+        lines = [f"{self.folder}: {heads[self.status]}", f"  looked at {looked}"]
         lines += [f"  {finding}" for finding in self.findings]
+        lines += [f"  not checked: {n:,} proofs: {why}" for why, n in self.unchecked.items() if n]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def name_rows(self, kind: str, text: str, ids: Any, wrong: Any) -> None:
@@ -78,7 +118,10 @@ def verify(
     folder: str | Path, model: Any = None, data: Dataset | Parquet | None = None,
     space: Any = None, goal: Any = None,
 ) -> Verification:  # fmt: skip
-    """Look at a saved run again; truthy where nothing is wrong.
+    """Look at a saved run again; truthy where nothing is wrong and every proof was re-checked.
+
+    `Verification.status` tells apart: "verified", "consistent" (nothing is wrong, but some proofs
+    have no certificate that could be checked), "contradicted" and "unreadable".
 
     `model` and `data` are what it was run on; without them only files and figures are checked.
     `space` and `goal` are needed only where the judge has no rule of its own for them.
@@ -102,6 +145,7 @@ def verify(
         report = Report.load(folder)
     except AssayError as error:
         made.findings.append(Finding("hash", str(error)))
+        made.readable = False
         return made
     made.checked["figures"], said, notes = files.figures(report, known)
     made.notes += notes
@@ -111,6 +155,7 @@ def verify(
         made.notes.append(why)
     if model is None or data is None:
         made.notes.append("without the model and the data no row was judged again")
+        proofs.leave(made, report, "no model and data were given")
         return made
     if isinstance(data, Parquet):
         data = data.those(report.records.columns["id"])
@@ -118,6 +163,7 @@ def verify(
     if game != "Static":
         made.notes.append(f"the game is {game}: its model moves or its rows are probabilities, so "
                           "only files and figures were checked")  # fmt: skip
+        proofs.leave(made, report, f"the game is {game}")
         return made
     model = model.model if isinstance(model, Static) else model
     asked = model if isinstance(model, Classifier) else wrap(model)
@@ -154,6 +200,7 @@ def _again(
     at = np.array([place.get(str(i), -1) for i in c["id"].tolist()])
     made.name_rows("input", "rows are not in the data", c["id"], at < 0)
     if (at < 0).any():
+        proofs.leave(made, report, "rows of the run are not in the data")
         return
     digests = data.digests()[at]
     made.name_rows("input", "clean inputs are not the data's", c["id"],
@@ -164,7 +211,7 @@ def _again(
     made.name_rows("answer", "clean inputs are answered otherwise than recorded", c["id"],
                _answers(model, clean) != c["clean"])  # fmt: skip
     proofs.again(made, report, model, data.schema, clean, y)
-    if report.adversarial is None:
+    if report.records.adversarial is None:
         made.notes.append("the run kept no handed-in inputs")
         return
     _handed_in(made, report, model, data, clean, y, space)
@@ -176,7 +223,7 @@ def _handed_in(
 ) -> None:  # fmt: skip
     """Every input that was handed in, judged again."""
     spec, c = report.spec, report.records.columns
-    x, x0 = np.asarray(report.adversarial), clean.cpu().numpy()
+    x, x0 = np.asarray(report.records.adversarial), clean.cpu().numpy()
     won = np.flatnonzero(c["success"])
     held = np.flatnonzero(~c["success"])
     ids = c["id"]

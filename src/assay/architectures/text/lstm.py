@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from assay.architectures.text.words import WordInput
+from assay.architectures.text.words import OTHER, WordInput, plain, plain_input
+from assay.errors import Unsupported
 from assay.proofs.sentences.hull import Found, Hull
 from assay.proofs.sentences.lstm import Direction, highest
 from assay.spaces.lexicon import Vectors
@@ -56,6 +57,14 @@ class TextLSTM(nn.Module):
 
     def highest(self, hull: Hull, spec: Tensor) -> Found:
         """Upper bounds over sets of sentences (`proofs/sentences/lstm.py`)."""
+        plain_input(self.words)
+        plain(self.last, nn.Linear)
+        plain(self.dropout, nn.Dropout)
+        plain(self.lstm, nn.LSTM)
+        one_layer = (self.lstm.num_layers, self.lstm.bidirectional, self.lstm.bias,
+                     self.lstm.batch_first, self.lstm.proj_size)  # fmt: skip
+        if one_layer != (1, True, True, True, 0):
+            raise Unsupported(f"{OTHER} an LSTM with other settings than usual")
         of, both = dict(self.lstm.named_parameters()), []
         for k, way in enumerate(("l0", "l0_reverse")):
             bias = of[f"bias_ih_{way}"] + of[f"bias_hh_{way}"]

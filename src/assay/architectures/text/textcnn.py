@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from assay.architectures.text.words import WordInput
+from assay.architectures.text.words import OTHER, WordInput, plain, plain_input
+from assay.errors import Unsupported
 from assay.proofs.sentences.cnn import Filters, highest
 from assay.proofs.sentences.hull import Found, Hull
 from assay.spaces.lexicon import Vectors
@@ -58,10 +61,18 @@ class TextCNN(nn.Module):
 
     def highest(self, hull: Hull, spec: Tensor) -> Found:
         """Upper bounds over sets of sentences (`proofs/sentences/cnn.py`)."""
+        plain_input(self.words)
+        plain(self.last, nn.Linear)
+        plain(self.dropout, nn.Dropout)
         layers, begin = [], 0
         for conv in self.convs:
-            assert isinstance(conv, nn.Conv1d) and conv.bias is not None
+            plain(conv, nn.Conv1d)
+            assert isinstance(conv, nn.Conv1d)
             count, _, width = conv.weight.shape
+            usual: tuple[Any, ...] = ((1,), (1,), 1, (width // 2,), "zeros")
+            found = (conv.stride, conv.dilation, conv.groups, conv.padding, conv.padding_mode)
+            if found != usual or conv.bias is None:
+                raise Unsupported(f"{OTHER} a convolution with other settings than usual")
             layers.append(Filters(begin, width, count, conv.bias))
             begin += width * count
         return highest(layers, self.last.weight, self.last.bias, hull, spec)

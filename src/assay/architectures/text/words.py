@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.errors import Unsupported
 from assay.model.vocabulary import Places, straight_through
 from assay.spaces.choices import Chosen
 from assay.spaces.lexicon import Vectors, vectors
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
+OTHER = "TextCNN and TextLSTM themselves have bounds; this network holds"
 
 
 class WordInput(nn.Module):
@@ -51,3 +53,22 @@ class WordInput(nn.Module):
         there = ids != 0
         there[:, 0] = True  # a sentence without words is still one
         return embedded, there
+
+
+def plain(layer: nn.Module, kind: type[nn.Module]) -> None:
+    """Raises Unsupported where a layer is not of exactly this kind: it may compute anything."""
+    if type(layer) is not kind:
+        raise Unsupported(
+            f"{OTHER} a {type(layer).__name__} where a {kind.__name__} is expected; use Enumerate"
+        )
+
+
+def plain_input(words: nn.Module) -> None:
+    """Raises Unsupported where words are read otherwise than `WordInput` does."""
+    plain(words, WordInput)
+    assert isinstance(words, WordInput)
+    plain(words.embedding, nn.Embedding)
+    if type(words.places) is not Places or words.embedding.max_norm is not None:
+        raise Unsupported(f"{OTHER} word vectors that are looked up in another way; use Enumerate")
+    if bool((words.embedding.weight[0] != 0).any()):
+        raise Unsupported(f"{OTHER} a vector other than 0 for padding; use Enumerate")

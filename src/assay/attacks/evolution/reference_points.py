@@ -13,68 +13,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from assay.kernels.arrays import Array
-from assay.kernels.compile import kernel
+from assay.kernels.arrays import Floats
+from assay.kernels.native import Kernel
 
-
-@kernel
-def energy(points: Array, grad: Array) -> float:
-    """Log of the mean energy of a pair; its gradient, up to a positive factor, into `grad`."""
-    n, d = points.shape
-    total = 0.0
-    grad[:] = 0.0
-    for i in range(n):
-        for j in range(i):
-            square = 0.0
-            for m in range(d):
-                square += (points[i, m] - points[j, m]) ** 2
-            square = max(square, 1e-12)
-            pair = 1.0
-            for _ in range(d):  # square^(-s/2)
-                pair /= square
-            total += pair
-            for m in range(d):
-                pull = (points[i, m] - points[j, m]) * pair / square
-                grad[i, m] -= pull
-                grad[j, m] += pull
-    return float(np.log(total / (n * (n - 1) / 2)))
-
-
-@kernel
-def _descend(points: Array, steps: int, alpha: float) -> Array:
-    n, d = points.shape
-    grad, first, second = np.zeros((n, d)), np.zeros((n, d)), np.zeros((n, d))
-    best, low, stale = points.copy(), np.inf, 0
-    for k in range(1, steps + 1):
-        value = energy(points, grad)
-        if value < low:
-            low, stale = value, 0
-            best[:] = points
-        else:
-            stale += 1
-            if stale > 30:  # as far as this step length goes
-                points, stale, alpha = best.copy(), 0, alpha / 2
-                first[:] = 0.0
-                second[:] = 0.0
-                continue
-        size = 0.0
-        for i in range(n):  # along the simplex
-            mean = grad[i].mean()
-            grad[i] -= mean
-            size = max(size, np.sqrt((grad[i] ** 2).sum()))
-        for i in range(n):
-            for m in range(d):
-                g = grad[i, m] / size
-                first[i, m] = 0.9 * first[i, m] + 0.1 * g
-                second[i, m] = 0.999 * second[i, m] + 0.001 * g * g
-                step = first[i, m] / (1 - 0.9**k) / (np.sqrt(second[i, m] / (1 - 0.999**k)) + 1e-8)
-                points[i, m] = max(points[i, m] - alpha * step, 0.0)
-            points[i] /= points[i].sum()
-    return best
+_STEPS, _LENGTH = 800, 0.005
+_spread_points = Kernel("spread_points", n="size", d="size", steps="int64", alpha="float64",
+                        points="float64[n, d]", spread="out float64[n, d]")  # fmt: skip
 
 
 @lru_cache
-def reference_points(count: int) -> Array:
+def reference_points(count: int) -> Floats:
     """`count` points (count, 3) on the simplex x + y + z = 1, x, y, z >= 0."""
     side = 1
     while (side + 1) * (side + 2) // 2 < count:
@@ -90,7 +38,7 @@ def reference_points(count: int) -> Array:
     points = np.delete(lattice, gone, axis=0) / side
     if count < 2:
         return points
-    points = _descend(points, 800, 0.005)
-    points.setflags(write=False)
-    spread: Array = points
+    spread = np.empty_like(points)
+    _spread_points(_STEPS, _LENGTH, points, spread)
+    spread.setflags(write=False)
     return spread

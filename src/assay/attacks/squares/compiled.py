@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from assay.kernels.native import Kernel
+from assay.kernels.threads import threads_for
 from assay.spaces.ball import LpRegion
-from assay.spaces.compiled import NAMES, serves, threads_for
+from assay.spaces.compiled import NAMES, serves
 
 __all__ = ["bumps", "corners", "serves"]
 

@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from assay.gates.baseline import compared
-from assay.gates.decide import Outcome
+from assay.gates.decide import IN_WORDS, Outcome
 from assay.report.report import Report
 from assay.report.slices import worst_slices
 from assay.report.stats import Estimate
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-!|~@:/.])")
-_SIGN = {"pass": "✅ pass", "fail": "❌ fail", "undecided": "❔ undecided"}
+_SIGNS = {"pass": "✅", "fail": "❌", "undecided": "❔"}
 
 
 def markdown(outcome: Outcome, source: str) -> str:
     """The summary."""
-    lines = [f"### assay gate: {_SIGN[outcome.outcome]}", "", f"`{source.replace('`', '')}`", ""]
+    lines = [
+        f"### assay gate: {_SIGNS[outcome.outcome]} {IN_WORDS[outcome.outcome]}",
+        "",
+        f"`{source.replace('`', '')}`",
+        "",
+    ]
     report = outcome.report
     if report is not None:
         spec = report.spec
@@ -34,7 +39,7 @@ def markdown(outcome: Outcome, source: str) -> str:
     lines += ["| criterion | decision | figure (95 %) | rows played | decided after row | open |",
               "|---|---|---|--:|--:|--:|"]  # fmt: skip
     for d in outcome.decisions:
-        said = _SIGN[d.outcome]
+        said = f"{_SIGNS[d.outcome]} {d.outcome}"
         if d.outcome == "undecided":
             said += f" ({d.wanting})"
         criterion = _plain(d.criterion)
@@ -53,8 +58,8 @@ def markdown(outcome: Outcome, source: str) -> str:
 
 
 def broken(why: str, source: str) -> str:
-    """The summary of a run that broke."""
-    lines = ["### assay gate: ⚠️ broken", "", f"`{source.replace('`', '')}`", "", _plain(why)]
+    """The summary of a gate that could not run."""
+    lines = ["### assay gate: ⚠️ could not run", "", f"`{source.replace('`', '')}`", "", _plain(why)]
     return "\n".join([*lines, "", "Nothing is decided."]) + "\n"
 
 

@@ -18,6 +18,14 @@
 #endif
 #define ASSAY_KERNEL(name) ASSAY_EXPORT int32_t assay_##name
 
+// Loops over neighbours in memory: compiled twice, for processors with and without wide registers.
+// The arithmetic is the same, element by element.
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define ASSAY_WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define ASSAY_WIDE
+#endif
+
 namespace assay {
 
 enum Status : int32_t { kDone = 0, kNoMemory = 1, kFailed = 2 };

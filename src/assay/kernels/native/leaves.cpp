@@ -48,7 +48,7 @@ ASSAY_KERNEL(leaf_masses)(const Gridded* e, int64_t rows, int64_t sums, int64_t 
                 int32_t node = b.node;
                 int64_t f = -1, c = 0;
                 while ((f = e->feature[node]) >= 0) {
-                    c = e->cut[node];
+                    c = e->cell[node];
                     if (missing[f])
                         node = e->missing_left[node] ? e->left[node] : e->right[node];
                     else if (hi[f] <= c)

@@ -84,9 +84,9 @@ void prune(const Gridded& e, const uint8_t* nan, int64_t label, const Range& r, 
                     if (above >= 0) side = m.nl[above] == node ? 0 : 1;
                     node = above;
                 }
-                if (hi <= e.cut[g])
+                if (hi <= e.cell[g])
                     g = e.left[g];
-                else if (lo > e.cut[g])
+                else if (lo > e.cell[g])
                     g = e.right[g];
                 else
                     break;
@@ -95,7 +95,7 @@ void prune(const Gridded& e, const uint8_t* nan, int64_t label, const Range& r, 
             up.push_back(todo.parent);
             if (todo.parent >= 0) (todo.side == 0 ? m.nl : m.nr)[todo.parent] = me;
             m.nf.push_back(e.feature[g]);
-            m.nc.push_back(e.cut[g]);
+            m.nc.push_back(e.cell[g]);
             m.nl.push_back(-1);
             m.nr.push_back(-1);
             leaf.push_back(g);
@@ -171,7 +171,7 @@ Local localise(const Gridded& e, const double* masses, const uint8_t* nan, int64
     Doubles margin;
     if (one) {
         other.push_back(1 - label);
-        margin.push_back(sign * (e.base[0] - e.decision));
+        margin.push_back(sign * (e.base[0] - e.cut));
     } else {
         for (int64_t k = 0; k < e.outputs; ++k)
             if (k != label) {

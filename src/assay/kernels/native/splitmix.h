@@ -2,7 +2,9 @@
 // own stream, so that a row's numbers are a function of (seed, id, draw) alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace assay {
 
@@ -19,6 +21,13 @@ struct SplitMix {
 
     double uniform() {  // in [0, 1)
         return static_cast<double>(next() >> 11) * 0x1p-53;
+    }
+
+    // The first `count` places of `order` become a random draw without replacement from it.
+    void shuffle(std::vector<int64_t>& order, int64_t count) {
+        const int64_t last = static_cast<int64_t>(order.size());
+        for (int64_t i = 0; i < std::min(count, last - 1); ++i)
+            std::swap(order[i], order[i + static_cast<int64_t>(uniform() * static_cast<double>(last - i))]);
     }
 };
 

@@ -5,15 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ensemble.h"
 #include "kernel.h"
-
-// Loops over neighbours in memory: compiled twice, for processors with and without wide registers.
-// The arithmetic is the same, element by element.
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define ASSAY_WIDE __attribute__((target_clones("avx2", "default")))
-#else
-#define ASSAY_WIDE
-#endif
 
 namespace assay::probability {
 
@@ -22,27 +15,19 @@ using Int32s = std::vector<int32_t>;
 using Int64s = std::vector<int64_t>;
 using Bytes = std::vector<uint8_t>;
 
-// The same fields in the same order as `LAYOUT` in trees/gridded.py.
-struct Gridded {
-    int64_t nodes, trees, outputs, features, ends;  // ends = features + 1
-    const int32_t* feature;                         // -1 at a leaf
-    const double* threshold;                        // x <= threshold goes left
-    const int32_t* cut;                             // a cell <= cut goes left
-    const int32_t* left;
-    const int32_t* right;
-    const uint8_t* missing_left;
-    const double* value;  // (nodes, outputs)
-    const int32_t* roots;
-    const double* base;
-    const int64_t* start;  // first cell of each feature
-    const double* rough;   // (nodes,) what rounding may move a sum with this leaf by
-    double decision;       // a single score above it is class 1
-    double slack;          // doubt about every margin, beyond what leaves and partial sums bring
-    double unit;           // > 0: sums round after each tree, by this share of the partial sum
-    double widest;         // the most that leaves and partial sums can bring
-    double tie;            // added to a margin where equal scores mean the label
-    int64_t single;        // scores are summed in float32
+// An ensemble, and where it lies on its grid. The same fields in the same order as `LAYOUT` in
+// trees/gridded.py, which begins with that of the ensemble.
+struct Gridded : Ensemble {
+    int64_t features, ends;  // ends = features + 1
+    const int32_t* cell;     // (nodes,) a cell <= this one goes left
+    const int64_t* start;    // first cell of each feature
+    const double* rough;     // (nodes,) what rounding may move a sum with this leaf by
+    double slack;            // doubt about every margin, beyond what leaves and partial sums bring
+    double unit;             // > 0: sums round after each tree, by this share of the partial sum
+    double widest;           // the most that leaves and partial sums can bring
+    double tie;              // added to a margin where equal scores mean the label
 };
+static_assert(sizeof(Gridded) == sizeof(Ensemble) + 9 * sizeof(int64_t), "a C struct: no padding");
 
 enum State : int { kNo = 0, kYes = 1, kOpen = 2, kCell = 3, kListed = 4 };
 

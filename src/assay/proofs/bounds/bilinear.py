@@ -49,7 +49,9 @@ def layer_norm(name: str, inputs: tuple[str, ...], m: nn.LayerNorm) -> list[Step
     dims = tuple(range(-len(m.normalized_shape), 0))
     count = math.prod(m.normalized_shape)
     limit = max(count - 1, 0) ** 0.5  # no number is farther from the mean, in deviations
-    off, square, var, root, scaled = (f"{name}.{part}" for part in ("off", "sq", "var", "rt", "pr"))
+    off, same, square, var, root, scaled = (
+        f"{name}.{part}" for part in ("off", "off2", "sq", "var", "rt", "pr")
+    )
 
     def centred(x: Tensor) -> Tensor:
         return x - x.mean(dims, keepdim=True)
@@ -61,6 +63,9 @@ def layer_norm(name: str, inputs: tuple[str, ...], m: nn.LayerNorm) -> list[Step
             low - high.mean(dims, keepdim=True) + own,
             high - low.mean(dims, keepdim=True) - own,
         )
+
+    def around_size(x: Tensor) -> Tensor:
+        return x + x.mean(dims, keepdim=True)
 
     def variance(x: Tensor) -> Tensor:
         return x.mean(dims, keepdim=True) + m.eps
@@ -75,13 +80,16 @@ def layer_norm(name: str, inputs: tuple[str, ...], m: nn.LayerNorm) -> list[Step
         low, high = product.interval(a, b)
         return low.clamp(-limit, limit), high.clamp(-limit, limit)
 
+    terms = count + 16
     return [
-        Step(off, "affine", inputs, centred, around),
-        bent(square, (off,), "square", torch.square),
-        Step(var, "affine", (square,), variance, monotone(variance)),
+        Step(off, "affine", inputs, centred, around, terms=terms, size=around_size),
+        # The kernel's mean for the variance and its mean for the numerator may round apart.
+        Step(same, "affine", inputs, centred, around, terms=terms, size=around_size),
+        bent(square, (same,), "square", torch.square),
+        Step(var, "affine", (square,), variance, monotone(variance), terms=terms),
         bent(root, (var,), "rsqrt", torch.rsqrt),
         Step(scaled, "bilinear", (off, root), torch.mul, limited),
-        Step(name, "affine", (scaled,), finished, either(finished)),
+        Step(name, "affine", (scaled,), finished, either(finished), terms=4),
     ]
 
 
@@ -101,9 +109,9 @@ def attention(name: str, inputs: tuple[str, ...], scale: float | None, size: int
         return torch.softmax(x, -1)
 
     return [
-        Step(turned, "affine", (keyed,), transposed, monotone(transposed)),
+        Step(turned, "affine", (keyed,), transposed, monotone(transposed), terms=0),
         bilinear(raw, (asked, turned), torch.matmul),
-        Step(scores, "affine", (raw,), times, either(times)),
+        Step(scores, "affine", (raw,), times, either(times), terms=4),
         Step(weights, "interval", (scores,), soft, lambda s: softmax_bounds(s, -1)),
         bilinear(name, (weights, valued), torch.matmul),
     ]

@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from assay.proofs.bounds.bilinear import middle
 from assay.proofs.bounds.domain import Domain
+from assay.proofs.bounds.rounding import rounding
 from assay.proofs.bounds.steps import Bound, Step
 
 WIDE = 600  # numbers of a layer: wider ones keep their intervals
@@ -112,6 +113,7 @@ class Network:
     signs: dict[str, Tensor] = field(default_factory=dict)  # of ReLUs: 1 on, -1 off, 0 either
     bounds: dict[str, Bound] = field(default_factory=dict)
     bent: dict[str, Lines] = field(default_factory=dict)
+    errors: dict[str, Tensor] = field(default_factory=dict)  # of the model's own arithmetic
     _walked: set[str] = field(default_factory=set)
     _still: set[str] = field(default_factory=set)
 
@@ -135,8 +137,12 @@ class Network:
                 self.bounds |= zip(step.inputs, taken, strict=True)
             if step.kind == "bent":
                 self.bent[step.name] = lines(step, taken[0])
-            found = step.interval(*taken)
-            self.bounds[step.name] = cast(Bound, tuple(t.double() for t in found))
+            found = cast(Bound, tuple(t.double() for t in step.interval(*taken)))
+            error = rounding(step, taken, found)
+            if error is not None:
+                self.errors[step.name] = error
+                found = found[0] - error, found[1] + error
+            self.bounds[step.name] = found
             if bool((found[1] - found[0] <= _STILL).all()):
                 self._still.add(step.name)
 
@@ -195,6 +201,8 @@ class Network:
                 const = const + _total(w.clamp_min(0) * high[:, None])
                 const = const + _total(w.clamp_max(0) * low[:, None])
                 continue
+            if step.name in self.errors:
+                const = const + _total(w.abs() * self.errors[step.name][:, None])
             if step.kind in ("affine", "bilinear"):
                 back = self._back if step.kind == "affine" else self._back_product
                 parts, shift = back(step, w)

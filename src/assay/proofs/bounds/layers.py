@@ -9,8 +9,11 @@ would be a wrong proof. So is a step that moves the rows of a batch away from th
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ from torch.nn import functional
 
 from assay.errors import Unsupported
 from assay.proofs.bounds.bilinear import attention, bilinear, layer_norm, plain_attention
+from assay.proofs.bounds.crown import CONVEX, SMOOTH
 from assay.proofs.bounds.steps import (
     Bound,
     Step,
@@ -31,10 +35,12 @@ from assay.proofs.bounds.steps import (
 from assay.proofs.bounds.tracing import graph_of, is_table_input
 
 
-def trace(module: nn.Module, example: Tensor) -> tuple[list[Step], nn.Module | None]:
+def trace(
+    module: nn.Module, example: Tensor, unit: float = 2.0**-24
+) -> tuple[list[Step], nn.Module | None]:
     """The steps of a module in order, and its table input where it has one.
 
-    `example` (1, ...) is an input as the module takes it.
+    `example` (1, ...) is an input as the module takes it; `unit` is what its arithmetic rounds by.
     """
     module = nn.Sequential(module)  # a layer by itself is a layer, too
     graph, rows = graph_of(module, example)
@@ -44,7 +50,7 @@ def trace(module: nn.Module, example: Tensor) -> tuple[list[Step], nn.Module | N
     steps = reading.steps
     while steps[-1].curve == "softmax head":
         steps.pop()  # keeps the order of the classes
-    return steps, reading.first
+    return [replace(step, unit=unit) for step in steps], reading.first
 
 
 class _Reading:
@@ -94,12 +100,33 @@ class _Reading:
             self._alias[node] = self.steps[-1].name
             return
         self._first_axis(node)
+        if getattr(m, "inplace", False) and type(m) not in _SAME:  # dropout writes nothing here
+            self._overwrites(node)
+            m = copy.copy(m)
+            vars(m)["inplace"] = False  # or bounds that are kept would be overwritten
         self.steps += _module(node.name, self._variables(node), m, node.meta["value"].ndim)
 
     def _operation(self, node: fx.Node) -> None:
-        if node.target in _CASTS or node.target is functional.dropout:
+        if node.target in _CASTS:
+            if node.args[0] in self._constants:  # of the input's type
+                self._constants[node] = node.meta["value"]
+                return
+            _keeps_value(node, self._constants)
+            self._alias[node] = self._named(node.args[0])  # type: ignore[arg-type]
+            return
+        if node.target is functional.dropout:
+            given = _arguments(node, ("p", "training", "inplace"))
+            if given.get("training", True) is not False or given.get("inplace"):
+                raise Unsupported(
+                    f"Bounds: the dropout '{node.name}' draws in evaluation, too; give it "
+                    "training=self.training, or use an attack alone"
+                )
             self._alias[node] = self._variables(node)[0]
             return
+        if node.target is operator.iadd or _arguments(node, _NAMES.get(node.target, ())).get(
+            "inplace"
+        ):
+            self._overwrites(node)
         if node.target in _SPLITS:
             self._several.add(node)
             return
@@ -114,10 +141,24 @@ class _Reading:
                 return found
 
             self.steps.append(
-                Step(node.name, "affine", self._variables(source), part, monotone(part))
+                Step(node.name, "affine", self._variables(source), part, monotone(part), terms=0)
             )
             return
         self.steps += _function(node, self._variables(node), self._constants, self._rows)
+
+    def _overwrites(self, node: fx.Node) -> None:
+        """A step that writes into what it takes: nobody else may look at that."""
+        held: Any = node.args[0]
+        made = isinstance(held, fx.Node) and (
+            type(self._modules.get(str(held.target))) in _NEW
+            if held.op == "call_module"
+            else held.op == "call_function" and held.target in _NEW
+        )
+        if not made or set(held.users) != {node}:
+            raise Unsupported(
+                f"Bounds: '{node.name}' changes in place what '{held}' gave, which is or may be "
+                "used elsewhere; write it without inplace=True or +=, or use an attack alone"
+            )
 
     def _first_axis(self, node: fx.Node) -> None:
         """Rows of a batch must stay apart, on the first axis."""
@@ -133,6 +174,22 @@ def _same(x: Tensor) -> Tensor:
     return x
 
 
+def _arguments(node: fx.Node, names: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments behind the first, by name."""
+    return dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
+
+
+def _keeps_value(node: fx.Node, constants: dict[fx.Node, Any]) -> None:
+    """Refuse a cast to anything but single or double precision."""
+    for value in (*node.args[1:], *node.kwargs.values()):
+        held = value.meta["value"] if isinstance(value, fx.Node) else value
+        dtype = held.dtype if isinstance(held, Tensor) else held
+        if isinstance(dtype, torch.dtype) and dtype not in (torch.float32, torch.float64):
+            raise Unsupported(
+                f"Bounds: '{node.name}' casts to {dtype}, which changes values; use an attack alone"
+            )
+
+
 def _call(node: fx.Node, constants: dict[fx.Node, Any], traced: int) -> Callable[..., Any]:
     """What a node computes from its variables, for any number of rows."""
 
@@ -145,7 +202,8 @@ def _call(node: fx.Node, constants: dict[fx.Node, Any], traced: int) -> Callable
             args = (args[0], *_resized(args[1:], traced, rows))
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+        target: Any = operator.add if node.target is operator.iadd else node.target
+        return target(*args, **kwargs)
 
     return call
 
@@ -185,21 +243,38 @@ _SAME = (
     nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d,
 )  # fmt: skip
 
+_MOVES = (
+    nn.Identity,
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Flatten,
+    nn.Unflatten,
+    nn.ZeroPad2d,
+)
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 _LARGEST = (nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
 
 
 def _module(name: str, inputs: tuple[str, ...], m: nn.Module, ndim: int) -> list[Step]:
     if type(m) in (nn.Linear, nn.Conv1d, nn.Conv2d) and _plain(m):
-        return [Step(name, "affine", inputs, m, _weighted(m))]
-    if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) and m.track_running_stats:
-        return [Step(name, "affine", inputs, m, either(m))]
-    if isinstance(m, _SAME):
-        return [Step(name, "affine", inputs, m, monotone(m))]
-    if isinstance(m, _LARGEST) and not m.return_indices:
+        weight: Any = m.weight
+        return [Step(name, "affine", inputs, m, _weighted(m), terms=weight[0].numel() + 2)]
+    if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) and type(m) in _NORMS:
+        if m.running_mean is None or m.running_var is None:
+            raise Unsupported(
+                f"Bounds: {type(m).__name__} ('{name}') has no running statistics and takes those "
+                "of the rows it is asked with; use an attack alone"
+            )
+        return [Step(name, "affine", inputs, m, either(m), terms=10, size=partial(_normed, m))]
+    if type(m) in _SAME:
+        terms = 0 if type(m) in _MOVES else None
+        return [Step(name, "affine", inputs, m, monotone(m), terms=terms)]
+    if isinstance(m, _LARGEST) and type(m) in _LARGEST and not m.return_indices:
         return [Step(name, "pooled", inputs, m, monotone(m))]
-    if isinstance(m, nn.LayerNorm):
+    if isinstance(m, nn.LayerNorm) and type(m) is nn.LayerNorm:
         return layer_norm(name, inputs, m)
-    if isinstance(m, nn.Softmax | nn.LogSoftmax) and m.dim is not None:
+    if type(m) in (nn.Softmax, nn.LogSoftmax) and isinstance(m.dim, int):
         return [_soft(name, inputs, m, m.dim, ndim, isinstance(m, nn.LogSoftmax))]
     curve = _BENT.get(type(m))
     if curve is None or not _plain(m):
@@ -209,7 +284,28 @@ def _module(name: str, inputs: tuple[str, ...], m: nn.Module, ndim: int) -> list
             "Softplus, softmax heads and sums. An attack alone, or Enumerate, needs no layers"
         )
     slope = m.negative_slope if isinstance(m, nn.LeakyReLU) else 0.0
-    return [bent(name, inputs, curve, m, slope)]
+    return [_curved(name, inputs, curve, slope)]
+
+
+def _normed(m: Any, size: Tensor) -> Tensor:
+    """|a| |x| + |mean a| + |bias|: what a batch normalisation's roundings are a share of."""
+    scale = (m.running_var + m.eps).rsqrt()
+    scale = scale if m.weight is None else scale * m.weight.abs()
+    shift = m.running_mean.abs() * scale + (0.0 if m.bias is None else m.bias.abs())
+    wide = (1, -1, *[1] * (size.ndim - 2))
+    out: Tensor = size * scale.reshape(wide) + shift.reshape(wide)
+    return out
+
+
+def _curved(name: str, inputs: tuple[str, ...], curve: str, slope: float) -> Step:
+    """A curve with the usual arguments; a leaky ReLU with a slope that its lines are about."""
+    if curve == "leaky" and not 0 <= slope <= 1:
+        raise Unsupported(f"Bounds: the leaky ReLU '{name}' has slope {slope:g}, not in [0, 1]")
+    calls: dict[str, Callable[..., Any]] = {
+        "relu": torch.relu, "leaky": partial(functional.leaky_relu, negative_slope=slope)
+    }  # fmt: skip
+    known: Any = SMOOTH.get(curve) or CONVEX.get(curve)
+    return bent(name, inputs, curve, calls[curve] if curve in calls else known[0], slope)
 
 
 def _soft(
@@ -226,7 +322,9 @@ def _soft(
 
 def _plain(m: nn.Module) -> bool:
     """With the settings that the rules here are about."""
-    usual = {"padding_mode": "zeros", "approximate": "none", "alpha": 1.0, "beta": 1.0}
+    usual = {
+        "padding_mode": "zeros", "approximate": "none", "alpha": 1.0, "beta": 1.0, "threshold": 20.0
+    }  # fmt: skip
     return all(getattr(m, name, value) == value for name, value in usual.items())
 
 
@@ -248,7 +346,21 @@ _MAXIMA = {
     functional.max_pool1d, functional.max_pool2d, functional.adaptive_max_pool1d,
     functional.adaptive_max_pool2d, torch.max_pool1d, torch.max_pool2d, torch.amax, "amax",
 }  # fmt: skip
+_REDUCES = {
+    torch.mean, torch.sum, "mean", "sum", functional.avg_pool2d, functional.adaptive_avg_pool2d,
+}  # fmt: skip
 _CASTS = {"float", "double", "to", "detach", "clone"}
+_NEW = {  # whose result lies in memory of its own
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, *_BENT,
+    operator.add, torch.add, operator.iadd, operator.sub, torch.sub, operator.mul, torch.mul,
+    *(f for f in _SMOOTH if not isinstance(f, str)),
+}  # fmt: skip
+_NAMES: dict[Any, tuple[str, ...]] = {  # of the arguments behind the first
+    functional.leaky_relu: ("negative_slope", "inplace"), functional.elu: ("alpha", "inplace"),
+    functional.relu: ("inplace",), functional.silu: ("inplace",),
+    functional.gelu: ("approximate",), functional.softplus: ("beta", "threshold"),
+}  # fmt: skip
+_USUAL = {"alpha": 1.0, "approximate": "none", "beta": 1.0, "threshold": 20.0}
 _SPLITS = {torch.split, torch.chunk, torch.unbind, "split", "chunk", "unbind"}
 _POINTWISE = {operator.mul, torch.mul, "mul"}
 _SHAPED = {"view", "reshape", "expand", torch.reshape}
@@ -262,19 +374,28 @@ def _function(
     target, name = node.target, node.name
     call = _call(node, constants, traced)
     if target in _SMOOTH:
-        slope = 0.0
-        if target is functional.leaky_relu:
-            slope = float(node.kwargs.get("negative_slope", (*node.args, 0.01)[1]))  # type: ignore[arg-type]
-        return [bent(name, variables, _SMOOTH[target], call, slope)]
+        given = _arguments(node, _NAMES.get(target, ()))
+        odd = {k: v for k, v in given.items() if k in _USUAL and v != _USUAL[k]}
+        known = {*_USUAL, "inplace", "negative_slope", "input"}
+        if odd or not known >= given.keys() or len(node.args) > 1 + len(_NAMES.get(target, ())):
+            raise Unsupported(f"Bounds: '{name}' has arguments that it has no bounds for: {given}")
+        slope = float(given.get("negative_slope", 0.01)) if target is functional.leaky_relu else 0.0
+        return [_curved(name, variables, _SMOOTH[target], slope)]
     if target in (operator.pow, torch.pow, "pow") and (*node.args, None)[1] == 2:
-        return [bent(name, variables, "square", call)]
-    if target in _RESHAPE or target in (operator.add, operator.iadd, torch.add):
-        return [Step(name, "affine", variables, call, monotone(call))]
+        return [_curved(name, variables, "square", 0.0)]
+    odd = {k: v for k, v in node.kwargs.items() if k in ("alpha", "out", "dtype", "rounding_mode")}
+    if odd or (target in (torch.add, torch.sub) and len(node.args) > 2):
+        raise Unsupported(f"Bounds: '{name}' has arguments that it has no bounds for: {odd}")
+    if target in _RESHAPE:
+        terms = None if target in _REDUCES else 0
+        return [Step(name, "affine", variables, call, monotone(call), terms=terms)]
+    if target in (operator.add, operator.iadd, torch.add):
+        return [Step(name, "affine", variables, call, monotone(call), terms=3)]
     if target in _MAXIMA and isinstance(node.meta["value"], Tensor):  # not its places, too
         return [Step(name, "pooled", variables, call, monotone(call))]
     if target in (operator.sub, torch.sub) and len(variables) == 2:
         return [Step(name, "affine", variables, call,
-                     lambda a, b: (call(a[0], b[1]), call(a[1], b[0])))]  # fmt: skip
+                     lambda a, b: (call(a[0], b[1]), call(a[1], b[0])), terms=3)]  # fmt: skip
     occurs: list[fx.Node] = []  # x * x names its one variable twice
     fx.map_arg((node.args, node.kwargs), lambda a: occurs.append(a) if a not in constants else None)
     if target in _PRODUCTS and len(occurs) == 2 and len(variables) == 2:
@@ -282,7 +403,7 @@ def _function(
     linear = (operator.sub, torch.sub, operator.mul, torch.mul, operator.truediv, operator.neg)
     divides = target is operator.truediv and node.args[0] not in occurs
     if target in linear and len(occurs) == 1 and not divides:
-        return [Step(name, "affine", variables, call, either(call))]
+        return [Step(name, "affine", variables, call, either(call), terms=4)]
     if target in (functional.softmax, torch.softmax, "softmax"):
         dim: Any = node.kwargs.get("dim", (*node.args, None)[1])
         if isinstance(dim, int):

@@ -54,12 +54,30 @@ def solve(
         for w, b in zip(leads, shift, strict=True)
     ]
     size = float(sum(side.abs().amax() for side in network.bounds[network.steps[-1].name]))
-    weight, _ = network.linear(spec)
-    reach = torch.maximum(*(side.abs() for side in network.domain.box))
-    blur = float((weight[0].abs() * reach * 2 * SINGLE).sum(1).amax())  # single precision
+    blur = float((spec[0].abs() @ _blur(network)[0]).amax())
     floor = -slack - _SOLVER * size - blur
     bound, point = highest_lowest(program, squares, scores, seconds, floor)
     return bound < floor, None if point is None else point[: region.x0.shape[1]]
+
+
+def _blur(network: Network) -> Tensor:
+    """(1, C): how far what the model computes may be from the program's exact numbers."""
+    reach = torch.maximum(*(side.abs() for side in network.domain.box))
+    blur: dict[str, Tensor] = {}
+    for step in network.steps:
+        own = network.errors.get(step.name)
+        if step.kind == "input":
+            blur[step.name] = (2 * SINGLE * reach).reshape(len(reach), *network.shape)
+        elif step.kind == "affine":
+            low, high = step.interval(*((-blur[name], blur[name]) for name in step.inputs))
+            blur[step.name] = (high - low) / 2 + (0.0 if own is None else own)
+        elif step.kind == "bent":
+            line = network.bent[step.name]
+            slope = line.below.abs().maximum(line.above.abs()).clamp_min(1.0)
+            blur[step.name] = slope * blur[step.inputs[0]] + (0.0 if own is None else own)
+        else:  # between its bounds, whatever goes in
+            blur[step.name] = torch.zeros_like(network.bounds[step.name][0])
+    return blur[network.steps[-1].name]
 
 
 def _inputs(

@@ -33,6 +33,9 @@ class Step:
     interval: Callable[..., Bound]  # of the inputs' bounds
     curve: str = ""  # of a bent step
     slope: float = 0.0  # of a leaky ReLU
+    terms: int | None = None  # roundings behind one output; None: all numbers of the input
+    size: Callable[..., Tensor] | None = None  # what roundings are a share of, from |inputs|
+    unit: float = 2.0**-24  # of the model's own arithmetic
 
 
 def monotone(call: Callable[..., Tensor]) -> Callable[..., Bound]:

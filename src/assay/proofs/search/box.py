@@ -30,6 +30,7 @@ from assay.tables.validate import BOUND_SLACK
 REAL, WHOLE, CODES, SINGLE = range(4)
 _SLACK = 1e-9  # what a table's `contains` forgives, relative to eps
 _UNIT = 2.0**-51
+_FAR = 1e100  # a radius at which only what cannot move at all stays
 _CHANGE = {0.0: 1.0, 1.0: 2.0, 2.0: 2.0, math.inf: 1.0}  # another category, to the power of p
 Kinds = NDArray[np.int32]
 
@@ -58,6 +59,40 @@ def box_of(region: object, radius: Floats | None = None) -> Box:
         f"the exact search works in Lp balls and tables, not in a {type(region).__name__}; "
         "use an attack there"
     )
+
+
+def unlimited(region: object) -> Box:
+    """The box in which whatever the region's eps can move may take any value, whatever it costs.
+
+    What eps cannot move (a category that is too far, a whole number whose next is) stays: a proof
+    in this box is vacuous, it hangs on features that no attacker of this region can change.
+    """
+    own = box_of(region)
+    far = box_of(region, np.full(len(own.x0), _FAR))
+    moves = own.low < own.high
+    budget: tuple[Constraint, ...] = ()
+    if isinstance(region, TableRegion):
+        schema = region.space.schema
+        for members in schema.one_hot_groups.values():
+            moves[:, members] &= _group_moves(region, members)
+            budget += _one_hot(members, len(own.x0))
+    low, high, low_in, high_in = (
+        np.ascontiguousarray(np.where(moves, b, own.x0))
+        for b in (far.low, far.high, far.low_in, far.high_in)
+    )
+    return replace(far, low=low, high=high, low_in=low_in, high_in=high_in, budget=budget)
+
+
+def _group_moves(region: TableRegion, members: list[int]) -> bool:
+    """Can another member of a one-hot group be the 1? Two columns change then."""
+    space = region.space
+    place = {int(c): k for k, c in enumerate(space.encoding.numeric)}
+    if any(i not in place for i in members) or len(members) < 2:
+        return False
+    if space.p == 0:
+        return bool(space.radius >= 1)
+    steps = np.sort([1 / float(space.encoding.width[place[i]]) for i in members])[:2]
+    return bool(np.linalg.norm(steps, float(space.p)) <= space.radius * (1 + 1e-6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +209,9 @@ def _boxed(at: _Limits) -> Box:
             np.where(single, _single(low, 1), low),
             np.where(single, _single(high, -1), high),
         )
+    moves = at.mutable & ~np.isnan(x0)  # a missing cell stays missing
     low, high, low_in, high_in = (
-        np.ascontiguousarray(np.where(at.mutable, b, x0)) for b in (low, high, low_in, high_in)
+        np.ascontiguousarray(np.where(moves, b, x0)) for b in (low, high, low_in, high_in)
     )
     budget = _budget(at, np.where(number, rounding, 0.0).max(axis=1), np.any(low < high, axis=0))
     return Box(np.ascontiguousarray(x0), low, high, low_in, high_in, at.kind, at.codes, budget)
@@ -210,16 +246,18 @@ def _budget(at: _Limits, rounding: Floats, free: Any) -> tuple[Constraint, ...]:
     """The ball as a constraint; in Linf the box says it all."""
     if at.p == math.inf or not free.any():
         return ()
-    n, d = at.x0.shape
+    d = at.x0.shape[1]
     terms = []
     for i in map(int, np.flatnonzero(free)):
+        # A missing cell stays missing and costs nothing; NaN is in no set, not even in {NaN}.
+        known = ~np.isnan(at.x0[:, i])
         home = np.stack([at.x0[:, i]] * 4, axis=1)[:, None]  # the set {x0}
         if at.p == 0 or at.kind[i] == CODES:
-            terms.append(Term(i, OUTSIDE, np.full(n, at.change[i]), home))
+            terms.append(Term(i, OUTSIDE, at.change[i] * known, home))
         elif at.p == 2:
-            terms.append(Term(i, SQUARE, np.full(n, 1 / at.width[i] ** 2)))
+            terms.append(Term(i, SQUARE, known / at.width[i] ** 2))
         else:
-            terms.append(Term(i, ABSOLUTE, np.full(n, 1 / at.width[i])))
+            terms.append(Term(i, ABSOLUTE, known / at.width[i]))
     if at.p == 0:
         count = np.floor(at.eps + 1e-9) + 0.25
         return (Constraint(tuple(terms), count, count),)

@@ -14,7 +14,7 @@ import torch
 from assay.errors import AssayError, Unsupported
 from assay.kernels.arrays import Bools, Floats, Ints
 from assay.proofs.certificate import written
-from assay.proofs.search.box import Box, box_of
+from assay.proofs.search.box import Box, box_of, unlimited
 from assay.proofs.search.constraint import Constraint
 from assay.proofs.search.expressions import Expressions
 from assay.proofs.search.kernel import BROKEN, OPEN, PROVEN, TIED, TIES, Answer, search
@@ -88,6 +88,16 @@ def decide(
         verdict == BROKEN, verdict == PROVEN, answer.point, answer.margin, answer.nodes,
         answer.seconds, certificates=kept,
     )  # fmt: skip
+
+
+def vacuous(ensemble: Ensemble, region: Any, allowed: Bools, seconds: float) -> Bools:
+    """(n,) is there no success even if all that eps can move may take any value?
+
+    False where that is not shown within `seconds`, so a share of these is a lower bound.
+    """
+    box = unlimited(region)
+    answer = search(ensemble, box, constraints_of(region, box), allowed, seconds)
+    return np.asarray((answer.verdict == PROVEN) & ~_gaps_may_change(region))
 
 
 def _judged(ensemble: Ensemble, region: Any, allowed: Bools, answer: Answer) -> Ints:
@@ -198,5 +208,8 @@ def _holds(
     if isinstance(region, LpRegion):
         x = x.reshape(len(rows), *region.inputs)
     valid = part.contains(x).numpy()
-    label = ensemble.decide(x.double().numpy().reshape(len(rows), -1))
-    return valid & allowed[rows, label], valid
+    good = valid.copy()
+    if valid.any():  # of an invalid point no library need have an opinion
+        label = ensemble.decide(x.double().numpy().reshape(len(rows), -1)[valid])
+        good[valid] = allowed[rows[valid], label]
+    return good, valid

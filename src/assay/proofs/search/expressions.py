@@ -6,13 +6,14 @@ all rows of a batch at once, with coefficients per row: a relation may name the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 
-from assay.kernels.arrays import Bools, Floats
+from assay.kernels.arrays import Bools, Floats, Ints
 from assay.proofs.search.ranges import Range
 from assay.proofs.search.ranges import span as interval
 from assay.relations.conditional import Count
@@ -34,6 +35,17 @@ class Expressions:
     low: Floats
     high: Floats
     tolerance: float
+
+    def without_gaps(self) -> Expressions:
+        """With 0 in missing cells, so that they spoil no other row of the batch."""
+        gone = np.isnan(self.x0)
+        sides = {k: np.where(gone, 0.0, getattr(self, k)) for k in ("x0", "low", "high")}
+        return replace(self, **sides)
+
+    def named(self, parts: Iterable[Expr | Relation]) -> Ints:
+        """The features that these name, as they are or as they were."""
+        names = {c.name for part in parts for c in walk(part) if isinstance(c, Column)}
+        return np.array(sorted(self.layout.place[n] for n in names), dtype=np.int64)
 
     @cached_property
     def free(self) -> Bools:

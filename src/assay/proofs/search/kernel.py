@@ -13,6 +13,7 @@ from assay.kernels.arrays import Array, Bools, Floats, Ints
 from assay.kernels.native import Kernel, Layout
 from assay.proofs.search.box import Box
 from assay.proofs.search.constraint import Constraint, pack
+from assay.trees.ensemble import LAYOUT as ENSEMBLE
 from assay.trees.ensemble import Ensemble
 from assay.trees.grid import Grid
 
@@ -21,12 +22,6 @@ SWEEPS = 20, 5  # of messages: at the root, in every other box
 TIES = 16  # tied cells of a row that are kept, for the library to decide
 _SHORT = 2.0**20  # sums of whole multiples of 1 / _SHORT are exact
 
-ENSEMBLE = Layout(
-    nodes="size", outputs="size", trees="size",
-    feature="int32[nodes]", threshold="float64[nodes]", left="int32[nodes]", right="int32[nodes]",
-    missing_left="bool[nodes]", value="float64[nodes, outputs]", roots="int32[trees]",
-    base="float64[outputs]", cut="float64", single="int64",
-)  # fmt: skip
 DOMAIN = Layout(
     rows="size", features="size", constraints="size", terms="size", intervals="size",
     codes="size", cuts="size",

@@ -87,7 +87,7 @@ class Parts:
                                  inner=c.inner[of]) for c in box.budget),
         )  # fmt: skip
         found, at = self.play(part, of, _SHARE)
-        single = (low == high).all(1)
+        single = ((low == high) | np.isnan(x0)).all(1)
         found[single] = np.where(self.ask(low[single], of[single]), BROKEN, PROVEN)
         at[single] = low[single]
         broken = found == BROKEN

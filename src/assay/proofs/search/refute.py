@@ -16,8 +16,9 @@ import numpy as np
 from assay.kernels.arrays import Bools, Floats
 from assay.proofs.search.ranges import Range, span
 from assay.relations.conditional import Count
-from assay.relations.expression import And, Compare, Expr, Or, Relation
+from assay.relations.expression import And, Column, Compare, Expr, Or, Relation
 from assay.relations.normal_form import Layout, is_whole, normal_form, scale
+from assay.relations.tree import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,14 @@ class Boxes:
                 return np.asarray(np.all([self.refute(p) for p in r.operands], axis=0))
             case Compare():
                 with np.errstate(all="ignore"):
-                    return self._compare(r)
+                    return self._compare(r) & self._known(r)
         return np.zeros(len(self.x0), dtype=bool)
+
+    def _known(self, r: Compare) -> Bools:
+        """(n,) is no value missing? A comparison with one is unknown, and accepted."""
+        names = {c.name for c in walk(r) if isinstance(c, Column)}
+        places = sorted(self.layout.place[n] for n in names)
+        return np.asarray(~np.isnan(self.x0[:, places]).any(axis=1))
 
     def _span(self, e: Expr) -> Range:
         """Intervals of expressions; a count by which of its parts can hold, and can fail."""

@@ -35,26 +35,33 @@ class Separable:
     on: Expressions
 
     def read(self, relations: tuple[Relation, ...]) -> tuple[list[Constraint], Bools]:
-        """The constraints, and (n,) for which rows they say all."""
+        """The constraints, and (n,) for which rows they say all.
+
+        A clause that names a missing cell is left out of that row: unknown comparisons are
+        accepted, and what `fill` makes of them is left to the region.
+        """
         found: list[Constraint] = []
         complete = np.ones(len(self.on.x0), dtype=bool)
+        missing = np.isnan(self.on.x0)
+        without_gaps = Separable(self.on.without_gaps()) if missing.any() else self
         for r in relations:
             clauses = list(_clauses(normal_form(r, self.on.layout)))
             if len(clauses) > _CLAUSES:
                 complete[:] = False
                 continue
             for clause in clauses:
-                made = self._clause(clause)
+                made = without_gaps.clause(clause)
                 if made is None:
                     complete[:] = False
                     continue
-                found += made[0]
-                complete &= made[1]
+                known = ~missing[:, self.on.named(clause)].any(axis=1)
+                found += [c.where(known) for c in made[0]]
+                complete &= made[1] & known
         return found, complete
 
     # A clause: at least one of its comparisons holds.
 
-    def _clause(self, parts: list[Compare]) -> tuple[list[Constraint], Bools] | None:
+    def clause(self, parts: list[Compare]) -> tuple[list[Constraint], Bools] | None:
         n = len(self.on.x0)
         settled = np.zeros(n, dtype=bool)  # a part that cannot change holds
         moving = []

@@ -21,7 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.errors import Unsupported
 from assay.kernels.arrays import Array
+from assay.model.exact_types import linear_classifiers, replaced_method
 from assay.spaces.choices import ChoiceRegion
 from assay.spaces.words import PAD, spell
 
@@ -35,6 +37,7 @@ class Bag:
     norm: str | None
     weight: Array  # (C, words)
     bias: Array  # (C,)
+    rounding: float  # of the model's own arithmetic, as a share of the sum of all magnitudes
 
     def rows(self, texts: list[str]) -> Any:
         """(n, words) sparse, before any norm."""
@@ -44,34 +47,88 @@ class Bag:
         return counts if self.idf is None else counts.multiply(self.idf[None]).tocsr()
 
 
-def read(source: Any) -> Bag | None:
-    """The bag of words of a scikit-learn pipeline; None where it is none."""
-    steps = [step for _, step in getattr(source, "steps", [])]
-    if len(steps) not in (2, 3) or not hasattr(steps[0], "build_analyzer"):
-        return None
+def read(source: Any) -> Bag:
+    """The bag of words of a scikit-learn pipeline; Unsupported says what it is instead.
+
+    Exact types only: a subclass may count, weigh or decide otherwise than its attributes say.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
+    from sklearn.pipeline import Pipeline
+
+    if type(source) is not Pipeline or len(source.steps) not in (2, 3):
+        raise _refused(f"{type(source).__name__} is no Pipeline of two or three steps")
+    steps = [step for _, step in source.steps]
+    for step in (source, *steps):
+        if (name := replaced_method(step)) is not None:
+            raise _refused(f"this {type(step).__name__} has its own `{name}`")
     first, last = steps[0], steps[-1]
+    known = (CountVectorizer,) if len(steps) == 3 else (CountVectorizer, TfidfVectorizer)
+    if type(first) not in known:
+        before = " before another step" if len(steps) == 3 else ""
+        raise _refused(f"nothing is known of {type(first).__name__}{before}")
+    if len(steps) == 3 and type(steps[1]) is not TfidfTransformer:
+        raise _refused(f"nothing is known of {type(steps[1]).__name__}")
+    _counts_single_words(first)
+    weigher = steps[1] if len(steps) == 3 else first if type(first) is TfidfVectorizer else None
+    idf, norm = None, None
+    if weigher is not None:
+        if weigher.sublinear_tf or weigher.norm not in (None, "l2"):
+            raise _refused("Tfidf with sublinear_tf or norm='l1' is no weighted count")
+        idf, norm = (np.asarray(weigher.idf_) if weigher.use_idf else None), weigher.norm
+    weight, bias = _weights(last, len(source.classes_))
+    if weight.shape[1] != len(first.vocabulary_):
+        raise _refused(
+            f"{type(last).__name__} weighs {weight.shape[1]} words of {len(first.vocabulary_)}"
+        )
+    return Bag(first, idf, norm, weight, bias, _rounding(first, last))
+
+
+def _rounding(first: Any, last: Any) -> float:
+    """Of the model's own arithmetic, as a share of the sum of all magnitudes."""
+    counted = np.dtype(first.dtype)
+    if (counted.kind == "f" and counted != np.float64) or last.coef_.dtype != np.float64:
+        return 1e-4
+    # A support vector machine sums over its vectors, which may cancel to the weights read here.
+    return 1e-9 if type(last) in linear_classifiers() else 1e-6
+
+
+def _refused(why: str) -> Unsupported:
+    return Unsupported(
+        f"Linear: {why}; it reads a Pipeline that counts single words (CountVectorizer or "
+        "TfidfVectorizer, one word at a time, no subclasses) and ends in a linear classifier of "
+        "scikit-learn; use Enumerate"
+    )
+
+
+def _counts_single_words(first: Any) -> None:
     separate = first.analyzer == "word" and first.tokenizer is None and first.preprocessor is None
     blanks = first.token_pattern == r"(?u)\b\w\w+\b"  # no word reaches over a blank
     if not (separate and blanks and tuple(first.ngram_range) == (1, 1)) or first.binary:
-        return None
-    idf, norm = None, None
-    weigher = steps[1] if len(steps) == 3 else first if hasattr(first, "idf_") else None
-    if len(steps) == 3 and type(steps[1]).__name__ != "TfidfTransformer":
-        return None
-    if weigher is None and type(first).__name__ != "CountVectorizer":
-        return None
-    if weigher is not None:
-        if weigher.sublinear_tf or weigher.norm not in (None, "l2"):
-            return None
-        idf, norm = (np.asarray(weigher.idf_) if weigher.use_idf else None), weigher.norm
-    if not (hasattr(last, "coef_") and hasattr(last, "intercept_")):
-        return None
-    weight = np.atleast_2d(np.asarray(last.coef_, dtype=np.float64))
+        raise _refused(
+            f"this {type(first).__name__} has an analyzer, tokenizer, preprocessor, token_pattern, "
+            "ngram_range or binary= other than the usual"
+        )
+
+
+def _weights(last: Any, classes: int) -> tuple[Array, Array]:
+    """(C, words) and (C,), such that the class of the highest sum is predicted."""
+    from scipy.sparse import issparse
+    from sklearn.svm import SVC, NuSVC
+
+    pairwise = type(last) in (SVC, NuSVC) and last.kernel == "linear" and classes == 2
+    if not pairwise and type(last) not in linear_classifiers():
+        several = f" with {classes} classes" if type(last) in (SVC, NuSVC) else ""
+        raise _refused(f"nothing is known of {type(last).__name__}{several}")
+    given: Any = last.coef_
+    given = given.toarray() if issparse(given) else given
+    weight = np.atleast_2d(np.asarray(given, dtype=np.float64))
     bias = np.atleast_1d(np.asarray(last.intercept_, dtype=np.float64))
     bias = np.broadcast_to(bias, len(weight)).copy()
-    if len(weight) == 1:  # one score, of the second class
+    if len(weight) == 1 and classes == 2:  # one score, of the second class
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
-    return Bag(first, idf, norm, weight, bias)
+    if len(weight) != classes:
+        raise _refused(f"{type(last).__name__} has {len(weight)} scores for {classes} classes")
+    return weight, bias
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,9 @@ bounded over such a set says so by two methods:
     highest(hull, spec)    for each row of `spec` (b, m, C) an upper bound of spec . logits over the
                            set, and which places matter (`Found`)
 
+Both speak of the `forward` of the same class; a subclass does not inherit them
+(`refuse_inherited`).
+
 Cutting a place into its options gives sets whose bounds are tighter, down to single sentences,
 where they are exact: so a search over sets (`search.py`) ends with an answer.
 
@@ -22,10 +25,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
+
+from assay.errors import Unsupported
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +103,38 @@ class Bounded(Protocol):
     def highest(self, hull: Hull, spec: Tensor) -> Found:
         """Bounds of spec (b, m, C) times the logits."""
         ...
+
+
+def refuse_inherited(module: Any) -> None:
+    """Raises Unsupported where `highest` may be about another function than `forward`.
+
+    The class itself must define all three of `forward`, `parts` and `highest`: a subclass that
+    overrides one inherits bounds of what it no longer computes. Hooks, replaced methods and layers
+    of other kinds (parametrisations) change the function, too, wherever they are.
+    """
+    name, own = type(module).__name__, vars(type(module))
+    missing = [m for m in ("forward", "parts", "highest") if m not in own]
+    why = f"{name} inherits `{missing[0]}`" if missing else changed_inside(module)
+    if why:
+        raise Unsupported(
+            f"Bounds: {why}, so the bounds may be of another function than its answers; TextCNN "
+            "and TextLSTM themselves have such bounds, without hooks; a module of your own defines "
+            "`forward`, `parts` and `highest` in one class; use Enumerate"
+        )
+
+
+def changed_inside(module: torch.nn.Module) -> str:
+    """What makes a module of plain layers another function than its class says; "" if nothing."""
+    for path, part in module.named_modules():
+        where = f"{type(module).__name__}.{path}" if path else type(module).__name__
+        if part._forward_hooks or part._forward_pre_hooks:  # noqa: SLF001 - torch has no reader
+            return f"{where} has a forward hook"
+        replaced = [n for n in vars(part) if callable(getattr(type(part), n, None))]
+        if replaced:
+            return f"{where} has its own `{replaced[0]}`"
+        if parametrize.is_parametrized(part):
+            return f"{where} is parametrised"
+    return ""
 
 
 def largest(values: Tensor, most: Tensor) -> Tensor:

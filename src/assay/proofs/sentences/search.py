@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.problem.problem import Problem
-from assay.proofs.sentences.hull import Bounded, Hull
+from assay.proofs.sentences.hull import Bounded, Hull, refuse_inherited
 from assay.spaces.choices import ChoiceRegion
 
 _MEMORY = 6 * 10**6  # numbers of parts at a time
@@ -81,6 +81,7 @@ def decide(
     problem: Problem, rows: Tensor, module: Bounded, spec: Tensor, sure: Sure, splits: int
 ) -> None:
     """Close what can be closed of these rows; `spec` (n, m, C) are their leads."""
+    refuse_inherited(module)
     region = problem.region(rows)
     assert isinstance(region, ChoiceRegion)
     with torch.no_grad():
@@ -114,7 +115,7 @@ def decide(
         )
         keep = ~lost[of]
         of, slots, free, most = of[keep], slots[keep], free[keep], most[keep]
-    problem.prove(rows[~lost])
+    problem.prove(rows[~lost], region.fixed[~lost])
 
 
 def _cut(

@@ -14,18 +14,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
-from assay.attacks.campaign import bands, replay, scored
+from assay.attacks.campaign import bands, replay
 from assay.goals.bands import Pairs, Rule, chances, disjoint
 from assay.report.figures.transductive import share_of
 from assay.report.spec import in_text
-from assay.report.stats import Estimate, bootstrap, wilson
+from assay.report.stats import Estimate, Z, bootstrap, clopper_pearson, wilson
 
 if TYPE_CHECKING:
     from assay.report.report import Report
 
 Figures = dict[str, tuple[str, Estimate]]
-DRAWS = 200  # of the bootstrap over inputs, and bands whose attempts are counted
+DRAWS = 200  # bands whose attempts are counted
 
 
 def figures(report: Report) -> Figures:
@@ -54,15 +56,35 @@ def figures(report: Report) -> Figures:
 
 
 def robustness(pairs: Pairs, rule: Rule, seed: int = 0) -> Estimate:
-    """The share of all bands that do not fill the quota; n is the number of inputs."""
-    failure = 1 - chances(pairs, rule, DRAWS, seed)
-    value, n = float(failure[0]), len(pairs.ids)
-    low, high = (float(q) for q in np.quantile(failure[1:], [0.025, 0.975]))
-    if low == high:
-        few = disjoint(pairs, rule)
-        wide = wilson(round(value * few), few)
-        low, high = min(value, wide.low), max(value, wide.high)
+    """The share of all bands that do not fill the quota; n is the number of inputs.
+
+    Its interval is Korn and Graubard's (1998) for clustered shares: the exact binomial one of an
+    effective number of bands. The variance is that of the inputs' own shares (Hoeffding's
+    projection), with Student's quantile for the few inputs it is known from. There are at least as
+    many effective bands as can be formed without sharing an input, whose variance is never smaller
+    (Hoeffding 1963), and no more than inputs.
+    """
+    found = 1 - chances(pairs, rule, each_input=True, seed=seed)
+    value, n = float(found[0]), len(pairs.ids)
+    fewest = disjoint(pairs, rule)
+    size = max(fewest, min(n, _effective(value, found[1:], pairs, rule)))
+    low, high = clopper_pearson(value * size, size)
     return Estimate(value, low, high, n)
+
+
+def _effective(value: float, each: NDArray[np.float64], pairs: Pairs, rule: Rule) -> float:
+    """How many independent bands would vary as much as the share over all bands does."""
+    variance = weighted = 0.0
+    for s in set(rule["sources"]):
+        mine = each[pairs.source == s]
+        if len(mine) > 1:
+            part = float(mine.var(ddof=1)) / len(mine)
+            variance += part
+            weighted += part * part / (len(mine) - 1)
+    if variance < 1e-12:
+        return 0.0  # no spread at all: nothing is known but that
+    student = float(special.stdtrit(variance**2 / weighted, 0.975))  # Satterthwaite's degrees
+    return value * (1 - value) / variance * (Z / student) ** 2
 
 
 def _share(hits: Any) -> Estimate:
@@ -81,18 +103,35 @@ def _quota(report: Report) -> Figures:
     title = f"group-based robustness ({text})"
     if not len(pairs.ids):  # the first chunks of a run that was stopped
         return {"robust": (title, wilson(0, 0))}
+    seed = int(report.spec.get("seed", 0))
     found: Figures = {
-        "robust": (title, robustness(pairs, rule, int(report.spec.get("seed", 0)))),
+        "robust": (title, robustness(pairs, rule, seed)),
         "reachable": ("pairs (input, target) within reach", _share(pairs.hits.reshape(-1))),
     }
-    for name, title, scores in (
-        ("attempts", "by the campaign's order", scored(pairs)),
-        ("attempts_random", "in random order", scored(pairs, seed=0)),
+    for name, title, counts in (
+        ("attempts", "by the campaign's order", attempts(pairs, rule, seed)),
+        ("attempts_random", "in random order", attempts(pairs, rule, seed, shuffled=True)),
     ):
-        if not np.isnan(scores).any():
-            drawn = bands(pairs, rule, DRAWS)
-            ends = [replay(pairs, rule, band, scores) for band in drawn]
-            counts = np.array([end.attempts for end in ends if end.filled], dtype=float)
+        if counts is not None:
             until = rule["wish"] if rule.get("filled") else str(k)
-            found[name] = (f"attempts until {until} of a band that can, {title}", bootstrap(counts))
+            title = f"attempts until {until} of a band that can, {title}"
+            found[name] = (title, bootstrap(counts[np.isfinite(counts)]))
     return found
+
+
+def attempts(
+    pairs: Pairs, rule: Rule, seed: int, shuffled: bool = False
+) -> NDArray[np.float64] | None:
+    """The attempts that each of `DRAWS` bands needs, infinite where its quota is out of reach.
+
+    In the order of the campaign's scores (None where the run has none), or shuffled: then every
+    band has an order of its own, or all of them would share the luck of one.
+    """
+    if not shuffled and np.isnan(pairs.scores).any():
+        return None
+    orders = np.random.default_rng([seed, 1])
+    ends = [
+        replay(pairs, rule, band, orders.random(pairs.hits.shape) if shuffled else pairs.scores)
+        for band in bands(pairs, rule, DRAWS, seed)
+    ]
+    return np.array([end.attempts if end.filled else np.inf for end in ends])

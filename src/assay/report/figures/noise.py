@@ -42,7 +42,7 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
             found[f"changes_{name}"] = (title, bootstrap(1 - end[known], ids))
     return found | {
         "sure": (
-            f"records {'that stay' if 'stays' in stays else 'safe'} with probability {SURE}",
+            f"records {'that stay' if 'stays' in stays else 'unharmed'} with probability {SURE}",
             Estimate(sure.value, sure.low, open_.high, sure.n),
         ),
         "width": ("width of the bounds per record", bootstrap(high[known] - low[known], ids)),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.report import wording
 from assay.report.checks import incomplete
 from assay.report.spec import in_text, kind, model_name, unattacked, untargeted
 from assay.report.stats import Estimate
+from assay.report.verdicts import counts, stability
 
 if TYPE_CHECKING:
     from assay.report.report import Report
@@ -36,11 +38,9 @@ def _answer(report: Report) -> str:
     if not robust.n:
         return f"{who}: no row could be attacked."
     if game == "Nature":
-        sure = report.metric("sure")
-        does = "keeps its answer" if untargeted(spec) else "does no such harm"
-        return (
-            f"Under the stated noise {inside} {does} with probability {robust.value:.3f} on "
-            f"average; {counted(sure, 'records')} are safe (probability 0.99 or more)."
+        sure = counted(report.metric("sure"), "records")
+        return wording.noise(
+            stability(report), inside, f"{robust.value:.3f}", sure, untargeted(spec)
         )
     if "quota" in spec:
         return (
@@ -56,19 +56,12 @@ def _answer(report: Report) -> str:
             f"{who} answers {counted(clean, 'inputs')} correctly after adapting to a clean batch, "
             f"and {counted(robust)} when the attacker may change the batch first."
         )
-    if untargeted(spec) and report.two_sided:
-        return (
-            f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly; when "
-            f"an attacker may change them, at least {counted(report.metric('proven'))} are proven "
-            f"to stay correct, and at most {counted(robust)} do."
-        )
+    known, tried = counts(report), report.two_sided
     if untargeted(spec):
-        return (
-            f"{who} classifies {clean.value * clean.n:,.0f} of {clean.n:,} inputs correctly, and "
-            f"{counted(robust)} when an attacker may change them."
-        )
+        lower = counted(report.metric("proven")) if tried else ""
+        return wording.robustness(known, who, counted(robust), lower, tried)
     won = Estimate(1 - robust.value, 1 - robust.high, 1 - robust.low, robust.n)
-    return f"An attacker gets what it wants from {inside} in {counted(won, 'cases')}."
+    return wording.harm(known, inside, counted(won, "cases"), tried)
 
 
 def threat(report: Report) -> str:

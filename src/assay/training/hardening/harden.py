@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from assay.data import Dataset
+from assay.errors import AssayError
 from assay.goals.classes import Untargeted
 from assay.goals.goal import Goal
 from assay.kernels.arrays import Bools
@@ -39,9 +40,9 @@ from assay.training.hardening.counterexamples import Pool, counterexamples
 from assay.training.hardening.explain import Explanation, leans_on, protected_by, weak_by
 from assay.training.hardening.judge import Judge
 from assay.training.hardening.networks import retrain
-from assay.training.hardening.path import Hardened, Round, choice
+from assay.training.hardening.path import Hardened, Round, choice, standard_errors
 from assay.training.hardening.question import bare, refuse, refuse_numbers
-from assay.training.hardening.refit import count, refit
+from assay.training.hardening.refit import count, free_trees, refit
 from assay.training.hardening.retention import retention
 from assay.training.hardening.saved import Saved
 from assay.training.holdout import holdout
@@ -61,7 +62,8 @@ def harden(
     max_loss: float | None = 0.015,
     min_proven: float | None = None,
     max_vacuous: float = 1.0,
-    caution: float = 1.0,
+    caution: float | None = None,
+    confidence: float = 0.95,
     rounds: int = 40,
     free: Sequence[float] = FREE,
     retain: float = 0.3,
@@ -75,9 +77,11 @@ def harden(
 ) -> Hardened:
     """Refit a fitted model until no attacker of this `space` and `goal` finds much.
 
-    `max_loss`: at most this much accuracy may be lost, with `caution` standard errors added to what
-    was lost on held-out rows (0: the price is spent, and half of the time a little more); of those
-    rounds the one with the largest proven share is chosen.
+    `max_loss`: at most this much accuracy may be lost on fresh rows of the same kind, with this
+    `confidence`: what was lost on the held-out rows, row by row, with as many standard errors added
+    as make it an upper bound for all `rounds` at once, since the best of them is picked. Of the
+    rounds within it the one with the largest proven share is chosen. `caution` sets the number of
+    standard errors by hand (0: the price is spent, and half of the time more); no confidence then.
     `min_proven` instead: the most accurate round that reaches it.
     `max_vacuous`: only rounds of whose proofs at most this share hangs on what nobody can move.
     At most `rounds` refits, each attacked on `most` training rows for at most `seconds` a row. A
@@ -96,7 +100,10 @@ def harden(
     """
     shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
     counts = {"rounds": rounds, "most": most, "judged": judged}
-    refuse_numbers(free, shares, counts, {"seconds": seconds, "caution": caution})
+    if not 0 < confidence < 1:
+        raise AssayError(f"confidence={confidence}: expected a probability between 0 and 1")
+    errors = standard_errors(confidence, rounds) if caution is None else caution
+    refuse_numbers(free, shares, counts, {"seconds": seconds, "caution": errors})
     goal = Untargeted() if goal is None else goal
     model = bare(model)
     refuse(model, data, space, goal)
@@ -109,7 +116,7 @@ def harden(
     asked = (
         max_loss,
         min_proven,
-        caution,
+        errors,
         rounds,
         tuple(free),
         retain,
@@ -121,7 +128,7 @@ def harden(
     )
     saved = Saved(folder, model, f"{data.hash}|{space!r}|{goal!r}|{asked}")
     pool = partial(Pool, train, space, goal, most, seed)
-    price = partial(Round.within, max_loss=max_loss, caution=caution)
+    price = partial(Round.within, max_loss=max_loss, caution=errors)
     loop = _Loop(model, train, judge, again, kept, pool, seconds, saved, price)
     with Bar(rounds, progress) as bar:
         loop.refit(1.0, 0, None, bar)
@@ -130,7 +137,7 @@ def harden(
         for i, start in enumerate(starts[:BEST]):
             left = rounds + 1 - len(loop.path)
             loop.climb(start, left // (min(BEST, len(starts)) - i), bar)
-    chosen = choice(loop.path, max_loss, min_proven, max_vacuous, caution)
+    chosen = choice(loop.path, max_loss, min_proven, max_vacuous, errors)
     final = loop.models[chosen]
     proven = counterexamples(final, judge.part, space, goal, seconds).proven
     why = Explanation(
@@ -201,7 +208,13 @@ def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
     """Shares of trees that see everything; one plan where features make no difference."""
     if kept.all() or not kept.any():
         return [1.0]
-    return [f for f in free if f in (0.0, 1.0) or count(model) is not None]
+    trees = count(model)
+    if trees is None:
+        return [f for f in free if f in (0.0, 1.0)]
+    first: dict[int, float] = {}  # shares that come to the same number of trees are one plan
+    for f in free:
+        first.setdefault(free_trees(trees, f), f)
+    return list(first.values())
 
 
 def _promise(

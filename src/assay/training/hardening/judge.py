@@ -7,7 +7,7 @@ box, with the relations, so the share is one of proofs too, and a lower bound wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,11 @@ from assay.kernels.arrays import Bools, Floats
 from assay.model.classifier import wrap
 from assay.model.frames import fitted
 from assay.proofs.search.asked import ensemble_of, own_classes
-from assay.proofs.search.box import box_of
-from assay.proofs.search.decide import constraints_of
-from assay.proofs.search.kernel import PROVEN, search
+from assay.proofs.search.decide import vacuous
 from assay.spaces.region import Space
 from assay.training.hardening.counterexamples import attacked, counterexamples, targets
 from assay.training.hardening.path import Round, Unmovable
 from assay.training.hardening.refit import refit
-
-FAR = 1e100  # a radius at which only what cannot move at all stays
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +75,7 @@ class Judge:
         ensemble = ensemble_of(classifier)
         mask = own_classes(classifier, ensemble, targets(part, self.goal, ensemble.n_classes))
         region = self.space.around(part.x)
-        own, far = box_of(region), box_of(region, np.full(len(part), FAR))
-        moves = own.low < own.high
-        sides: dict[str, Any] = {
-            side: np.ascontiguousarray(np.where(moves, getattr(far, side), own.x0))
-            for side in ("low", "high", "low_in", "high_in")
-        }
-        free = replace(far, **sides)
-        answer = search(ensemble, free, constraints_of(region, free), mask, 0.05)
-        return float((answer.verdict == PROVEN).mean())
+        return float(vacuous(ensemble, region, mask, 0.05).mean())
 
     def unmovable(self, model: Any, train: Dataset) -> Unmovable | None:
         """The same estimator, and a single rule, on features no attacked row can move."""

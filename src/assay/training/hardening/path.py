@@ -140,6 +140,20 @@ class Hardened:
         return target
 
 
+def standard_errors(confidence: float, rounds: float) -> float:
+    """How many to add to each round's loss, so that with this confidence none of them lost more.
+
+    The best of `rounds` is picked on the same rows, so that each may err by (1 - confidence) /
+    rounds only (Bonferroni); the loss of a round is a mean over rows, and taken as normal.
+
+    >>> round(standard_errors(0.95, 1), 2), round(standard_errors(0.95, 40), 2)
+    (1.64, 3.02)
+    """
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - (1 - confidence) / max(1, rounds)))
+
+
 def choice(
     path: Sequence[Round], max_loss: float | None, min_proven: float | None,
     max_vacuous: float = 1.0, caution: float = 1.0,

@@ -83,11 +83,22 @@ def last_step(model: Any) -> Any:
     return _split(model)[1]
 
 
+def free_trees(count: int, free: float) -> int:
+    """How many of `count` trees see everything, at least one and not all where a share of them do.
+
+    >>> [free_trees(60, f) for f in (0.0, 0.01, 0.02, 0.05, 1.0)]
+    [0, 1, 1, 3, 60]
+    """
+    if free in (0.0, 1.0):
+        return round(free * count)
+    return min(count - 1, max(1, round(free * count)))
+
+
 def _stages(model: Any, ready: list[Any], free: float) -> list[Stage]:
     count = trees_of(model)
     if count is None or free in (0.0, 1.0):
         return [Stage(count or 1, ready[1] if free == 1.0 else ready[0])]
-    top = min(count - 1, max(1, round(free * count)))
+    top = free_trees(count, free)
     return [Stage(count - top, ready[0]), Stage(top, ready[1])]
 
 

@@ -1,5 +1,8 @@
 """A hardening that was cut off goes on where it was: one file per round, whole or not there.
 
+A round is a joblib file, and loading one can run whatever is in it. So the question stands before
+it, in plain text, and is compared first: only rounds of this very hardening are loaded.
+
 What a reader would get wrong: a file of another question is refused, not overwritten. The question
 is the estimator with its parameters and number of trees (or the network with its weights), the
 data, the space, the goal, the seed and the settings. An estimator that was fitted once more by the
@@ -41,13 +44,14 @@ class Saved:
         if self.folder is None or not self._path(number).exists():
             return None
         path = self._path(number)
-        with reading(path, "delete it: the round is fitted again"):
-            kept: dict[str, Any] = joblib.load(path)
-        if kept["question"] != self.question:
-            raise AssayError(
-                f"'{path}' is from another hardening (other data, model, space, goal, seed or "
-                "settings); give another folder= or delete this one"
-            )
+        with reading(path, "delete it: the round is fitted again"), path.open("rb") as file:
+            if file.read(len(self._head)) != self._head:
+                raise AssayError(
+                    f"'{path}' is from another hardening (other data, model, space, goal, seed or "
+                    "settings, or an older version of assay); give another folder= or delete this "
+                    "one"
+                )
+            kept: dict[str, Any] = joblib.load(file)
         return kept
 
     def keep(self, number: int, **state: Any) -> None:
@@ -57,8 +61,12 @@ class Saved:
         if self.folder is None:
             return
         into = io.BytesIO()
-        joblib.dump({"question": self.question, **state}, into)
-        write(self._path(number), into.getvalue())
+        joblib.dump(state, into)
+        write(self._path(number), self._head + into.getvalue())
+
+    @property
+    def _head(self) -> bytes:
+        return f"assay hardening {self.question}\n".encode()
 
     def _path(self, number: int) -> Path:
         assert self.folder is not None

@@ -24,7 +24,7 @@ ASSAY_KERNEL(pivot)(const assay::probability::Gridded* e, int64_t rows, int64_t 
                             {e->missing_left[node] ? e->left[node] : e->right[node], q});
                         continue;
                     }
-                    const int32_t c = e->cut[node];
+                    const int32_t c = e->cell[node];
                     const int64_t size = e->start[f + 1] - e->start[f];
                     const double p =
                         c < 0 ? 0.0 : c < size ? below[i * cells + e->start[f] + c] : 1.0;

@@ -9,7 +9,7 @@
 #include <array>
 #include <vector>
 
-#include "proofs/ensemble.h"
+#include "ensemble.h"
 #include "proofs/domain.h"
 
 namespace assay {

@@ -58,8 +58,9 @@ struct Term {
 
     // The value at a point, by the inner sets.
     double at(double x) const {
+        if (a == 0) return 0.0;  // also where x is missing
         switch (phi) {
-            case kLinear: return a == 0 ? 0.0 : a * x;
+            case kLinear: return a * x;
             case kLog: return x > 0 ? a * std::log(x) : kInf;
             case kAbsolute: return a * std::fabs(x - x0);
             case kSquare: return a * (x - x0) * (x - x0);

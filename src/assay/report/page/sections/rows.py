@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -69,7 +70,22 @@ def spec(report: Report) -> Section:
         for k, v in report.spec.items()
         if v not in (None, "", [], {})
     )
-    body = Markup("<div class=scroll><table>{}</table></div>").format(lines)
+    links = joined(
+        Markup("<a href='{}'>{}</a> ").format(name, name)
+        for name in ("records.parquet", "spec.json", "evidence.html", "evidence.json")
+    )
+    command = str(report.spec.get("command") or "")
+    again = (
+        Markup("<p>Repeat: <code>{} config.toml</code>, with config.toml of this folder "
+               "(<a href='config.toml'>config.toml</a>); evidence.html gives the command with its "
+               "folders.</p>").format(command)
+        if command
+        else Markup("<p>Made in Python; evidence.html gives the call.</p>")
+    )  # fmt: skip
+    written = Markup("<p>Page written on {} (UTC). Beside it: {}</p>").format(
+        datetime.now(UTC).date().isoformat(), links
+    )
+    body = again + written + Markup("<div class=scroll><table>{}</table></div>").format(lines)
     return Section("spec", "To reproduce", body, "What was asked, with versions and hashes.")
 
 

@@ -1,46 +1,14 @@
-"""The compiled loop of `Balance`: clauses as flat arrays, and records moved until they hold.
-
-What a reader would get wrong: `_excess` and `_spread` are pasted into the loop. Called, each would
-be handed sixteen arrays for a handful of additions (a fifth of the time, measured).
-"""
-
-from __future__ import annotations
+"""Balancing of linear relations in plain Python, record by record."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from assay.kernels.arrays import Array
-from assay.kernels.compile import inline_kernel, kernel
-
-_SWEEPS = 20  # over the relations whose features have moved; most rows need two or three
+_SWEEPS = 20  # over the relations whose features have moved
 _STUBBORN = 4
 
 
-class Flat(NamedTuple):
-    """Clauses of linear branches: sum_i weight_i * x[place_i] + start <= or == 0."""
-
-    clauses: Array  # (c + 1,) first branch of each clause
-    branches: Array  # (b + 1,) first term of each branch
-    places: Array  # (t,) positions in the record
-    weights: Array  # (t,)
-    past: Array  # (t,) bool: the value in the clean record
-    starts: Array  # (b,)
-    both: Array  # (b,) bool: equality
-    goals: Array  # (b,) how far below 0 a strict inequality must get
-    slacks: Array  # (b,) the relation's own tolerance, or NaN
-    exact: Array  # (b,) bool: only whole numbers occur
-    norms: Array  # (b,) what the sum changes by when its features cross their ranges
-    shares: Array  # (t,) (weight * width)^2, little for features of several relations
-    free: Array  # (t,) bool
-    whole: Array  # (t,) bool
-    named: Array  # (d + 1,) first entry in `naming` of each feature
-    naming: Array  # clauses in which each feature occurs
-
-
-@inline_kernel
-def _excess(row, x, x0, b, tolerance, flat):  # type: ignore[no-untyped-def]
+def _excess(row, x, x0, b, tolerance, flat):
     """How much the branch must fall (an equality: change); 0 where it holds."""
     branches, places, weights, past = flat.branches, flat.places, flat.weights, flat.past
     starts, both, goals, slacks = flat.starts, flat.both, flat.goals, flat.slacks
@@ -64,8 +32,7 @@ def _excess(row, x, x0, b, tolerance, flat):  # type: ignore[no-untyped-def]
     return value if value > slack else 0.0
 
 
-@inline_kernel
-def _spread(row, x, low, high, b, amount, flat, room, take):  # type: ignore[no-untyped-def]
+def _spread(row, x, low, high, b, amount, flat, room, take):
     """Take `amount` off the sum; False, and nothing changed, where there is no room for it."""
     places, weights, shares, free = flat.places, flat.weights, flat.shares, flat.free
     whole = flat.whole
@@ -79,7 +46,7 @@ def _spread(row, x, low, high, b, amount, flat, room, take):  # type: ignore[no-
             gap = x[row, place] - low[row, place] if down else high[row, place] - x[row, place]
             gap = max(gap, 0.0)
             if whole[t]:
-                gap = math.floor(gap + 1e-9)
+                gap = np.floor(gap + 1e-9)
         room[i] = gap * abs(weights[t])
         take[i] = 0.0
         total += room[i]
@@ -103,7 +70,7 @@ def _spread(row, x, low, high, b, amount, flat, room, take):  # type: ignore[no-
     for t in range(first, last):
         i = t - first
         if whole[t]:
-            take[i] = math.floor(take[i] / abs(weights[t]) + 1e-9) * abs(weights[t])
+            take[i] = np.floor(take[i] / abs(weights[t]) + 1e-9) * abs(weights[t])
         left -= take[i]
     # What flooring left over: real features take any part, whole ones whole units.
     for fraction in (True, False):
@@ -112,20 +79,19 @@ def _spread(row, x, low, high, b, amount, flat, room, take):  # type: ignore[no-
             if left > 0 and whole[t] != fraction:
                 more = min(left, room[i] - take[i])
                 if whole[t]:
-                    more = math.floor(more / abs(weights[t]) + 1e-9) * abs(weights[t])
+                    more = np.floor(more / abs(weights[t]) + 1e-9) * abs(weights[t])
                 take[i] += more
                 left -= more
     for t in range(first, last):
         change = take[t - first] / abs(weights[t])
         if change > 0:
             if whole[t]:
-                change = float(round(change))
+                change = np.rint(change)
             x[row, places[t]] += -change if weights[t] * amount > 0 else change
     return True
 
 
-@kernel
-def balance(x, x0, low, high, tolerance, flat):  # type: ignore[no-untyped-def]
+def balance(x, x0, low, high, tolerance, flat):
     """Move the records towards their clauses, in place, row by row."""
     clauses, branches, places, starts = flat.clauses, flat.branches, flat.places, flat.starts
     norms, named, naming = flat.norms, flat.named, flat.naming

@@ -1,5 +1,4 @@
-// A tree ensemble as flat arrays, exactly as `trees.Ensemble` holds them; the layout is declared in
-// `proofs/search/kernel.py`. x <= threshold goes left; leaves have feature -1.
+// A tree ensemble as flat arrays: the one declaration that every kernel shares.
 #pragma once
 
 #include <cmath>
@@ -7,10 +6,11 @@
 
 namespace assay {
 
+// The same fields in the same order as `LAYOUT` in trees/ensemble.py.
 struct Ensemble {
-    int64_t nodes, outputs, trees;
-    const int32_t* feature;
-    const double* threshold;
+    int64_t nodes, trees, outputs;
+    const int32_t* feature;   // -1 at a leaf
+    const double* threshold;  // x <= threshold goes left
     const int32_t* left;
     const int32_t* right;
     const bool* missing_left;

@@ -1,0 +1,46 @@
+"""Which scikit-learn objects are exactly what their class says, so that their insides can be read.
+
+A subclass may override any step of a computation, and an instance may have a method replaced. What
+is read off the attributes (weights, a token pattern) then describes another function than the one
+that answers. So a reading is trusted of exact types alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+@cache
+def linear_classifiers() -> frozenset[type]:
+    """Classifiers that predict the class of the highest linear score, one score per class."""
+    from sklearn import linear_model, svm
+
+    names = ("LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV",
+             "SGDClassifier", "Perceptron", "PassiveAggressiveClassifier")  # fmt: skip
+    found = {getattr(linear_model, name) for name in names if hasattr(linear_model, name)}
+    return frozenset(found | {svm.LinearSVC})
+
+
+@cache
+def _highest_score_wins() -> frozenset[type]:
+    """Types whose `predict` is the arg-max of `decision_function`, else of `predict_proba`."""
+    from sklearn import naive_bayes
+
+    bayes = {naive_bayes.MultinomialNB, naive_bayes.ComplementNB, naive_bayes.BernoulliNB}
+    return linear_classifiers() | bayes
+
+
+def replaced_method(thing: Any) -> str | None:
+    """The name of a method that this instance has instead of its class's own."""
+    own = vars(thing) if hasattr(thing, "__dict__") else {}
+    return next((name for name in own if callable(getattr(type(thing), name, None))), None)
+
+
+def predicts_highest_score(model: Any) -> bool:
+    """Is it known that `predict` is the arg-max of the scores, for every input?"""
+    from sklearn.pipeline import Pipeline
+
+    last = model.steps[-1][1] if type(model) is Pipeline else model
+    exact = type(last) in _highest_score_wins()
+    return exact and all(replaced_method(step) is None for step in (model, last))
