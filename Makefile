@@ -23,7 +23,7 @@ native: $(VENV)/.ready
 	@$(BIN)/python hatch_build.py
 
 demo: native
-	$(BIN)/assay demo
+	$(BIN)/durometer demo
 
 test: native
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)

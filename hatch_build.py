@@ -1,4 +1,4 @@
-"""Compile the kernels of `src/assay/kernels/native` into one library beside them.
+"""Compile the kernels of `src/durometer/kernels/native` into one library beside them.
 
 Run as a script it builds what is out of date (`make native`); hatchling runs it for every wheel and
 editable install. The compiler: $CXX, else c++, g++ or clang++, else the one in the package ziglang,
@@ -37,7 +37,7 @@ def compiler() -> list[str] | None:
 
 def build(root: Path = ROOT) -> Path:
     """The library of this checkout, compiled if its sources have changed."""
-    kernels = root / "src" / "assay" / "kernels"
+    kernels = root / "src" / "durometer" / "kernels"
     rules = runpy.run_path(str(kernels / "stamp.py"))
     library, mark = rules["library"](sys.platform), rules["stamp"]()
     if rules["carries"](library, mark):
@@ -45,7 +45,7 @@ def build(root: Path = ROOT) -> Path:
     command = compiler()
     if command is None:
         raise SystemExit(
-            "assay: no C++ compiler. Install one (apt-get install g++), name it in $CXX, or "
+            "durometer: no C++ compiler. Install one (apt-get install g++), name it in $CXX, or "
             "`pip install ziglang`, which carries one"
         )
     posix = [] if sys.platform == "win32" else ["-fPIC", "-pthread"]
@@ -58,7 +58,7 @@ def build(root: Path = ROOT) -> Path:
     def compile_one(source: Path) -> str:
         line = [*command, *FLAGS, *posix, f"-I{sources}"]
         if source.name == "stamp.cpp":
-            line.append(f'-DASSAY_STAMP="{mark}"')
+            line.append(f'-DDUROMETER_STAMP="{mark}"')
         key = hashlib.sha256("\0".join(line).encode() + headers + source.read_bytes()).hexdigest()
         name = "-".join(source.relative_to(sources).with_suffix("").parts)
         made = objects / f"{name}-{key[:16]}.o"
@@ -73,7 +73,7 @@ def build(root: Path = ROOT) -> Path:
             made = list(pool.map(compile_one, files))
         _atomically([*command, *posix, "-shared", *made], library)
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"assay: {shlex.join(command)} failed, see above") from error
+        raise SystemExit(f"durometer: {shlex.join(command)} failed, see above") from error
     return Path(library)
 
 

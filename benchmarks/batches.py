@@ -30,7 +30,7 @@ import torch
 from lp_networks import network, splits
 from torch import Tensor, nn
 
-import assay as ay
+import durometer as du
 
 SAME = ("id", "verdict", "final", "forwards", "backwards")
 AIM, MOST = 1.15, 20.0
@@ -49,22 +49,22 @@ class Noted(nn.Module):
         return out
 
 
-def tiny(rows: int) -> tuple[nn.Module, ay.Dataset, object, object]:
+def tiny(rows: int) -> tuple[nn.Module, du.Dataset, object, object]:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)).eval()
     x = torch.rand(rows, 8)
     with torch.no_grad():
-        return net, ay.Dataset(x, net(x).argmax(1)), ay.Linf(0.05), ay.PGD(10)
+        return net, du.Dataset(x, net(x).argmax(1)), du.Linf(0.05), du.PGD(10)
 
 
-def images(rows: int, cache: Path, small: bool) -> tuple[nn.Module, ay.Dataset, object, object]:
-    space = ay.Linf(0.15)
+def images(rows: int, cache: Path, small: bool) -> tuple[nn.Module, du.Dataset, object, object]:
+    space = du.Linf(0.15)
     net = network("standard", cache, small)
-    return net, splits("mnist")[1].head(rows), space, ay.standard(space)
+    return net, splits("mnist")[1].head(rows), space, du.standard(space)
 
 
 def measured(
-    job: tuple[nn.Module, ay.Dataset, object, object], batch: int | None, repeat: int
+    job: tuple[nn.Module, du.Dataset, object, object], batch: int | None, repeat: int
 ) -> tuple[float, list[int], pd.DataFrame]:
     """CPU seconds (the best of some), calls and records."""
     net, data, space, attack = job
@@ -73,10 +73,10 @@ def measured(
     spent = []
     for _ in range(repeat):
         began = time.process_time()
-        ay.evaluate(net, data, **given)
+        du.evaluate(net, data, **given)
         spent.append(time.process_time() - began)
     noted = Noted(net).eval()
-    report = ay.evaluate(noted, data, **given)
+    report = du.evaluate(noted, data, **given)
     return min(spent), noted.calls, report.table
 
 
@@ -91,7 +91,7 @@ def main() -> int:
     given = options.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
-    home = Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
+    home = Path(os.environ.get("DUROMETER_CACHE") or Path.home() / ".cache" / "durometer")
     rows, few = (300, 20) if given.smoke else (10_000, 600)
     repeat = 1 if given.smoke else 3
     with tempfile.TemporaryDirectory() as folder:

@@ -44,7 +44,7 @@ PARTS = {
 }
 # The old script has another name for it.
 NETWORKS = {"before": ["--network", "standard"], "after": ["--networks", "standard"]}
-# Models that assay did not train (its demo networks are other ones since streams have purposes) and
+# Models that durometer did not train (its demo networks are other ones since streams have purposes) and
 # rows enough that some were drawn by both.
 EXAMPLES = {
     "own_model.toml": 400,
@@ -196,9 +196,18 @@ def records(before: Path, folder: Path) -> list[str]:
             out = str(folder / side / Path(example).stem)
             run(
                 tree,
-                ["-m", "assay", "run", f"examples/{example}", "--rows", str(most), "--out", out],
+                [
+                    "-m",
+                    "durometer",
+                    "run",
+                    f"examples/{example}",
+                    "--rows",
+                    str(most),
+                    "--out",
+                    out,
+                ],
             )
-            run(tree, ["-m", "assay", "export", out, "--out", out + ".csv"])
+            run(tree, ["-m", "durometer", "export", out, "--out", out + ".csv"])
             tables[side] = pd.read_csv(out + ".csv").set_index("id")
         rows = tables["before"].index.intersection(tables["after"].index)
         columns = [c for c in COMPARED if all(c in table for table in tables.values())]

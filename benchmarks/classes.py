@@ -2,7 +2,7 @@
 
 Every class may be pushed to half of the others, so 1,000 classes are half a million pairs. Asked:
 
-    set-up    `ay.evaluate` with an attack that does nothing: reading the goal, the clean passes,
+    set-up    `du.evaluate` with an attack that does nothing: reading the goal, the clean passes,
               the records and the text; then with one gradient step. CPU seconds, peak memory.
     losses    value and gradient of a loss at 256 rows x 1,000 classes, against the definition
               written down as a table of all pairs (n, C, C), made in parts of 32 rows so that it
@@ -31,8 +31,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import assay as ay
-from assay.extend import Attack, Needs, Problem
+import durometer as du
+from durometer.extend import Attack, Needs, Problem
 
 FEATURES = 32
 
@@ -54,10 +54,10 @@ def relation(count: int) -> dict[int, list[int]]:
     return {s: [(s + 1 + t) % count for t in range(count // 2)] for s in range(count)}
 
 
-def subject(rows: int, count: int) -> tuple[torch.nn.Module, ay.Dataset]:
-    net = ay.training.fresh(lambda: torch.nn.Linear(FEATURES, count), seed=0).eval()
+def subject(rows: int, count: int) -> tuple[torch.nn.Module, du.Dataset]:
+    net = du.training.fresh(lambda: torch.nn.Linear(FEATURES, count), seed=0).eval()
     x = torch.rand(rows, FEATURES, generator=torch.Generator().manual_seed(0))
-    return net, ay.Dataset(x, net(x).argmax(1).detach())
+    return net, du.Dataset(x, net(x).argmax(1).detach())
 
 
 def memory(field: str) -> float:
@@ -84,17 +84,17 @@ def _watched(work: Callable[..., float], given: tuple[object, ...]) -> tuple[flo
 def whole(attack: Attack, rows: int, count: int) -> float:
     """CPU seconds of an evaluation, its text included."""
     net, data = subject(rows, count)
-    goal = ay.Group(relation(count))
+    goal = du.Group(relation(count))
     began = time.process_time()
-    str(ay.evaluate(net, data, space=ay.Linf(0.02), goal=goal, attack=attack, progress=False))
+    str(du.evaluate(net, data, space=du.Linf(0.02), goal=goal, attack=attack, progress=False))
     return time.process_time() - began
 
 
 def set_up(rows: int, count: int) -> list[str]:
-    whole(ay.FGSM(), 16, 4)  # nobody's first call is timed: imports and such
+    whole(du.FGSM(), 16, 4)  # nobody's first call is timed: imports and such
     print(f"{count:,} classes, {rows:,} rows, {count * (count // 2):,} pairs; CPU-s, peak MB more")
     seconds = {}
-    for name, attack in (("set-up (an attack that does nothing)", Nothing()), ("FGSM", ay.FGSM())):
+    for name, attack in (("set-up (an attack that does nothing)", Nothing()), ("FGSM", du.FGSM())):
         seconds[name], most = apart(whole, attack, rows, count)
         print(f"{name:40s} {seconds[name]:8.2f} s  {most:8.0f} MB", flush=True)
     first = next(iter(seconds.values()))
@@ -140,7 +140,7 @@ def step(loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tens
 
 def pace(name: str, pairs: bool, rows: int, count: int, repeats: int) -> float:
     """CPU seconds of a value and a gradient, the least of some."""
-    loss = PAIRS[name] if pairs else ay.losses.find(name)
+    loss = PAIRS[name] if pairs else du.losses.find(name)
     logits, targets = case(name, rows, count)
     part = min(rows, 32) if pairs else rows
     best = float("inf")
@@ -163,7 +163,7 @@ def losses(rows: int, count: int) -> list[str]:
         theirs, table = apart(pace, name, True, rows, count, 1)
         logits, targets = case(name, 8, min(count, 200))
         logits = logits.double()
-        same = torch.allclose(step(ay.losses.find(name), logits, targets),
+        same = torch.allclose(step(du.losses.find(name), logits, targets),
                               step(PAIRS[name], logits, targets), atol=1e-9)  # fmt: skip
         print(f"{name:8s} {1000 * ours:7.1f} {mine:5.0f} MB {1000 * theirs:9.0f} {table:5.0f} MB "
               f"{ours / theirs:11.4f} {same!s:>14s}", flush=True)  # fmt: skip
@@ -176,7 +176,7 @@ def verdicts(rows: int, count: int, attack: Attack) -> list[str]:
     net, data = subject(rows, count)
     wanted = relation(count)
     began = time.process_time()
-    report = ay.evaluate(net, data, space=ay.Linf(0.03), goal=ay.Group(wanted), attack=attack,
+    report = du.evaluate(net, data, space=du.Linf(0.03), goal=du.Group(wanted), attack=attack,
                          progress=False)  # fmt: skip
     spent = time.process_time() - began
     handed = torch.as_tensor(report.adversarial).reshape(rows, FEATURES)
@@ -202,7 +202,7 @@ def main() -> int:
     broken = set_up(*((200, 50) if small else (10_000, 1000)))
     slow = losses(*((32, 50) if small else (256, 1000)))
     broken += [] if small else slow
-    attack = ay.Escalation(3 if small else 10)
+    attack = du.Escalation(3 if small else 10)
     broken += verdicts(*((40, 60) if small else (500, 5000)), attack)
     print("\nbounds: " + ("; ".join(broken) if broken else "all kept"))
     return int(bool(broken))

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-import assay as ay
-from assay.proofs.search.decide import decide
-from assay.spaces.lp import Lp
-from assay.trees import read
+import durometer as du
+from durometer.proofs.search.decide import decide
+from durometer.spaces.lp import Lp
+from durometer.trees import read
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the oracles of the tests
 
@@ -102,14 +102,14 @@ def model(name: str) -> Any:
 
 
 @cache
-def parts(name: str) -> tuple[np.ndarray, np.ndarray, ay.Dataset]:
+def parts(name: str) -> tuple[np.ndarray, np.ndarray, du.Dataset]:
     """Rows to train on, their labels, and the data to ask about.
 
     The bundled CTU-13 rows are all botnet: the label here is an artificial one (is the mean rank of
     eight features above its median?), to see 756 features and 360 relations at work.
     """
     if name in ("url", "adult"):
-        splits = getattr(ay.datasets, name)()
+        splits = getattr(du.datasets, name)()
         test = splits.test
         good = torch.isfinite(test.x).all(1) if name == "adult" else torch.ones(len(test)).bool()
         return splits.train.x.numpy(), splits.train.y.numpy(), test.take(good.nonzero()[:, 0])
@@ -117,17 +117,17 @@ def parts(name: str) -> tuple[np.ndarray, np.ndarray, ay.Dataset]:
         from sklearn.datasets import load_digits
 
         x, y = load_digits(return_X_y=True)
-        return x[:1200] / 16, y[:1200], ay.Dataset(x[1200:] / 16, y[1200:])
+        return x[:1200] / 16, y[:1200], du.Dataset(x[1200:] / 16, y[1200:])
     from sklearn.model_selection import train_test_split
 
-    sets = {"lcld": lambda: ay.datasets.lcld().test, "lcld47": lambda: ay.datasets.lcld(47).test}
-    data = sets.get(name, lambda: ay.datasets.ctu13().test)()
+    sets = {"lcld": lambda: du.datasets.lcld().test, "lcld47": lambda: du.datasets.lcld(47).test}
+    data = sets.get(name, lambda: du.datasets.ctu13().test)()
     y = data.y.numpy()
     if name == "ctu13":
         rank = data.x[:, ::90].argsort(0).argsort(0).double().mean(1)
         y = (rank > rank.median()).long().numpy()
     train, test = train_test_split(np.arange(len(data)), test_size=0.4, random_state=0, stratify=y)
-    rest = ay.Dataset(data.x[torch.from_numpy(test)], y[test], schema=data.schema)
+    rest = du.Dataset(data.x[torch.from_numpy(test)], y[test], schema=data.schema)
     return data.x.numpy()[train], y[train], rest
 
 
@@ -137,7 +137,7 @@ def fitted(data: str, name: str, most: int) -> Any:
     return model(name).fit(x[:most], y[:most])
 
 
-def asked(cell: Cell, smoke: bool) -> tuple[Any, ay.Dataset, Any]:
+def asked(cell: Cell, smoke: bool) -> tuple[Any, du.Dataset, Any]:
     """The model, rows that it gets right, and the space."""
     made = fitted(cell.data, cell.model, 800 if smoke else 10**9)
     data = parts(cell.data)[2]
@@ -169,13 +169,13 @@ def search(name: str) -> Callable[[Cell, bool, list[int]], dict[str, Any]]:
     def play(cell: Cell, smoke: bool, verdict: list[int]) -> dict[str, Any]:
         made, data, space = asked(cell, smoke)
         known = np.array(verdict[:40])
-        data = ay.Dataset(data.x[:40], data.y[:40], schema=data.schema)  # codes, as it was fitted
+        data = du.Dataset(data.x[:40], data.y[:40], schema=data.schema)  # codes, as it was fitted
         attack = {
-            "Graft": ay.Graft(100 if smoke else 3000),
-            "MOEVA": ay.MOEVA(generations=2 if smoke else 100),
+            "Graft": du.Graft(100 if smoke else 3000),
+            "MOEVA": du.MOEVA(generations=2 if smoke else 100),
         }[name]
         began = time.process_time()
-        report = ay.evaluate(made, data, space=space, attack=attack)
+        report = du.evaluate(made, data, space=space, attack=attack)
         spent = time.process_time() - began
         hit = np.asarray(report.table["verdict"]) == "broken"
         assert not (hit & (known == 2)).any(), "a proven row is broken"

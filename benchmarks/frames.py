@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-import assay as ay
-from assay.model.classifier import wrap
-from assay.model.frames import fitted
+import durometer as du
+from durometer.model.classifier import wrap
+from durometer.model.frames import align_columns
 
 TARGET = 1.3
 
@@ -56,8 +56,8 @@ def main() -> None:
             n_estimators=100, max_depth=6, n_jobs=1, enable_categorical=True
         ).fit(frame, y)
         own = list(frame.columns)
-        data = ay.Dataset(frame[own[::-1]], y)
-        asked = fitted(wrap(model), data)
+        data = du.Dataset(frame[own[::-1]], y)
+        asked = align_columns(wrap(model), data)
         codes = np.stack([
             frame[c].cat.codes if c.startswith("c") else frame[c] for c in own
         ], axis=1).astype(float)  # fmt: skip

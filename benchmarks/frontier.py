@@ -24,10 +24,10 @@ import xgboost as xgb
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from assay.noise import Normal
-from assay.probability.methods import probability
-from assay.probability.sampling import clopper_pearson
-from assay.trees import read
+from durometer.noise import Normal
+from durometer.probability.methods import probability
+from durometer.probability.sampling import clopper_pearson
+from durometer.trees import read
 
 LEVELS = (0.01, 0.03, 0.1)
 PROBE = 20_000  # draws that tell what one costs

@@ -21,8 +21,8 @@ from functools import cache
 import numpy as np
 from scipy.stats import norm
 
-from assay.gates.evidence import Evidence
-from assay.report.stats import Z
+from durometer.gates.evidence import Evidence
+from durometer.report.stats import Z
 
 ALPHA = 0.05
 GOAL = math.log(1 / ALPHA)  # of either side: where a criterion holds only a fail is wrong

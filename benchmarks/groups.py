@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import assay as ay
-from assay.architectures.images.smallcnn import SmallCNN
-from assay.architectures.images.vgg import VGG
-from assay.report.stats import bootstrap
-from assay.training import Free, accuracy, fit, fresh
+import durometer as du
+from durometer.architectures.images.smallcnn import SmallCNN
+from durometer.architectures.images.vgg import VGG
+from durometer.report.stats import bootstrap
+from durometer.training import Free, accuracy, fit, fresh
 
 KINDS = {
     "SmallCNN": lambda: SmallCNN(43, 3),
@@ -47,10 +47,10 @@ PAIRS = (
 
 def losses(steps: int) -> dict[str, object]:
     return {
-        "MDMAX": ay.APGD(steps, loss="mdmax"),
-        "MDMUL": ay.APGD(steps, loss="mdmul"),
-        "odds": ay.APGD(steps, loss="odds"),
-        "lse": ay.APGD(steps, loss="lse"),
+        "MDMAX": du.APGD(steps, loss="mdmax"),
+        "MDMUL": du.APGD(steps, loss="mdmul"),
+        "odds": du.APGD(steps, loss="odds"),
+        "lse": du.APGD(steps, loss="lse"),
     }
 
 
@@ -61,25 +61,25 @@ def few(steps: int) -> dict[str, object]:
 
 
 def attacks(steps: int) -> dict[str, object]:
-    single = ay.APGD(steps, loss="md")
+    single = du.APGD(steps, loss="md")
     return {
         **losses(steps),
-        "best guess": ay.Guess(single, mode="best"),
-        "average guess": ay.Guess(single, mode="average"),
-        "MDMAX, twice": ay.Restarts(ay.APGD(steps, loss="mdmax"), 2),
-        "MDMUL, twice": ay.Restarts(ay.APGD(steps, loss="mdmul"), 2),
-        "top 1 by clean MD": ay.Guess(single, most=1, order=ay.orders.ByMD(0)),
-        "escalation, 1 target": ay.Escalation(steps, most=1),
-        "escalation": ay.Escalation(steps),
-        "escalation, thorough": ay.Escalation(steps, thorough=True),
-        "best guess until success": ay.Guess(single),
-        "margin": ay.APGD(steps, loss="margin"),
-        "dlr": ay.APGD(steps, loss="dlr"),
-        "worst guess": ay.Guess(single, mode="worst"),
+        "best guess": du.Guess(single, mode="best"),
+        "average guess": du.Guess(single, mode="average"),
+        "MDMAX, twice": du.Restarts(du.APGD(steps, loss="mdmax"), 2),
+        "MDMUL, twice": du.Restarts(du.APGD(steps, loss="mdmul"), 2),
+        "top 1 by clean MD": du.Guess(single, most=1, order=du.orders.ByMD(0)),
+        "escalation, 1 target": du.Escalation(steps, most=1),
+        "escalation": du.Escalation(steps),
+        "escalation, thorough": du.Escalation(steps, thorough=True),
+        "best guess until success": du.Guess(single),
+        "margin": du.APGD(steps, loss="margin"),
+        "dlr": du.APGD(steps, loss="dlr"),
+        "worst guess": du.Guess(single, mode="worst"),
     }
 
 
-def network(data: ay.Dataset, given: argparse.Namespace, seed: int) -> torch.nn.Module:
+def network(data: du.Dataset, given: argparse.Namespace, seed: int) -> torch.nn.Module:
     net = fresh(KINDS[given.kind], seed)
     name = f"free-{given.kind}-{len(data)}-{given.epochs}-{seed}.pt"
     file = given.cache and given.cache / name
@@ -97,7 +97,7 @@ def measure(nets, speed, goal, eps, tried) -> Found:
     found = {}
     for name, attack in tried.items():
         began = time.process_time()
-        reports = [ay.evaluate(n, speed, space=ay.Linf(eps), goal=goal, attack=attack)
+        reports = [du.evaluate(n, speed, space=du.Linf(eps), goal=goal, attack=attack)
                    for n in nets]  # fmt: skip
         spent = time.process_time() - began
         # Rows that are wrong without an attack cost nothing and count in both columns.
@@ -149,7 +149,7 @@ def main() -> None:
     if given.smoke:
         given.rows, given.train, given.epochs, given.steps, given.seeds = 18, 400, 1, 3, 2
     torch.set_num_threads(1)
-    signs = ay.datasets.gtsrb(given.data)
+    signs = du.datasets.gtsrb(given.data)
     train = signs.train.sample(min(given.train, len(signs.train)))
     nets = [network(train, given, seed) for seed in range(given.first, given.first + given.seeds)]
     goal = signs.slow_down_goal()

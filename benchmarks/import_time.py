@@ -1,4 +1,4 @@
-"""How long `import assay` takes, next to `import torch`, each in fresh processes.
+"""How long `import durometer` takes, next to `import torch`, each in fresh processes.
 
 CPU time of the import alone (the interpreter's own start is not counted), the best of several runs:
 the machine's noise only ever adds. Exits 1 above the limit of 0.3 s.
@@ -27,8 +27,8 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="one run each")
     given = parser.parse_args()
     runs = 1 if given.smoke else given.runs
-    ours, torch = seconds("assay", runs), seconds("torch", runs)
-    print(f"import assay  {ours:7.3f} s CPU (limit {LIMIT} s)")
+    ours, torch = seconds("durometer", runs), seconds("torch", runs)
+    print(f"import durometer  {ours:7.3f} s CPU (limit {LIMIT} s)")
     print(f"import torch  {torch:7.3f} s CPU")
     print(f"ratio         {ours / torch:7.3f}")
     return int(ours > LIMIT)

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 from torch import nn
 
-import assay as ay
-from assay.architectures.images.mobilenet import MobileNet
-from assay.architectures.images.resnet import ResNet
-from assay.training import Adversarial, CraftBy, Standard, fit, fresh
+import durometer as du
+from durometer.architectures.images.mobilenet import MobileNet
+from durometer.architectures.images.resnet import ResNet
+from durometer.training import Adversarial, CraftBy, Standard, fit, fresh
 
 
 def cnn() -> nn.Module:
@@ -48,25 +48,25 @@ class Subject:
     threats: tuple[object, ...]
 
 
-MNIST = (ay.Linf(0.2), ay.Linf(0.3), ay.L2(1.5))
-CIFAR = (ay.Linf(8 / 255), ay.L2(0.5))
+MNIST = (du.Linf(0.2), du.Linf(0.3), du.L2(1.5))
+CIFAR = (du.Linf(8 / 255), du.L2(0.5))
 SUBJECTS = {
     "standard": Subject(cnn, "mnist", 10, (0.0,), MNIST),
     "adversarial": Subject(cnn, "mnist", 10, (0.1, 0.2, 0.3), MNIST),
     "resnet": Subject(lambda: ResNet((1, 1, 1), width=16), "cifar10", 4, (4 / 255, 8 / 255), CIFAR),
     "mobilenet": Subject(lambda: MobileNet(10, width=8), "cifar10", 4, (4 / 255, 8 / 255), CIFAR),
-    "digits": Subject(mlp, "digits", 30, (0.15,), (ay.Linf(0.15), ay.L2(0.6))),
+    "digits": Subject(mlp, "digits", 30, (0.15,), (du.Linf(0.15), du.L2(0.6))),
 }
 
 
-def splits(name: str) -> tuple[ay.Dataset, ay.Dataset]:
+def splits(name: str) -> tuple[du.Dataset, du.Dataset]:
     """Training and test rows."""
     if name != "digits":
-        both = getattr(ay.datasets, name)()
+        both = getattr(du.datasets, name)()
         return both.train, both.test
     x, y = load_digits(return_X_y=True)
     images = (x / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    data = ay.Dataset(images, y, name="digits")
+    data = du.Dataset(images, y, name="digits")
     return data.take(slice(1000)), data.take(slice(1000, None))
 
 
@@ -84,7 +84,7 @@ def network(name: str, cache: Path, small: bool, seed: int = 0) -> nn.Module:
     other = f"-seed{seed}" if seed else ""
     cache.mkdir(parents=True, exist_ok=True)
     for part, eps in enumerate(subject.eps):
-        how = Adversarial(CraftBy(ay.PGD(5, step=0.5), ay.Linf(eps))) if eps else Standard()
+        how = Adversarial(CraftBy(du.PGD(5, step=0.5), du.Linf(eps))) if eps else Standard()
         file = cache / f"{name}-{epochs}-{part}{other}.pt"
         fit(net, train, how, epochs=epochs, seed=10 * seed + part, checkpoint=file)
     return net.eval().requires_grad_(False)

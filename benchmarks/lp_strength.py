@@ -48,7 +48,7 @@ from pyautoattack.autopgd_base import APGDAttack
 from pyautoattack.square import SquareAttack
 from torch import Tensor, nn
 
-import assay as ay
+import durometer as du
 
 TIME = {"APGD": 1.0, "standard": 0.2}
 POINTS = {"standard": (1e-6, 0.5 + 1e-6)}  # above a peer: on average, in a single cell
@@ -58,12 +58,12 @@ USUAL_POINTS = (0.5, 1.5)
 class Runs:
     """Robust share and CPU seconds of every contender on one network and threat."""
 
-    def __init__(self, net: nn.Module, data: ay.Dataset, space: object, given: argparse.Namespace):
+    def __init__(self, net: nn.Module, data: du.Dataset, space: object, given: argparse.Namespace):
         self.net, self.data, self.space, self.given = net, data, space, given
         self.norm = "Linf" if space.p == math.inf else "L2"  # type: ignore[attr-defined]
 
     def ours(self, attack: object, seed: int) -> float:
-        report = ay.evaluate(self.net, self.data, space=self.space, attack=attack, seed=seed,
+        report = du.evaluate(self.net, self.data, space=self.space, attack=attack, seed=seed,
                              batch=len(self.data), progress=False)  # fmt: skip
         return 1 - float(report.table["success"].mean())
 
@@ -134,28 +134,28 @@ class Runs:
     def rows(self) -> dict[str, dict[str, Callable[[int], float]]]:
         steps, queries = self.given.steps, self.given.queries
         # foolbox' own step lengths, so that both take the same steps
-        pgd = ay.PGD(steps, step=0.01 / 0.3 if self.norm == "Linf" else 0.025)
+        pgd = du.PGD(steps, step=0.01 / 0.3 if self.norm == "Linf" else 0.025)
         return {
             "PGD": {
-                "assay": lambda s: self.ours(pgd, s),
+                "durometer": lambda s: self.ours(pgd, s),
                 "foolbox": self.foolbox,
                 "torchattacks": lambda s: self.torchattacks("PGD", s),
             },
             "APGD": {
-                "assay": lambda s: self.ours(ay.APGD(steps, loss="ce"), s),
+                "durometer": lambda s: self.ours(du.APGD(steps, loss="ce"), s),
                 "adv-lib": self.adv_lib,
                 "torchattacks": lambda s: self.torchattacks("APGD", s),
                 "pyautoattack": self.apgd,
             },
             "Square": {
-                "assay": lambda s: self.ours(ay.Square(queries), s),
+                "durometer": lambda s: self.ours(du.Square(queries), s),
                 "pyautoattack": self.square,
                 "torchattacks": lambda s: self.torchattacks("Square", s),
             },
             "standard": {
-                "assay": lambda s: self.ours(ay.standard(self.space), s),
+                "durometer": lambda s: self.ours(du.standard(self.space), s),
                 "pyautoattack": self.autoattack,
-                "AutoAttack": lambda s: self.ours(ay.AutoAttack(steps, queries=queries), s),
+                "AutoAttack": lambda s: self.ours(du.AutoAttack(steps, queries=queries), s),
             },
         }
 
@@ -206,7 +206,7 @@ def main() -> None:
         given.rows, given.steps, given.queries = 10, 3, 10
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
-    home = Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
+    home = Path(os.environ.get("DUROMETER_CACHE") or Path.home() / ".cache" / "durometer")
     print(f"{given.rows} test images, {given.steps} steps, {given.queries} queries, "
           f"{given.seeds} seed(s), torch {torch.__version__}, one thread, CPU seconds")  # fmt: skip
     with tempfile.TemporaryDirectory() as fresh_folder:  # a smoke run must not depend on old ones
@@ -242,19 +242,22 @@ def compare(nets: dict[str, nn.Module], given: argparse.Namespace) -> list[str]:
                 cells = "   ".join(f"{w} {robust[w]:5.1f} ({spent[w]:.1f})" for w in contenders)
                 print(f"{name:12s} {space!s:10.10s} {row:9s} {cells}", flush=True)
                 for who in list(contenders)[1:]:
-                    points = robust["assay"] - robust[who]
+                    points = robust["durometer"] - robust[who]
                     above[row][who].append(points)
                     if points > POINTS.get(row, (0, max(USUAL_POINTS[1], 150.0 / len(data))))[1]:
                         broken.append(f"{row} in {space}, {name}: {points:.1f} points above {who}")
     print(f"\n{'attack':9s} time / peer's, points above the peer (mean)")
     for row, times in seconds.items():
         for who in list(times)[1:]:
-            ratio, points = times["assay"] / times[who], sum(above[row][who]) / len(above[row][who])
+            ratio, points = (
+                times["durometer"] / times[who],
+                sum(above[row][who]) / len(above[row][who]),
+            )
             print(f"{row:9s} {ratio:5.2f}  {points:+5.2f}   {who}")
             if points > POINTS.get(row, USUAL_POINTS)[0]:
                 broken.append(f"{row}: {points:.2f} points above {who}")
         fastest = min((w for w in list(times)[1:] if w != "AutoAttack"), key=lambda w: times[w])
-        ratio = times["assay"] / times[fastest]
+        ratio = times["durometer"] / times[fastest]
         if ratio > TIME.get(row, math.inf) and not given.quick:
             broken.append(f"{row}: {ratio:.2f} of {fastest}'s time, at most {TIME[row]} allowed")
     return broken

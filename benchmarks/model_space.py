@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-import assay as ay
-from assay.architectures import LeNet
-from assay.defenses.neighbours import Bank
-from assay.model.classifier import wrap
-from assay.problem.victims import Victims
-from assay.training.loop import fit, fresh
-from assay.training.standard import Standard
+import durometer as du
+from durometer.architectures import LeNet
+from durometer.defenses.neighbours import Bank
+from durometer.model.classifier import wrap
+from durometer.problem.victims import Victims
+from durometer.training.loop import fit, fresh
+from durometer.training.standard import Standard
 
 EPS = 0.1
 
@@ -85,14 +85,14 @@ def published(models: list[nn.Module], x: Tensor, y: Tensor, how: str, steps: in
 
 
 def ours(
-    models: list[nn.Module], last: nn.Module, data: ay.Dataset, how: str, steps: int
+    models: list[nn.Module], last: nn.Module, data: du.Dataset, how: str, steps: int
 ) -> Tensor:
     # With an iteration per model, the candidate of the last one is the set that has seen all.
-    game = ay.Transductive(Waiting(models, last), batch=len(data), probe=False)
-    attack = ay.GMSA(
-        ay.PGD(steps), how, len(models) - 1, warm=steps if how == "min" else max(2, steps // 4)
+    game = du.Transductive(Waiting(models, last), batch=len(data), probe=False)
+    attack = du.GMSA(
+        du.PGD(steps), how, len(models) - 1, warm=steps if how == "min" else max(2, steps // 4)
     )
-    report = ay.evaluate(game, data, space=ay.Linf(EPS), attack=attack, progress=False)
+    report = du.evaluate(game, data, space=du.Linf(EPS), attack=attack, progress=False)
     return torch.as_tensor(report.adversarial)
 
 
@@ -102,7 +102,7 @@ def robust(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 
 def loop(count: int, smoke: bool) -> None:
-    parts = ay.datasets.mnist()
+    parts = du.datasets.mnist()
     data = parts.test.sample(8 if smoke else 64 if count == 5 else 32)
     train = parts.train.sample(200 if smoke else 2000)
     width, steps = (2, 4) if smoke else (8, 10)
@@ -147,7 +147,7 @@ def gradient(count: int, rows: int, build: object) -> None:
 
         def query(victims: Victims = victims) -> None:
             point = x.clone().requires_grad_()
-            _, value = victims.look(point, torch.arange(rows), ay.losses.ce, targets)
+            _, value = victims.look(point, torch.arange(rows), du.losses.ce, targets)
             torch.autograd.grad(value.sum(), point)
 
         query()

@@ -20,8 +20,8 @@ from pymoo.operators.crossover.pntx import TwoPointCrossover
 from pymoo.operators.mutation.pm import mut_pm
 from pymoo.optimize import minimize
 
-import assay as ay
-from assay.goals.goal import reached
+import durometer as du
+from durometer.goals.goal import reached
 
 
 class ByKind(Crossover):
@@ -98,7 +98,7 @@ def attack_row(
     """Does the last population hold a valid success? And the CPU seconds it took."""
     began = time.process_time()
     torch.set_num_threads(1)
-    model = ay.wrap(model)
+    model = du.wrap(model)
     problem = OneRow(model, region, target)
     ends = [0, *np.cumsum(problem.genes.kinds).tolist()]
     start = np.repeat(problem.genes.start.numpy(), len(points) + 3, axis=0)

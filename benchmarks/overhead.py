@@ -27,10 +27,10 @@ import torch
 from lp_networks import cnn
 from torch import Tensor, nn
 
-import assay as ay
-from assay.architectures.images.resnet import ResNet
-from assay.model.classifier import Classifier
-from assay.training import fresh
+import durometer as du
+from durometer.architectures.images.resnet import ResNet
+from durometer.model.classifier import Classifier
+from durometer.training import fresh
 
 
 def noted(model: Classifier, calls: list[tuple[int, bool]]) -> Classifier:
@@ -59,16 +59,16 @@ def bare(net: nn.Module, x: Tensor, calls: list[tuple[int, bool]]) -> float:
 
 def attacks(steps: int) -> dict[str, tuple[object, object]]:
     """By name: the attack, and the space for images of about unit range (eps made small)."""
-    linf, l2, l1 = ay.Linf(1e-3), ay.L2(0.02), ay.L1(0.2)
+    linf, l2, l1 = du.Linf(1e-3), du.L2(0.02), du.L1(0.2)
     return {
-        "pgd linf": (ay.PGD(steps), linf),
-        "pgd l2": (ay.PGD(steps), l2),
-        "apgd linf": (ay.APGD(steps, loss="ce"), linf),
-        "apgd l2": (ay.APGD(steps, loss="ce"), l2),
-        "apgd l1": (ay.APGD(steps, loss="ce"), l1),
-        "fab linf": (ay.FAB(steps, targets=2, prune=False), linf),
-        "square linf": (ay.Square(5 * steps), linf),
-        "square l2": (ay.Square(5 * steps), l2),
+        "pgd linf": (du.PGD(steps), linf),
+        "pgd l2": (du.PGD(steps), l2),
+        "apgd linf": (du.APGD(steps, loss="ce"), linf),
+        "apgd l2": (du.APGD(steps, loss="ce"), l2),
+        "apgd l1": (du.APGD(steps, loss="ce"), l1),
+        "fab linf": (du.FAB(steps, targets=2, prune=False), linf),
+        "square linf": (du.Square(5 * steps), linf),
+        "square l2": (du.Square(5 * steps), l2),
     }
 
 
@@ -96,7 +96,7 @@ def main() -> None:
             continue
         net = net.eval().requires_grad_(False)
         with torch.no_grad():
-            data = ay.Dataset(x, net(x).argmax(1))
+            data = du.Dataset(x, net(x).argmax(1))
         size = sum(p.numel() for p in net.parameters())
         print(f"{name}, {size:,} parameters, {given.rows} rows, {given.steps} steps")
         print(f"{'attack':12s} overhead   own ms a call   calls   mean rows")
@@ -106,23 +106,23 @@ def main() -> None:
 
 
 def line(
-    name: str, net: nn.Module, data: ay.Dataset, attack: object, space: object, repeat: int,
+    name: str, net: nn.Module, data: du.Dataset, attack: object, space: object, repeat: int,
     itself: bool,
 ) -> None:  # fmt: skip
     ours, alone = [], []
-    play = ay.Static(net)
-    game, _ = play.prepare(data, space, ay.Untargeted(), attack)  # type: ignore[arg-type]
+    play = du.Static(net)
+    game, _ = play.prepare(data, space, du.Untargeted(), attack)  # type: ignore[arg-type]
     model, copied = game.model, None if itself else game._copy
     for _ in range(repeat):
         calls: list[tuple[int, bool]] = []
         confirmed: list[tuple[int, bool]] = []
         if copied is None:
-            game = ay.Static(noted(model, calls))
+            game = du.Static(noted(model, calls))
         else:
             asked = replace(copied, model=noted(copied.model, calls))
-            game = ay.Static(noted(model, confirmed), asked)
+            game = du.Static(noted(model, confirmed), asked)
         began = time.process_time()
-        list(game.play(data, space, ay.Untargeted(), attack, 0))  # type: ignore[arg-type]
+        list(game.play(data, space, du.Untargeted(), attack, 0))  # type: ignore[arg-type]
         ours.append(time.process_time() - began)
         alone.append(bare(net, data.x, calls))
     factor, own = min(ours) / min(alone), 1000 * (min(ours) - min(alone)) / len(calls)

@@ -1,7 +1,7 @@
 """What search attacks are measured on: `pair(name)` gives model, rows and space.
 
 url/mlp, url/forest, url/xgboost   trained here on URL's training part, always the same
-url/tabtransformer, url/stg        the same, with `assay.architectures`
+url/tabtransformer, url/stg        the same, with `durometer.architectures`
 lcld/published, ctu13/published    MOEVA's published networks (`models`: moeva_published_models.npz)
 lcld/forest, lcld/xgboost          trained here on half of the bundled loans
 
@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import assay as ay
+import durometer as du
 
 PAIRS = (
     *("url/mlp", "url/forest", "url/xgboost", "lcld/published", "ctu13/published"),
     *("url/tabtransformer", "url/stg", "lcld/forest", "lcld/xgboost"),
 )
-NETS = {"tabtransformer": ay.architectures.TabTransformer, "stg": ay.architectures.STG}
+NETS = {"tabtransformer": du.architectures.TabTransformer, "stg": du.architectures.STG}
 THRESHOLD = 0.25  # of the probability that a loan is charged off
 
 
@@ -36,7 +36,7 @@ class Pair:
 
     name: str
     model: Any
-    data: ay.Dataset
+    data: du.Dataset
     space: Any
 
     @property
@@ -122,14 +122,14 @@ def pair(name: str, rows: int = 100, models: str | None = None, epochs: int = 60
     table, kind = name.split("/")
     odds = float(np.log((1 - THRESHOLD) / THRESHOLD))
     if table == "url":
-        splits = ay.datasets.url()
+        splits = du.datasets.url()
         data, train = splits.test, splits.train
         if kind in NETS:
             model = NETS[kind](data.schema).fit(train.x, train.y, epochs=min(epochs, 30)).eval()
         else:
             model = mlp(train, epochs) if kind == "mlp" else trees(kind, train.x, train.y)
     else:
-        data = (ay.datasets.ctu13() if table == "ctu13" else ay.datasets.lcld(47)).test
+        data = (du.datasets.ctu13() if table == "ctu13" else du.datasets.lcld(47)).test
         if kind == "published":
             if models is None:
                 raise SystemExit(f"{name} needs --models, a path to moeva_published_models.npz")
@@ -141,6 +141,6 @@ def pair(name: str, rows: int = 100, models: str | None = None, epochs: int = 60
             data = data.take((~half).nonzero()[:, 0].numpy())
     space = data.schema.space(eps=0.5, p=2)
     with torch.no_grad():
-        said = ay.wrap(model).logits(data.x).argmax(1)
+        said = du.wrap(model).logits(data.x).argmax(1)
     good = (said == data.y) & (data.y == 1) & space.around(data.x).contains(data.x)
     return Pair(name, model, data.take(good.nonzero()[:rows, 0].numpy()), space)

@@ -3,7 +3,7 @@
     python benchmarks/red_green.py             # examples/gate_project, everything really trained
     python benchmarks/red_green.py --smoke     # few rows: the steps and the files, not the verdicts
 
-What is timed is what happens after assay is installed: clone, train, gate. The build is the gate as
+What is timed is what happens after durometer is installed: clone, train, gate. The build is the gate as
 `action.yml` runs it, in a process of its own: exit code, summary, SARIF, JUnit.
 """
 
@@ -65,8 +65,8 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
         (place / "bin").mkdir()
-        launcher = place / "bin/assay"
-        launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay "$@"\n')
+        launcher = place / "bin/durometer"
+        launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
         launcher.chmod(0o755)
         env = os.environ | {
             "PATH": f"{place / 'bin'}:{os.environ['PATH']}", "FILE": "gate.toml",

@@ -23,20 +23,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import assay as ay
-from assay.demo.models import url_net
-from assay.records import FIELDS, TIMES, Records
-from assay.run.executors import Executor, Here
-from assay.run.job import Chunk, Job
-from assay.run.on_ray import Ray
-from assay.run.processes import Processes
-from assay.run.store import Store
-from assay.streams import Stream, keys
+import durometer as du
+from durometer.core.records import FIELDS, TIMES, Records
+from durometer.core.streams import Stream, keys
+from durometer.demo.models import url_net
+from durometer.run.executors import Executor, Here
+from durometer.run.job import Chunk, Job
+from durometer.run.on_ray import Ray
+from durometer.run.processes import Processes
+from durometer.run.store import Store
 
 
-def phishing(rows: int, seed: int = 0) -> ay.Dataset:
+def phishing(rows: int, seed: int = 0) -> du.Dataset:
     """The bundled addresses, repeated with noise that keeps types, bounds and relations."""
-    test = ay.datasets.url().test
+    test = du.datasets.url().test
     index = torch.arange(rows) % len(test)
     x, ids = test.x[index].clone(), np.arange(rows)
     space = test.schema.space(eps=0.02, p=2)
@@ -45,13 +45,13 @@ def phishing(rows: int, seed: int = 0) -> ay.Dataset:
         drawn = near.decode(near.random(Stream(seed, keys(ids[at.numpy()])), torch.arange(len(at))))
         good = near.contains(drawn)
         x[at[good]] = drawn[good].to(x.dtype)
-    return ay.Dataset(x, test.y[index], ids, test.schema, test.classes, "phishing, with noise")
+    return du.Dataset(x, test.y[index], ids, test.schema, test.classes, "phishing, with noise")
 
 
 def job(rows: int, batch: int, steps: int = 10) -> Job:
     data = phishing(rows)
     space = data.schema.space(eps=0.2, p=2)
-    made = Job(url_net(), data, space, ay.Untargeted(), ay.CAPGD(steps), 0, batch, ay.Budget())
+    made = Job(url_net(), data, space, du.Untargeted(), du.CAPGD(steps), 0, batch, du.Budget())
     made.prepare()
     return made
 
@@ -81,7 +81,7 @@ def places(with_ray: bool) -> dict[str, Executor]:
     try:
         import ray
     except ImportError:
-        print("Ray is not installed here: pip install 'assay[ray]'")
+        print("Ray is not installed here: pip install 'durometer[ray]'")
         return found
     if with_ray:
         # At Ray's own niceness of 15 a busy machine would make the comparison unfair.
@@ -110,9 +110,9 @@ def speed(where: dict[str, Executor], rows: int, batch: int, repeats: int) -> No
 def overhead(where: dict[str, Executor], chunks: int, repeats: int) -> None:
     """Chunks of one row and next to no work: what is left is handing out and fetching."""
     net = torch.nn.Linear(4, 2)
-    data = ay.Dataset(torch.rand(chunks, 4, generator=torch.Generator().manual_seed(0)),
+    data = du.Dataset(torch.rand(chunks, 4, generator=torch.Generator().manual_seed(0)),
                       torch.zeros(chunks))  # fmt: skip
-    work = Job(net, data, ay.Linf(0.01), ay.Untargeted(), ay.FGSM(), 0, 1, ay.Budget())
+    work = Job(net, data, du.Linf(0.01), du.Untargeted(), du.FGSM(), 0, 1, du.Budget())
     work.prepare()
     print(f"\n{chunks} chunks of one row, one step each, best of {repeats}:")
     alone = 0.0
@@ -147,8 +147,8 @@ def large(rows: int) -> int:
     made = time.process_time() - spent
     with tempfile.TemporaryDirectory() as folder:
         space = data.schema.space(eps=0.2, p=2)
-        report = ay.evaluate(net, data, space=space, attack=ay.CAPGD(5), batch=1024,
-                             run=ay.Run(folder))  # fmt: skip
+        report = du.evaluate(net, data, space=space, attack=du.CAPGD(5), batch=1024,
+                             run=du.Run(folder))  # fmt: skip
         report.save(folder)
         size = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
         page = (Path(folder) / "report.html").stat().st_size
@@ -169,10 +169,10 @@ def growth(rows: int) -> int:
     net = torch.nn.Linear(60, 2)
     net.weight.data, net.bias.data = torch.randn(2, 60, generator=g), torch.zeros(2)
     x = torch.rand(rows, 60, generator=g)
-    data = ay.Dataset(x, net(x).argmax(1).detach())
+    data = du.Dataset(x, net(x).argmax(1).detach())
     spent = [time.process_time()]
-    report = ay.evaluate(
-        net, data, space=ay.Linf(0.05), attack=ay.FGSM(), batch=4096, progress=False
+    report = du.evaluate(
+        net, data, space=du.Linf(0.05), attack=du.FGSM(), batch=4096, progress=False
     )
     spent.append(time.process_time())
     str(report)

@@ -27,18 +27,18 @@ import torch
 from pairs import Pair, pair
 from pymoo.functions import is_compiled
 
-import assay as ay
-from assay import losses
-from assay.attacks.evolution.reference_points import reference_points
-from assay.attacks.evolution.survival import fronts
-from assay.problem.problem import Problem
-from assay.problem.referee import Referee
-from assay.streams import Stream, keys
+import durometer as du
+from durometer import losses
+from durometer.attacks.evolution.reference_points import reference_points
+from durometer.attacks.evolution.survival import fronts
+from durometer.core.streams import Stream, keys
+from durometer.problem.problem import Problem
+from durometer.problem.referee import Referee
 
 
 def problem(p: Pair, keep: str, seed: int = 0, times: int = 1) -> Problem:
     """The rows of a pair, `times` over, as an attack sees them."""
-    model = ay.wrap(p.model)
+    model = du.wrap(p.model)
     x, y, targets = p.data.x.repeat(times, 1), p.data.y.repeat(times), p.targets.repeat(times, 1)
     with torch.no_grad():
         clean = model.logits(x)
@@ -54,7 +54,7 @@ def clocked(call: Callable[[], Any]) -> tuple[Any, float, float]:
     return answer, time.perf_counter() - wall, time.process_time() - cpu
 
 
-def against_pymoo(p: Pair, moeva: ay.MOEVA, points: np.ndarray, few: int) -> None:
+def against_pymoo(p: Pair, moeva: du.MOEVA, points: np.ndarray, few: int) -> None:
     peer = {"generations": moeva.generations, "offspring": moeva.offspring}
     one_by_one.attack(p.model, p.data.x[:2], p.space, p.targets[:2], points, generations=2)
     n = len(p.data)
@@ -81,13 +81,13 @@ def against_pymoo(p: Pair, moeva: ay.MOEVA, points: np.ndarray, few: int) -> Non
         print(f"{name:34s}{robust:7.3f}{wall:8.2f}{cpu:8.2f}   {their_wall / wall:.0f}x, "
               f"{their_cpu / cpu:.0f}x")  # fmt: skip
     view = problem(p, "first")
-    _, first_wall, first_cpu = clocked(lambda: ay.CAPGD()(view))
+    _, first_wall, first_cpu = clocked(lambda: du.CAPGD()(view))
     left = (~view.referee.solved).numpy()
     (_, rest_cpu), rest_wall, _ = clocked(
         lambda: one_by_one.attack(p.model, p.data.x[left], p.space, p.targets[left], points, **peer)
     )
     view = problem(p, "first")
-    _, wall, cpu = clocked(lambda: ay.CAA(search=moeva)(view))
+    _, wall, cpu = clocked(lambda: du.CAA(search=moeva)(view))
     theirs = first_wall + rest_wall, first_cpu + rest_cpu
     print(f"CAA on {n} rows: {wall:.2f} s, {cpu:.2f} CPU s; with pymoo on the {left.sum()} rows")
     print(f"that CAPGD leaves {theirs[0]:.1f} s, {theirs[1]:.1f} CPU s: {theirs[0] / wall:.0f}x, "
@@ -106,7 +106,7 @@ def growth(smoke: bool) -> None:
 def peak(rows: int, budget: float) -> None:
     p = pair("url/mlp", min(rows, 200), epochs=2)
     few = Pair(p.name, p.model, p.data.take(np.arange(4)), p.space)
-    moeva = ay.MOEVA(generations=6, memory=int(budget * 1e9))
+    moeva = du.MOEVA(generations=6, memory=int(budget * 1e9))
     moeva(problem(few, "best"))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     view = problem(p, "best", times=rows // len(p.data))
@@ -153,10 +153,10 @@ def main() -> None:
         return
     p = pair("url/mlp", rows, epochs=2 if args.smoke else 60)
     torch.set_num_threads(args.threads)
-    moeva = ay.MOEVA(generations=5, population=30, offspring=20) if args.smoke else ay.MOEVA()
+    moeva = du.MOEVA(generations=5, population=30, offspring=20) if args.smoke else du.MOEVA()
     points = np.array(reference_points(moeva.population - 3))
-    ay.MOEVA(generations=3, population=moeva.population)(problem(p, "first"))
-    ay.CAPGD(steps=1)(problem(p, "first"))
+    du.MOEVA(generations=3, population=moeva.population)(problem(p, "first"))
+    du.CAPGD(steps=1)(problem(p, "first"))
     against_pymoo(p, moeva, points, args.peer_rows or rows)
     growth(args.smoke)
     sorting(8 if args.smoke else 100)

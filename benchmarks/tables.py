@@ -15,9 +15,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-import assay as ay
-from assay.data import Dataset
-from assay.relations.program import Program
+import durometer as du
+from durometer.data.dataset import Dataset
+from durometer.relations.program import Program
 
 
 class Unreachable(nn.Module):
@@ -51,7 +51,7 @@ def repeated(data: Dataset, rows: int) -> Tensor:
 
 
 def relations(rows: int, times: int) -> None:
-    data = ay.datasets.ctu13().test
+    data = du.datasets.ctu13().test
     program, x = data.schema.program, repeated(data, rows)
     x = torch.where(
         data.schema.mutable, x + (torch.arange(rows) % 3 == 0)[:, None], x
@@ -73,21 +73,21 @@ def attack(name: str, data: Dataset, rows: int, times: int) -> None:
     plain = Unreachable(x.shape[1], torch.zeros_like(low), torch.ones_like(width))
 
     def capgd() -> None:
-        ay.evaluate(
+        du.evaluate(
             model,
             table,
             space=schema.space(0.5),
-            attack=ay.CAPGD(loss="margin"),
+            attack=du.CAPGD(loss="margin"),
             batch=rows,
             progress=False,
         )
 
     def pgd() -> None:
-        ay.evaluate(
+        du.evaluate(
             plain,
             scaled,
-            space=ay.L2(0.5),
-            attack=ay.PGD(21, loss="margin"),
+            space=du.L2(0.5),
+            attack=du.PGD(21, loss="margin"),
             batch=rows,
             progress=False,
         )
@@ -106,8 +106,8 @@ def main() -> None:
     torch.set_num_threads(1)
     rows, times = (50, 1) if given.smoke else (given.rows, 3)
     relations(10 * rows, times)
-    attack("URL", ay.datasets.url().test.where(y=1), rows, times)
-    attack("CTU-13", ay.datasets.ctu13().test, rows, times)
+    attack("URL", du.datasets.url().test.where(y=1), rows, times)
+    attack("CTU-13", du.datasets.ctu13().test, rows, times)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 The peer is TextAttack itself: its `Attack`, its goal function with its cache, its search
 (`GreedyWordSwapWIR` by deletion as in the TextFooler recipe, by weighted saliency as in PWWS) and
 its `RepeatModification`. What needs downloads is replaced: the transformation gives the candidate
-words of `ay.Text()`, a constraint counts changed words as `ay.Text()` does; USE, counter-fitted
+words of `du.Text()`, a constraint counts changed words as `du.Text()` does; USE, counter-fitted
 vectors and part-of-speech tags are left out, which makes the peer *faster* than its recipes are.
 Every success it claims is checked in our region. `loop` is the same plan without any library.
 """
@@ -29,19 +29,19 @@ from typing import Any
 import numpy as np
 import torch
 
-import assay as ay
-from assay.architectures.text import TextCNN
-from assay.spaces.text import STOPWORDS
-from assay.spaces.words import core, encode, sentences
-from assay.training import Standard, fit, fresh
+import durometer as du
+from durometer.architectures.text import TextCNN
+from durometer.spaces.text import STOPWORDS
+from durometer.spaces.token_ids import encode, sentences, strip_punctuation
+from durometer.training import Standard, fit, fresh
 
 Ask = Callable[[list[str]], np.ndarray]
 RECIPES = {"textfooler": ("delete", "importance"), "pwws": ("weighted-saliency", "gain")}
 
 
 def candidates(words: list[str]) -> list[tuple[str, ...]]:
-    """The words of `ay.Text()`'s space, place by place, so that all search the same sentences."""
-    region = ay.Text().around(encode([" ".join(words)]))
+    """The words of `du.Text()`'s space, place by place, so that all search the same sentences."""
+    region = du.Text().around(encode([" ".join(words)]))
     return [tuple(sentences(ids[~ids.isnan()][1:, None])) for ids in region.options[0]]
 
 
@@ -137,8 +137,10 @@ def recipe(ta: Any, ask: Ask, order: str) -> Any:
                 words = text.split(" ")
                 for word, found in zip(words, candidates(words), strict=True):
                     cut = words_from_text(word)
-                    fits = cut == [core(word)[1]]
-                    before, _, behind = map(len, core(word))  # "us" -> "u.s." keeps its dot
+                    fits = cut == [strip_punctuation(word)[1]]
+                    before, _, behind = map(
+                        len, strip_punctuation(word)
+                    )  # "us" -> "u.s." keeps its dot
                     bare = (w[before : len(w) - behind] for w in found)
                     own = tuple(w for w in bare if words_from_text(w) == [w])
                     made += [own] if fits else [()] * len(cut)
@@ -176,7 +178,7 @@ def peer(ta: Any, ask: Ask, order: str, texts: list[str], labels: list[int]) -> 
         won.append(type(result).__name__ == "SuccessfulAttackResult")
         if won[-1]:
             both = encode([text, result.perturbed_result.attacked_text.text])
-            assert bool(ay.Text().around(both[:1]).contains(both[1:])), result
+            assert bool(du.Text().around(both[:1]).contains(both[1:])), result
     return np.array(won)
 
 
@@ -190,7 +192,7 @@ def main() -> None:
     given = parser.parse_args()
     given.repeats = 1 if given.smoke else given.repeats
     torch.set_num_threads(1)
-    reviews = ay.datasets.sst5()
+    reviews = du.datasets.sst5()
     train = reviews.train.sample(1000) if given.smoke else reviews.train
     net = fresh(lambda: TextCNN(classes=5), 0)
     fit(net, train, Standard(), epochs=1 if given.smoke else 4, batch=64, rate=2e-3, progress=False)
@@ -204,20 +206,20 @@ def main() -> None:
         with torch.no_grad():
             return net(encode(some)).softmax(1).numpy()
 
-    ay.Text().around(right.x)  # all find the synonyms in the cache
+    du.Text().around(right.x)  # all find the synonyms in the cache
     ta = textattack(given.textattack) if given.textattack else None
     some = right.take(torch.arange(4))  # modules are loaded at first use; that is nobody's speed
-    ay.evaluate(net, some, space=ay.Text(), attack=ay.Greedy(swaps=0), progress=False)
+    du.evaluate(net, some, space=du.Text(), attack=du.Greedy(swaps=0), progress=False)
     if ta is not None:
         peer(ta, ask, "textfooler", texts[:4], labels[:4])
     print(f"{len(right)} sentences that the network gets right", flush=True)
     for order in given.recipes:
         contest: dict[str, Callable[[], Any]] = {
-            "Greedy": lambda o=order: ay.evaluate(
+            "Greedy": lambda o=order: du.evaluate(
                 net,
                 right,
-                space=ay.Text(),
-                attack=ay.Greedy(RECIPES[o][1], swaps=0),
+                space=du.Text(),
+                attack=du.Greedy(RECIPES[o][1], swaps=0),
                 progress=False,
             ).table["success"],
             "loop": lambda o=order: np.array(

@@ -25,13 +25,13 @@ from scipy import stats
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 
-from assay import datasets
-from assay.noise import Normal
-from assay.probability.estimated.quasi import SCRAMBLES
-from assay.probability.methods import probability
-from assay.trees import read
-from assay.trees.ensemble import Ensemble
-from assay.trees.grid import Grid
+from durometer import datasets
+from durometer.noise import Normal
+from durometer.probability.estimated.quasi import SCRAMBLES
+from durometer.probability.methods import probability
+from durometer.trees import read
+from durometer.trees.ensemble import Ensemble
+from durometer.trees.grid import Grid
 
 SEED = 0
 SHARES = (0.01, 0.03, 0.1)

@@ -1,4 +1,4 @@
-"""How many of 200 tampered copies of a run `assay verify` finds, and what an untouched one costs.
+"""How many of 200 tampered copies of a run `durometer verify` finds, and what an untouched one costs.
 
     python benchmarks/verify.py            # 10,000 rows, 200 copies
     python benchmarks/verify.py --smoke
@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import assay as ay
-from assay.records import Records
-from assay.report.evidence.document import digest
-from assay.report.report import Report
+import durometer as du
+from durometer.core.records import Records
+from durometer.report.evidence.document import digest
+from durometer.report.report import Report
 
 KINDS = ("byte", "figure", "hash", "input", "label", "answer", "model")
 
@@ -35,8 +35,8 @@ def run(rows, folder):
     net = torch.nn.Linear(6, 3, bias=False)
     with torch.no_grad():
         net.weight.copy_(torch.eye(6)[:3] * 4)
-    data = ay.Dataset(x, y)
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(5), progress=False)
+    data = du.Dataset(x, y)
+    report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(5), progress=False)
     return net, data, report, report.save(folder)
 
 
@@ -88,7 +88,7 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         net, data, report, folder = run(rows, Path(place) / "run")
         began = time.process_time()
-        whole = ay.verify(folder, net, data)
+        whole = du.verify(folder, net, data)
         seconds = time.process_time() - began
         print(f"untouched, {whole.checked}: {bool(whole)}, {seconds:.1f} CPU-s")
         found, made = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
@@ -96,7 +96,7 @@ def main():
             copy, kind = Path(place) / "copy", KINDS[k % len(KINDS)]
             shutil.copytree(folder, copy)
             model = tamper(kind, np.random.default_rng([1, k]), report, copy, net)
-            found[kind] += bool(ay.verify(copy, model, data).findings)
+            found[kind] += bool(du.verify(copy, model, data).findings)
             made[kind] += 1
             shutil.rmtree(copy)
     each = {kind: f"{found[kind]} of {made[kind]}" for kind in KINDS}

@@ -37,34 +37,34 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from scale import job, phishing
 
-import assay as ay
-from assay.architectures.images.resnet import ResNet
-from assay.attacks.standard import standard
-from assay.run.executors import Executor, Here
-from assay.run.job import Job
-from assay.run.on_ray import Ray
-from assay.run.processes import Processes
-from assay.training import Standard, fit, fresh
+import durometer as du
+from durometer.architectures.images.resnet import ResNet
+from durometer.attacks.standard import standard
+from durometer.run.executors import Executor, Here
+from durometer.run.job import Job
+from durometer.run.on_ray import Ray
+from durometer.run.processes import Processes
+from durometer.training import Standard, fit, fresh
 
 AIM = 0.85
 QUIET = 0.5  # load average of a minute: above, two workers do not have two cores
 ROWS = {"tables": 250, "net": 64, "resnet": 8, "forest": 64}  # of a chunk
 
-SPACES = {"net": ay.Linf(0.01), "resnet": ay.Linf(4 / 255)}
-ATTACKS = {"net": (ay.APGD(20),), "resnet": (standard(SPACES["resnet"]),),
-           "forest": (ay.Graft(200),)}  # fmt: skip
+SPACES = {"net": du.Linf(0.01), "resnet": du.Linf(4 / 255)}
+ATTACKS = {"net": (du.APGD(20),), "resnet": (standard(SPACES["resnet"]),),
+           "forest": (du.Graft(200),)}  # fmt: skip
 RUNNING = "Ray, running already"
-CACHE = Path(os.environ.get("ASSAY_CACHE") or Path.home() / ".cache" / "assay")
+CACHE = Path(os.environ.get("DUROMETER_CACHE") or Path.home() / ".cache" / "durometer")
 
 
 def work(kind: str, rows: int) -> Job:
     if kind == "tables":
         return job(rows, ROWS[kind])
-    asked = (ay.Untargeted(), *ATTACKS[kind], 0, ROWS[kind], ay.Budget(), True)
+    asked = (du.Untargeted(), *ATTACKS[kind], 0, ROWS[kind], du.Budget(), True)
     if kind == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
-        train = ay.datasets.url().train
+        train = du.datasets.url().train
         forest = RandomForestClassifier(30, max_depth=8, random_state=0, n_jobs=1)
         forest.fit(train.x.numpy(), train.y.numpy())
         data = phishing(rows)
@@ -73,7 +73,7 @@ def work(kind: str, rows: int) -> Job:
         net, x = network(kind), images(kind, rows)
         with torch.no_grad():
             y = torch.cat([net(some).argmax(1) for some in x.split(512)])
-        made = Job(net, ay.Dataset(x, y), SPACES[kind], *asked)
+        made = Job(net, du.Dataset(x, y), SPACES[kind], *asked)
     made.prepare()
     return made
 
@@ -86,7 +86,7 @@ def network(kind: str) -> torch.nn.Module:
     net = fresh(partial(ResNet, (1, 1, 1), width=16), 0)
     file = CACHE / "workers-resnet.pt"
     file.parent.mkdir(parents=True, exist_ok=True)
-    fit(net, ay.datasets.cifar10().train, Standard(), epochs=2, seed=0, checkpoint=file)
+    fit(net, du.datasets.cifar10().train, Standard(), epochs=2, seed=0, checkpoint=file)
     return net.eval().requires_grad_(False)
 
 
@@ -94,7 +94,7 @@ def images(kind: str, rows: int) -> torch.Tensor:
     g = torch.Generator().manual_seed(0)
     if kind == "net":
         return torch.rand(rows, 1, 28, 28, generator=g)
-    some = ay.datasets.cifar10().test.x
+    some = du.datasets.cifar10().test.x
     x = some[torch.arange(rows) % len(some)]
     return (x + torch.randn(x.shape, generator=g) / 50).clamp(0, 1)  # no two rows alike
 

@@ -3,7 +3,7 @@
     python docs/house.py            # writes the picture
     python docs/house.py --check    # exit code 1 where the stored picture is not today's
 
-A storey is a line of the layer contract in pyproject.toml, a room a top-level module of assay. A
+A storey is a line of the layer contract in pyproject.toml, a room a top-level module of durometer. A
 line means "imports"; only those to the next storey are drawn. Type-only imports do not count, as in
 the contract.
 """
@@ -33,13 +33,13 @@ def storeys() -> list[list[str]]:
 
 def exists(room: str) -> bool:
     """Is there such a file or folder?"""
-    place = ROOT / "src" / "assay" / room
+    place = ROOT / "src" / "durometer" / room
     return place.is_dir() or place.with_suffix(".py").exists()
 
 
 def edges(rooms: set[str]) -> set[tuple[str, str]]:
     """Who imports whom, room by room."""
-    graph = grimp.build_graph("assay", exclude_type_checking_imports=True, cache_dir=None)
+    graph = grimp.build_graph("durometer", exclude_type_checking_imports=True, cache_dir=None)
     found = set()
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
@@ -77,7 +77,7 @@ def draw() -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-        f'role="img" aria-label="The rooms of assay and who imports whom">'
+        f'role="img" aria-label="The rooms of durometer and who imports whom">'
         f"<style>{style}</style>\n" + "\n".join(lines + boxes) + "\n</svg>\n"
     )
 

@@ -6,12 +6,12 @@ TENT normalises by the batch's own statistics and takes a gradient step on each 
 is trained here, as usual and for a short time; any module with BatchNorm layers will do instead.
 """
 
-import assay as ay
-from assay.architectures import SmallCNN
-from assay.training.loop import fit, fresh
-from assay.training.standard import Standard
+import durometer as du
+from durometer.architectures import SmallCNN
+from durometer.training.loop import fit, fresh
+from durometer.training.standard import Standard
 
-data = ay.datasets.mnist()
+data = du.datasets.mnist()
 train, test = data.train.sample(1000), data.test.sample(64)
 
 
@@ -22,15 +22,15 @@ def build() -> SmallCNN:
 net = fresh(build)
 fit(net, train, Standard(), epochs=4)
 
-defender = ay.defenses.TENT(net)
-ay.testing.check_defender(defender, test.x[:8])  # for a defence of your own: is it a pure function?
+defender = du.defenses.TENT(net)
+du.testing.check_defender(defender, test.x[:8])  # for a defence of your own: is it a pure function?
 
-steps = ay.ladder(
-    ay.Transductive(defender, batch=32),
+steps = du.ladder(
+    du.Transductive(defender, batch=32),
     test,
-    space=ay.Linf(0.1),
-    attacks=[ay.FPA(ay.PGD(10), 2), ay.GMSA(ay.PGD(10), "avg", 2)],
-    control=ay.defenses.Control(build, train, epochs=4),  # retrains, does not look at the batch
+    space=du.Linf(0.1),
+    attacks=[du.FPA(du.PGD(10), 2), du.GMSA(du.PGD(10), "avg", 2)],
+    control=du.defenses.Control(build, train, epochs=4),  # retrains, does not look at the batch
 )
 print(steps)
 steps.save("runs/adapting")

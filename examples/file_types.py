@@ -1,7 +1,7 @@
 """Somebody else's model: can bytes appended to a program make magika take it for a picture?
 
-    pip install 'assay[magika]'
-    python examples/file_types.py          # a minute or two; or: assay run examples/file_types.toml
+    pip install 'durometer[magika]'
+    python examples/file_types.py          # a minute or two; or: durometer run examples/file_types.toml
 
 magika (Google) tells file types from the first and the last 1,024 bytes, without the white space at
 either end; its ONNX file comes in the wheel. What it answers is the likeliest of 214 types, or "low
@@ -24,7 +24,7 @@ import torch
 from magika.types import OverwriteReason
 from magika.types.seekable import Seekable
 
-import assay as ay
+import durometer as du
 
 HOME = Path(magika.__file__).parent
 GRAPH = next(HOME.glob("models/*/model.onnx"))
@@ -45,7 +45,7 @@ class FileType(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.graph = ay.wrap(GRAPH, outputs="probabilities", gradients=True)
+        self.graph = du.wrap(GRAPH, outputs="probabilities", gradients=True)
         usual = SETTINGS["medium_confidence_threshold"]
         floors = [SETTINGS["thresholds"].get(t, usual) for t in TYPES]
         self.register_buffer("floors", torch.tensor(floors).log())
@@ -79,7 +79,7 @@ def own_answers(rows):
 
 
 def model():
-    return ay.wrap(FileType().eval(), name=f"magika {magika.__version__}", predict=own_answers)
+    return du.wrap(FileType().eval(), name=f"magika {magika.__version__}", predict=own_answers)
 
 
 def programs(count=12, appended=APPENDED):
@@ -93,7 +93,7 @@ def programs(count=12, appended=APPENDED):
 def rows(contents, label="elf"):
     x = np.array([features(content) for content in contents.values()], dtype=float)
     y = np.full(len(x), TYPES.index(label))
-    return ay.Dataset(x, y, classes=(*TYPES, UNSURE), ids=list(contents), name="programs")
+    return du.Dataset(x, y, classes=(*TYPES, UNSURE), ids=list(contents), name="programs")
 
 
 def data():
@@ -101,7 +101,7 @@ def data():
 
 
 def goal():
-    return ay.Group({"elf": WANTED})
+    return du.Group({"elf": WANTED})
 
 
 def written(content, row, folder, name):
@@ -113,8 +113,8 @@ def written(content, row, folder, name):
 
 if __name__ == "__main__":
     contents = programs()
-    space = ay.Symbols(most=APPENDED, last=APPENDED, without=BLANKS)
-    report = ay.evaluate(model(), rows(contents), space=space, goal=goal(), attack=ay.APGD(30))
+    space = du.Symbols(most=APPENDED, last=APPENDED, without=BLANKS)
+    report = du.evaluate(model(), rows(contents), space=space, goal=goal(), attack=du.APGD(30))
     print(report)
     with tempfile.TemporaryDirectory() as folder:
         for name, row, broken in zip(

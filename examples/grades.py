@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 
-import assay as ay
+import durometer as du
 
 HIDDEN = ("sub_grade", "int_rate", "installment")
 
 
 def loans():
-    data = ay.datasets.lcld().test
+    data = du.datasets.lcld().test
     grade = (data.x[:, data.schema.names.index("sub_grade")] // 5).long()
-    data = ay.Dataset(data.x, grade, ids=data.ids, schema=data.schema, classes=tuple("ABCDEFG"))
+    data = du.Dataset(data.x, grade, ids=data.ids, schema=data.schema, classes=tuple("ABCDEFG"))
     odd = torch.arange(len(data)) % 2 == 1
     return data.take(~odd), data.take(odd)
 
@@ -38,8 +38,8 @@ class Grader(torch.nn.Module):
 
 def load():
     train, _ = loans()
-    net = ay.training.fresh(lambda: Grader(train), seed=0)
-    ay.training.fit(net, train, ay.training.Standard(), epochs=30, batch=64, rate=3e-3)
+    net = du.training.fresh(lambda: Grader(train), seed=0)
+    du.training.fit(net, train, du.training.Standard(), epochs=30, batch=64, rate=3e-3)
     return net
 
 

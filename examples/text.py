@@ -10,18 +10,18 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-import assay as ay
-from assay.spaces.words import sentences
+import durometer as du
+from durometer.spaces.token_ids import sentences
 
-reviews = ay.datasets.sst5()
+reviews = du.datasets.sst5()
 model = make_pipeline(TfidfVectorizer(), LogisticRegression(C=3, max_iter=300))
 model.fit(sentences(reviews.train.x), reviews.train.y.numpy())
 
-report = ay.evaluate(
+report = du.evaluate(
     model,
     reviews.test.sample(100),
-    space=ay.Text(ay.Synonyms(), most=0.25),
+    space=du.Text(du.Synonyms(), most=0.25),
     goal=reviews.goal("more negative"),
-    attack=ay.Then(ay.Linear(), ay.Greedy(), ay.Enumerate(20_000)),
+    attack=du.Then(du.Linear(), du.Greedy(), du.Enumerate(20_000)),
 )
 print(report)  # the sentences before and after stand below the table

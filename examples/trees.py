@@ -1,6 +1,6 @@
 """Forests and boosted trees for the trees_*.toml (addresses, loans) and noise.toml beside it.
 
-`assay run` calls the function that the file names; nothing else has to be run. The bundled loans
+`durometer run` calls the function that the file names; nothing else has to be run. The bundled loans
 are few and all of them test rows, so those models have seen what they are attacked on: their clean
 accuracy means nothing, whether they can be attacked does.
 """
@@ -8,27 +8,27 @@ accuracy means nothing, whether they can be attacked does.
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 
 def url_forest():
-    return _forest(ay.datasets.url().train)
+    return _forest(du.datasets.url().train)
 
 
 def url_xgboost():
-    return _boosted(ay.datasets.url().train)
+    return _boosted(du.datasets.url().train)
 
 
 def lcld_forest():
-    return _forest(ay.datasets.lcld().test)
+    return _forest(du.datasets.lcld().test)
 
 
 def lcld_xgboost():
-    return _boosted(ay.datasets.lcld().test)
+    return _boosted(du.datasets.lcld().test)
 
 
 def pima_forest():
-    data = ay.datasets.pima().train
+    data = du.datasets.pima().train
     forest = RandomForestClassifier(20, max_depth=6, random_state=0)
     return forest.fit(data.x.numpy(), data.y.numpy())
 

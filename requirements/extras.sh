@@ -17,17 +17,17 @@ declare -A modules=([onnx]=onnxruntime [text]=transformers [xgboost-cpu]=xgboost
 work=${WORK:-$(mktemp -d)}
 [ -n "${WORK:-}" ] || trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"
-ls "$work"/assay-*.whl >/dev/null 2>&1 ||
+ls "$work"/durometer-*.whl >/dev/null 2>&1 ||
     "$python" -m pip wheel --quiet --no-deps --wheel-dir "$work" .
-wheel=$(ls "$work"/assay-*.whl)
+wheel=$(ls "$work"/durometer-*.whl)
 
 tried() { # environment, what it is called, module
     (cd "$work" && "$1/bin/python" -c "
-import importlib, torch, assay as ay
+import importlib, torch, durometer as du
 module = importlib.import_module('$3')
 net = torch.nn.Linear(4, 2)
-data = ay.Dataset(torch.rand(4, 4), [0, 1, 0, 1])
-report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.FGSM())
+data = du.Dataset(torch.rand(4, 4), [0, 1, 0, 1])
+report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.FGSM())
 print('$2:', '$3', getattr(module, '__version__', ''), 'robust', report.metric('robust'))")
 }
 
@@ -37,7 +37,7 @@ if [ ! -e "$work/bare/done" ]; then
         --index-url https://download.pytorch.org/whl/cpu ||
         echo "== no CPU index here: torch comes from wherever pip is set to"
     "$work/bare/bin/pip" install --quiet --no-compile "$wheel"
-    tried "$work/bare" "no extra" assay
+    tried "$work/bare" "no extra" durometer
     touch "$work/bare/done"
 fi
 site=$("$work/bare/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")

@@ -22,7 +22,7 @@ echo "torch==$TORCH" > "$tools/pins.txt"
 
 {
     echo "# Written by requirements/lock.sh from pyproject.toml; do not edit by hand."
-    grep -vE '^(nvidia-|cuda-|triton|assay)' "$tools/lock.txt" \
+    grep -vE '^(nvidia-|cuda-|triton|durometer)' "$tools/lock.txt" \
         | sed -E 's/^torch==([0-9.]+)\+[a-z0-9]+/torch==\1/'
 } > requirements/lock.txt
 grep -q "^torch==$TORCH" requirements/lock.txt
@@ -33,7 +33,7 @@ grep -q "^torch==$TORCH" requirements/lock.txt
     --no-annotate --no-header --quiet --output-file "$tools/all.txt"
 {
     echo "# Written by requirements/lock.sh: on top of lock.txt, for make test-all."
-    grep -vE '^(nvidia-|cuda-|triton|assay|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
+    grep -vE '^(nvidia-|cuda-|triton|durometer|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
 } > requirements/heavy.txt
 "$tools/venv/bin/uv" pip compile pyproject.toml \
     --universal --python-version 3.11 --no-config --no-sources \
@@ -41,7 +41,7 @@ grep -q "^torch==$TORCH" requirements/lock.txt
     --no-annotate --no-header --quiet --output-file "$tools/all.txt"
 {
     echo "# Written by requirements/lock.sh: on top of lock.txt, for make docs."
-    grep -vE '^(nvidia-|cuda-|triton|assay|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
+    grep -vE '^(nvidia-|cuda-|triton|durometer|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
 } > requirements/docs.txt
 echo "requirements/docs.txt: $(grep -c '==' requirements/docs.txt) packages"
 echo "requirements/heavy.txt: $(grep -c '==' requirements/heavy.txt) packages"

@@ -21,23 +21,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from assay.datasets import lending, source
-from assay.datasets.cifar10 import read as read_cifar10
-from assay.datasets.ctu13 import FEATURES as CTU13_FEATURES
-from assay.datasets.ctu13 import read as read_ctu13
-from assay.datasets.gtsrb import CLASSES as SIGNS
-from assay.datasets.gtsrb import held_out
-from assay.datasets.gtsrb import read as read_gtsrb
-from assay.datasets.mnist import read as read_mnist
-from assay.datasets.orl import read as read_orl
-from assay.datasets.packed import pack
-from assay.datasets.pima import FEATURES as PIMA_FEATURES
-from assay.datasets.pima import ROWS as PIMA_ROWS
-from assay.datasets.url import ROWS as URL_ROWS
-from assay.datasets.url import read as read_url
-from assay.errors import AssayError
+from durometer.core.errors import DurometerError
+from durometer.datasets import lending, source
+from durometer.datasets.cifar10 import read as read_cifar10
+from durometer.datasets.ctu13 import FEATURES as CTU13_FEATURES
+from durometer.datasets.ctu13 import read as read_ctu13
+from durometer.datasets.gtsrb import CLASSES as SIGNS
+from durometer.datasets.gtsrb import held_out
+from durometer.datasets.gtsrb import read as read_gtsrb
+from durometer.datasets.mnist import read as read_mnist
+from durometer.datasets.orl import read as read_orl
+from durometer.datasets.packed import pack
+from durometer.datasets.pima import FEATURES as PIMA_FEATURES
+from durometer.datasets.pima import ROWS as PIMA_ROWS
+from durometer.datasets.url import ROWS as URL_ROWS
+from durometer.datasets.url import read as read_url
 
-SAMPLES = Path(__file__).parents[1] / "src" / "assay" / "datasets" / "samples"
+SAMPLES = Path(__file__).parents[1] / "src" / "durometer" / "datasets" / "samples"
 
 # The 24 columns of the CSV that describe the page behind the address.
 PAGE = {
@@ -108,7 +108,7 @@ def bundle_mixed(name: str, path: Path, out: Path) -> None:
     """A table with text as it is: rows drawn by class, with their places in the source's file."""
     import gzip
 
-    from assay.datasets.mixed import TABLES
+    from durometer.datasets.mixed import TABLES
 
     known = TABLES[name]
     frame = pd.read_csv(path)
@@ -124,7 +124,7 @@ def bundle_mixed(name: str, path: Path, out: Path) -> None:
 def bundle_gtsrb(path: Path) -> source.Arrays:
     full = read_gtsrb(path)
     if "track_train" not in full:
-        raise AssayError(f"{path} has no track_train: frames cannot be spread over tracks")
+        raise DurometerError(f"{path} has no track_train: frames cannot be spread over tracks")
     y, track, held = full["y_train"], full["track_train"], held_out(full["track_train"])
     rng, train, test = np.random.default_rng(0), [], []
     for c in range(len(SIGNS)):
@@ -171,10 +171,10 @@ def bundle_ctu13(folder: Path) -> source.Arrays:
 
     described = pd.read_csv(folder / "features.csv")
     if tuple(described["feature"]) != CTU13_FEATURES:
-        raise AssayError(f"{folder / 'features.csv'}: not the 756 features of CTU-13 in order")
+        raise DurometerError(f"{folder / 'features.csv'}: not the 756 features of CTU-13 in order")
     arrays = sorted([*folder.glob("x_candidates_common.npy"), *folder.glob("*samples.npz")])
     if not arrays:
-        raise AssayError(f"{folder}: no x_candidates_common.npy and no *samples.npz")
+        raise DurometerError(f"{folder}: no x_candidates_common.npy and no *samples.npz")
     x, _ = read_ctu13(arrays[0])
     real = (described["type"] == "real").to_numpy()
     return {

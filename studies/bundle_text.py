@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from assay.spaces.words import core
+from durometer.spaces.token_ids import strip_punctuation
 
-ROOT = Path(__file__).parents[1] / "src" / "assay"
+ROOT = Path(__file__).parents[1] / "src" / "durometer"
 
 
 def antonyms(folder: Path) -> set[tuple[str, str]]:
@@ -66,7 +66,7 @@ def main() -> None:
     for key, found in json.loads(gzip.decompress(asked.wordnet.read_bytes())).items():
         word = key.split(":", 1)[1]
         table.setdefault(word, []).extend(w for w in found if w not in table.get(word, ()))
-    needed = {core(w)[1].lower() for t in frame["text"] for w in t.split(" ")}
+    needed = {strip_punctuation(w)[1].lower() for t in frame["text"] for w in t.split(" ")}
     needed |= {w.lower() for t in frame["text"] for w in t.split(" ")}
     kept = {w: [s for s in table.get(w, ()) if s in place and s != w] for w in sorted(needed)}
     kept = {w: s for w, s in kept.items() if s}

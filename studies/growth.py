@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import assay as ay
+import durometer as du
 
 
 def peak() -> float:
@@ -47,8 +47,8 @@ def net(features: int, classes: int, dtype: torch.dtype = torch.float32) -> torc
 def rows(folder: Path, n: int) -> str:
     """n rows x 60 features, FGSM, kept, saved with its page."""
     model, x = net(60, 2), torch.rand(n, 60, generator=torch.Generator().manual_seed(1))
-    data = ay.Dataset(x, model(x).argmax(1))
-    report = ay.evaluate(model, data, space=ay.Linf(0.02), attack=ay.FGSM(), batch=1024)
+    data = du.Dataset(x, model(x).argmax(1))
+    report = du.evaluate(model, data, space=du.Linf(0.02), attack=du.FGSM(), batch=1024)
     report.save(folder)
     return f"robust {report.metric('robust')}"
 
@@ -66,23 +66,23 @@ def parquet(folder: Path, n: int) -> str:
             x = rng.random((min(131_072, n - start), 4))
             y = model(torch.from_numpy(x)).argmax(1).numpy()
             file.write_table(pa.table([*x.T, y], schema=kind))
-    data = ay.Parquet(folder / "data.parquet", target="y")
-    run = ay.Run(folder / "run")
-    how: dict[str, Any] = {"space": ay.Linf(0.02), "attack": ay.FGSM(), "batch": 4096}
-    report = ay.evaluate(model, data, **how, run=run)
+    data = du.Parquet(folder / "data.parquet", target="y")
+    run = du.Run(folder / "run")
+    how: dict[str, Any] = {"space": du.Linf(0.02), "attack": du.FGSM(), "batch": 4096}
+    report = du.evaluate(model, data, **how, run=run)
     report.save(folder / "run")
     return f"robust {report.metric('robust')}"
 
 
 def relations(folder: Path, n: int) -> str:
     """n features x n relations, 32 rows, CAPGD(10)."""
-    features = [ay.Feature(f"f{i}", "real", 0, 1) for i in range(n)]
+    features = [du.Feature(f"f{i}", "real", 0, 1) for i in range(n)]
     said = [f"f{i} <= f{(i + 1) % n} + 0.9" for i in range(n)]
-    schema = ay.Schema(features, said)
+    schema = du.Schema(features, said)
     x = torch.rand(32, n, generator=torch.Generator().manual_seed(1)).double() * 0.5 + 0.25
     model = net(n, 2, torch.float64)
-    data = ay.Dataset(x, model(x).argmax(1), schema=schema)
-    report = ay.evaluate(model, data, space=schema.space(eps=0.5), attack=ay.CAPGD(10))
+    data = du.Dataset(x, model(x).argmax(1), schema=schema)
+    report = du.evaluate(model, data, space=schema.space(eps=0.5), attack=du.CAPGD(10))
     report.save(folder)
     return f"robust {report.metric('robust')}"
 
@@ -91,9 +91,9 @@ def classes(folder: Path, n: int) -> str:
     """A group goal over n classes (each class may be pushed to 5 others), 512 rows."""
     model = net(16, n)
     x = torch.rand(512, 16, generator=torch.Generator().manual_seed(1))
-    goal = ay.Group({c: [(c + k) % n for k in range(1, 6)] for c in range(n)})
-    data = ay.Dataset(x, model(x).argmax(1))
-    report = ay.evaluate(model, data, space=ay.Linf(0.2), goal=goal, attack=ay.PGD(5))
+    goal = du.Group({c: [(c + k) % n for k in range(1, 6)] for c in range(n)})
+    data = du.Dataset(x, model(x).argmax(1))
+    report = du.evaluate(model, data, space=du.Linf(0.2), goal=goal, attack=du.PGD(5))
     report.save(folder)
     return f"robust {report.metric('robust')}"
 
@@ -115,7 +115,7 @@ def sweep(folder: Path, n: int) -> str:
     np.savez(folder / "d.npz", x=x.numpy(), y=y.numpy())
     from typer.testing import CliRunner
 
-    from assay.cli import app
+    from durometer.cli import app
 
     words = ["run", str(folder / "s.toml"), "--out", str(folder / "out")]
     said = CliRunner().invoke(app, words)

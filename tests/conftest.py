@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     """No test may find a data set in, or leave one in, the user's cache."""
-    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "assay-cache"))
+    monkeypatch.setenv("DUROMETER_CACHE", str(tmp_path / "durometer-cache"))
 
 
 def pytest_configure(config):

@@ -1,4 +1,4 @@
-"""Bad input: one clear AssayError that names the value, before any attack starts."""
+"""Bad input: one clear DurometerError that names the value, before any attack starts."""
 
 import re
 
@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.errors import AssayError
-from assay.problem.needs import Needs
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.problem.needs import Needs
 
 X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(40) % 3
@@ -37,12 +37,12 @@ class Never:
 
 def evaluate(model=None, data=None, space=None, **how):
     how = {"attack": Never()} | how
-    data = ay.Dataset(X, Y) if data is None else data
-    return ay.evaluate(model or Net(), data, space=space or ay.Linf(0.1), **how)
+    data = du.Dataset(X, Y) if data is None else data
+    return du.evaluate(model or Net(), data, space=space or du.Linf(0.1), **how)
 
 
 def refuses(said, make):
-    with pytest.raises(AssayError) as caught:
+    with pytest.raises(DurometerError) as caught:
         make()
     assert re.search(said, str(caught.value), re.S), str(caught.value)
 
@@ -58,19 +58,19 @@ def changed(x, at, value):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_nan_and_infinite_inputs(value):
-    data = ay.Dataset(changed(X, (7, 2), value), Y, ids=np.arange(40) + 100)
+    data = du.Dataset(changed(X, (7, 2), value), Y, ids=np.arange(40) + 100)
     refuses(f"1 of 40 inputs.*row 7 \\(id 107\\), feature 2: {value}", lambda: evaluate(data=data))
 
 
 @pytest.mark.parametrize("value", [-0.25, 1.5])
 def test_inputs_outside_the_box(value):
-    data = ay.Dataset(changed(X, (7, 2), value), Y)
+    data = du.Dataset(changed(X, (7, 2), value), Y)
     said = f"1 of 40 inputs lie outside the box.*row 7.*{value}.*low=, high="
     refuses(said, lambda: evaluate(data=data))
 
 
 def test_inputs_outside_a_box_by_feature():
-    box = ay.Linf(0.1, high=torch.tensor([1.0, 1.0, 0.5, 1.0]))
+    box = du.Linf(0.1, high=torch.tensor([1.0, 1.0, 0.5, 1.0]))
     refuses("lie outside the box", lambda: evaluate(space=box))
 
 
@@ -93,26 +93,26 @@ def test_inputs_outside_a_box_by_feature():
     ],
 )
 def test_data_that_is_none(x, y, said):
-    refuses(said, lambda: ay.Dataset(x, y))
+    refuses(said, lambda: du.Dataset(x, y))
 
 
 def test_ids_and_class_names_that_do_not_fit():
-    refuses("39 ids for 40 examples", lambda: ay.Dataset(X, Y, ids=range(39)))
-    refuses("id 3 occurs 2 times", lambda: ay.Dataset(X, Y, ids=[3, *range(39)]))
-    refuses("only 2 class names", lambda: ay.Dataset(X, Y, classes=("a", "b")))
+    refuses("39 ids for 40 examples", lambda: du.Dataset(X, Y, ids=range(39)))
+    refuses("id 3 occurs 2 times", lambda: du.Dataset(X, Y, ids=[3, *range(39)]))
+    refuses("only 2 class names", lambda: du.Dataset(X, Y, classes=("a", "b")))
     refuses(
         "names 4 classes.*model has 3",
-        lambda: evaluate(data=ay.Dataset(X, Y, classes=list("abcd"))),
+        lambda: evaluate(data=du.Dataset(X, Y, classes=list("abcd"))),
     )
 
 
 def test_labels_out_of_the_models_range():
     refuses(r"y holds class 3, but the model has classes 0\.\.2",
-            lambda: evaluate(data=ay.Dataset(X, changed(Y, 39, 3))))  # fmt: skip
+            lambda: evaluate(data=du.Dataset(X, changed(Y, 39, 3))))  # fmt: skip
 
 
 def test_a_subset_that_is_not_there():
-    data = ay.Dataset(X, Y, classes=("ant", "bee", "cat"))
+    data = du.Dataset(X, Y, classes=("ant", "bee", "cat"))
     refuses("no class 'bat'; did you mean 'cat'", lambda: data.where(y="bat"))
     refuses("no row has class \\[5\\]", lambda: data.where(y=5))
     refuses("sample of 41 rows", lambda: data.sample(41))
@@ -145,15 +145,15 @@ def test_a_model_for_other_inputs():
 def test_a_model_that_is_nan_on_a_later_row_keeps_what_was_done():
     last = X[39].clone()
     net = Net(lambda out, x: torch.where((x == last).all(1, keepdim=True), torch.nan, out))
-    with pytest.raises(AssayError, match="row .*id 39.*not finite|id 39") as caught:
-        evaluate(net, batch=16, attack=ay.PGD(2))
+    with pytest.raises(DurometerError, match="row .*id 39.*not finite|id 39") as caught:
+        evaluate(net, batch=16, attack=du.PGD(2))
     assert len(caught.value.partial.records) == 32
 
 
-@pytest.mark.parametrize("thing", [3, None, {"a": 1}, "no_such.onnx", ay])
+@pytest.mark.parametrize("thing", [3, None, {"a": 1}, "no_such.onnx", du])
 def test_what_is_no_model(thing):
-    refuses("cannot wrap|no model file", lambda: ay.evaluate(thing, ay.Dataset(X, Y),
-                                                             space=ay.Linf(0.1)))  # fmt: skip
+    refuses("cannot wrap|no model file", lambda: du.evaluate(thing, du.Dataset(X, Y),
+                                                             space=du.Linf(0.1)))  # fmt: skip
 
 
 def test_an_estimator_that_is_not_fitted_or_no_classifier():
@@ -168,7 +168,7 @@ def test_an_estimator_that_is_not_fitted_or_no_classifier():
 
 @pytest.mark.parametrize("eps", [0, -1, float("nan"), float("inf"), "8/255", None])
 def test_a_radius_that_is_none(eps):
-    refuses(f"eps={eps!r}: expected a positive number", lambda: evaluate(space=ay.Linf(eps)))
+    refuses(f"eps={eps!r}: expected a positive number", lambda: evaluate(space=du.Linf(eps)))
 
 
 @pytest.mark.parametrize(
@@ -181,23 +181,23 @@ def test_a_radius_that_is_none(eps):
     ],
 )
 def test_a_box_that_is_none(low, high, said):
-    refuses(said, lambda: evaluate(space=ay.Linf(0.1, low, high)))
+    refuses(said, lambda: evaluate(space=du.Linf(0.1, low, high)))
 
 
 @pytest.mark.parametrize(
     ("goal", "said"),
     [
-        (ay.Targeted(3), r"class 3, but the model has classes 0\.\.2"),
-        (ay.Targeted(-1), "class -1"),
-        (ay.Targeted("cat"), "class 'cat', but the data has no class names"),
-        (ay.Targeted([0, 1]), "2 targets, but the data has a row 39"),
-        (ay.Group({0: [5]}), "class 5"),
-        (ay.Group({7: [0]}), "class 7"),
-        (ay.Group({}), "empty relation"),
-        (ay.Group({0: 1}), "must be a list"),
-        (ay.Group({0: [0]}), "its own target"),
-        (ay.Untargeted(reject=9), "class 9"),
-        (ay.Group({0: []}), "no row of this data has any class"),
+        (du.Targeted(3), r"class 3, but the model has classes 0\.\.2"),
+        (du.Targeted(-1), "class -1"),
+        (du.Targeted("cat"), "class 'cat', but the data has no class names"),
+        (du.Targeted([0, 1]), "2 targets, but the data has a row 39"),
+        (du.Group({0: [5]}), "class 5"),
+        (du.Group({7: [0]}), "class 7"),
+        (du.Group({}), "empty relation"),
+        (du.Group({0: 1}), "must be a list"),
+        (du.Group({0: [0]}), "its own target"),
+        (du.Untargeted(reject=9), "class 9"),
+        (du.Group({0: []}), "no row of this data has any class"),
     ],
 )
 def test_goals_for_other_classes(goal, said):
@@ -205,12 +205,12 @@ def test_goals_for_other_classes(goal, said):
 
 
 def test_parts_in_each_others_places():
-    refuses("needs a space", lambda: ay.evaluate(Net(), ay.Dataset(X, Y), attack=Never()))
-    refuses("data is a Tensor", lambda: ay.evaluate(Net(), X, space=ay.Linf(0.1)))
+    refuses("needs a space", lambda: du.evaluate(Net(), du.Dataset(X, Y), attack=Never()))
+    refuses("data is a Tensor", lambda: du.evaluate(Net(), X, space=du.Linf(0.1)))
     refuses("space=0.1", lambda: evaluate(space=0.1))
     refuses("goal='untargeted'", lambda: evaluate(goal="untargeted"))
     refuses("attack=.*PGD", lambda: evaluate(attack="PGD"))
-    refuses(r"attack=.*PGD.*PGD\(\)", lambda: evaluate(attack=ay.PGD))
+    refuses(r"attack=.*PGD.*PGD\(\)", lambda: evaluate(attack=du.PGD))
 
 
 @pytest.mark.parametrize("batch", [0, -1, 1.5, "8"])
@@ -219,36 +219,36 @@ def test_batches(batch):
 
 
 def test_an_attack_in_the_place_of_the_model():
-    data = ay.testing.toy()[1]
-    refuses("is an attack", lambda: ay.evaluate(ay.FGSM(), data, space=ay.Linf(0.1)))
+    data = du.testing.toy()[1]
+    refuses("is an attack", lambda: du.evaluate(du.FGSM(), data, space=du.Linf(0.1)))
 
 
 def test_counts_that_nobody_can_mean():
     refuses("steps=a number of 16610 bits.*at most 1e\\+12",
-            lambda: evaluate(attack=ay.PGD(10**5000)))  # fmt: skip
-    refuses("times=.*at most", lambda: evaluate(attack=ay.Restarts(ay.PGD(1), 10**13)))
+            lambda: evaluate(attack=du.PGD(10**5000)))  # fmt: skip
+    refuses("times=.*at most", lambda: evaluate(attack=du.Restarts(du.PGD(1), 10**13)))
 
 
 def test_a_function_that_is_no_loss():
-    inner = ay.PGD(2, loss=torch.nn.Linear(3, 2))
-    refuses("loss=Linear.*cannot be asked", lambda: evaluate(attack=ay.Restarts(inner)))
+    inner = du.PGD(2, loss=torch.nn.Linear(3, 2))
+    refuses("loss=Linear.*cannot be asked", lambda: evaluate(attack=du.Restarts(inner)))
     refuses(r"gives \(\); expected a tensor",
-            lambda: evaluate(attack=ay.PGD(2, loss=lambda z, t: z.sum())))  # fmt: skip
+            lambda: evaluate(attack=du.PGD(2, loss=lambda z, t: z.sum())))  # fmt: skip
 
 
 def test_a_loss_that_cannot_work_here():
-    refuses("dlr.*3 classes", lambda: evaluate(attack=ay.PGD(2, loss="dlr")))
+    refuses("dlr.*3 classes", lambda: evaluate(attack=du.PGD(2, loss="dlr")))
     refuses("no loss 'marign'; did you mean 'margin'",
-            lambda: evaluate(attack=ay.Then(ay.PGD(2, loss="marign"))))  # fmt: skip
+            lambda: evaluate(attack=du.Then(du.PGD(2, loss="marign"))))  # fmt: skip
 
 
 def test_an_attack_that_cannot_work_here():
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(max_depth=1).fit(X.numpy(), Y.numpy())
-    refuses("needs gradients.*Square", lambda: evaluate(tree, attack=ay.PGD(2)))
-    refuses("L0", lambda: evaluate(space=ay.L0(2), attack=ay.Square(5)))
-    refuses("at least one attack", lambda: evaluate(attack=ay.Then()))
+    refuses("needs gradients.*Square", lambda: evaluate(tree, attack=du.PGD(2)))
+    refuses("L0", lambda: evaluate(space=du.L0(2), attack=du.Square(5)))
+    refuses("at least one attack", lambda: evaluate(attack=du.Then()))
 
 
 def test_a_forest_given_other_columns_is_told_of() -> None:
@@ -257,49 +257,49 @@ def test_a_forest_given_other_columns_is_told_of() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random((40, 8)), rng.integers(0, 2, 40)
     forest = RandomForestClassifier(3, random_state=0).fit(x, y)
-    data = ay.Dataset(x[:, :5], y)
-    with pytest.raises(ay.AssayError, match=r"cannot take inputs of shape \(40, 5\)"):
-        ay.evaluate(forest, data, space=ay.Linf(0.1), attack=ay.Square(10))
+    data = du.Dataset(x[:, :5], y)
+    with pytest.raises(du.DurometerError, match=r"cannot take inputs of shape \(40, 5\)"):
+        du.evaluate(forest, data, space=du.Linf(0.1), attack=du.Square(10))
 
 
-@pytest.mark.parametrize("noise", [0.05, ay.noise.normal(0, 0.05)])
+@pytest.mark.parametrize("noise", [0.05, du.noise.normal(0, 0.05)])
 def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
-    with pytest.raises(ay.AssayError, match="expected a noise"):
-        ay.Nature(lambda x: x, noise)
+    with pytest.raises(du.DurometerError, match="expected a noise"):
+        du.Nature(lambda x: x, noise)
 
 
-@pytest.mark.parametrize("attack", [None, ay.FGSM()])
+@pytest.mark.parametrize("attack", [None, du.FGSM()])
 def test_a_noise_in_the_place_of_a_space(attack: object) -> None:
-    with pytest.raises(ay.AssayError, match=r"ay\.Nature\(model, noise\)"):
-        ay.evaluate(Net(), ay.Dataset(X, Y), space=ay.Normal(sd=0.1), attack=attack)
+    with pytest.raises(du.DurometerError, match=r"du\.Nature\(model, noise\)"):
+        du.evaluate(Net(), du.Dataset(X, Y), space=du.Normal(sd=0.1), attack=attack)
 
 
 def test_grey_levels_where_shares_were_meant():
-    refuses("eps=8 is more than the whole box, 1 wide", lambda: evaluate(space=ay.Linf(8)))
+    refuses("eps=8 is more than the whole box, 1 wide", lambda: evaluate(space=du.Linf(8)))
 
 
 @pytest.mark.parametrize("eps", [-0.1, 0.0, float("nan"), "8/255"])
 def test_a_ball_without_a_size_is_refused_where_it_is_made(eps: object) -> None:
-    with pytest.raises(ay.AssayError, match="expected a positive number"):
-        ay.Linf(eps)  # type: ignore[arg-type]
+    with pytest.raises(du.DurometerError, match="expected a positive number"):
+        du.Linf(eps)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("said", "attack"),
     [
-        (r"APGD\(steps=-5\).*at least 1", ay.APGD(-5)),
-        (r"Square\(queries=0\).*at least 1", ay.Then(ay.PGD(3), ay.Square(0))),
-        (r"PGD\(step=-0.1\).*at least 0", ay.Restarts(ay.PGD(3, step=-0.1))),
-        (r"PGD\(start='rendom'\).*did you mean 'random'", ay.PGD(3, start="rendom")),
-        (r"no loss 'margni'.*'margin'", ay.Guess(ay.APGD(3, loss="margni"))),
-        (r"PGD\(steps=2.5\).*whole number", ay.PGD(2.5)),
-        (r"PGD\(steps='10'\).*whole number", ay.PGD("10")),
-        (r"PGD\(steps=True\).*whole number", ay.PGD(True)),
-        (r"PGD\(step='a'\).*expected a number", ay.PGD(3, step="a")),
-        (r"Restarts\(attack=PGD\).*PGD\(\)", ay.Restarts(ay.PGD)),
-        (r"Then\(attacks=PGD\).*PGD\(\)", ay.Then(ay.Guess(ay.PGD(3)), ay.PGD)),
-        (r"Guess\(attack=PGD\).*PGD\(\)", ay.Then(ay.Guess(ay.PGD))),
-        (r"Guess\(attack='PGD'\): this is no attack", ay.Guess("PGD")),
+        (r"APGD\(steps=-5\).*at least 1", du.APGD(-5)),
+        (r"Square\(queries=0\).*at least 1", du.Then(du.PGD(3), du.Square(0))),
+        (r"PGD\(step=-0.1\).*at least 0", du.Restarts(du.PGD(3, step=-0.1))),
+        (r"PGD\(start='rendom'\).*did you mean 'random'", du.PGD(3, start="rendom")),
+        (r"no loss 'margni'.*'margin'", du.Guess(du.APGD(3, loss="margni"))),
+        (r"PGD\(steps=2.5\).*whole number", du.PGD(2.5)),
+        (r"PGD\(steps='10'\).*whole number", du.PGD("10")),
+        (r"PGD\(steps=True\).*whole number", du.PGD(True)),
+        (r"PGD\(step='a'\).*expected a number", du.PGD(3, step="a")),
+        (r"Restarts\(attack=PGD\).*PGD\(\)", du.Restarts(du.PGD)),
+        (r"Then\(attacks=PGD\).*PGD\(\)", du.Then(du.Guess(du.PGD(3)), du.PGD)),
+        (r"Guess\(attack=PGD\).*PGD\(\)", du.Then(du.Guess(du.PGD))),
+        (r"Guess\(attack='PGD'\): this is no attack", du.Guess("PGD")),
     ],
 )
 def test_parameters_of_attacks(said, attack):
@@ -308,7 +308,7 @@ def test_parameters_of_attacks(said, attack):
 
 @pytest.mark.parametrize("spent", [{"forwards": -10}, {"backwards": 0}, {"forwards": 2.5}])
 def test_budgets(spent):
-    refuses("expected a whole number of at least 1", lambda: ay.Budget(**spent))
+    refuses("expected a whole number of at least 1", lambda: du.Budget(**spent))
 
 
 @pytest.mark.parametrize(
@@ -316,14 +316,14 @@ def test_budgets(spent):
     [
         ("seed='1'.*whole number", {"seed": "1"}),
         ("seed=1.5.*whole number", {"seed": 1.5}),
-        (r"budget=5.*ay\.Budget", {"budget": 5}),
-        (r"run='runs/x'.*ay\.Run", {"run": "runs/x"}),
-        (r"also=Untargeted\(\).*list of goals", {"also": ay.Untargeted()}),
+        (r"budget=5.*du\.Budget", {"budget": 5}),
+        (r"run='runs/x'.*du\.Run", {"run": "runs/x"}),
+        (r"also=Untargeted\(\).*list of goals", {"also": du.Untargeted()}),
         ("'x' is no goal", {"also": ["x"]}),
         ("Net is a class", {"model": Net}),
-        ("Transductive is a class", {"model": ay.Transductive}),
-        (r"Group\(\['a'\]\): expected", {"goal": ay.Group(["a"])}),
-        (r"Targeted\(None\): expected a class", {"goal": ay.Targeted(None)}),
+        ("Transductive is a class", {"model": du.Transductive}),
+        (r"Group\(\['a'\]\): expected", {"goal": du.Group(["a"])}),
+        (r"Targeted\(None\): expected a class", {"goal": du.Targeted(None)}),
     ],
 )
 def test_what_else_evaluate_takes(said, how):
@@ -333,20 +333,20 @@ def test_what_else_evaluate_takes(said, how):
 def adapting(**how):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
-    return ay.Transductive(ay.defenses.TENT(net.eval()), batch=10, **how)
+    return du.Transductive(du.defenses.TENT(net.eval()), batch=10, **how)
 
 
 @pytest.mark.parametrize(
     ("said", "how"),
     [
-        (r"attack=GMSA: not the class but GMSA\(\)", {"attack": ay.GMSA}),
-        ("space=.*no space", {"space": ay.Linf, "attack": ay.Transfer(ay.PGD(2))}),
-        (r"ay\.Nature\(model, noise\)", {"space": ay.Normal(sd=0.1), "attack": None}),
+        (r"attack=GMSA: not the class but GMSA\(\)", {"attack": du.GMSA}),
+        ("space=.*no space", {"space": du.Linf, "attack": du.Transfer(du.PGD(2))}),
+        (r"du\.Nature\(model, noise\)", {"space": du.Normal(sd=0.1), "attack": None}),
         ("goal='untargeted'", {"goal": "untargeted", "attack": None}),
-        ("steps=0", {"attack": ay.Then(ay.Transfer(ay.PGD(2)), ay.PGD(0))}),
-        ("nobody attacks.*nothing to limit", {"attack": None, "budget": ay.Budget(forwards=5)}),
-        ("until=0.2.*build on each other", {"attack": None, "run": ay.Run(until=0.2)}),
-        ("Quota.*stays", {"attack": None, "goal": ay.Quota(1, sources=(0,), targets=(1,))}),
+        ("steps=0", {"attack": du.Then(du.Transfer(du.PGD(2)), du.PGD(0))}),
+        ("nobody attacks.*nothing to limit", {"attack": None, "budget": du.Budget(forwards=5)}),
+        ("until=0.2.*build on each other", {"attack": None, "run": du.Run(until=0.2)}),
+        ("Quota.*stays", {"attack": None, "goal": du.Quota(1, sources=(0,), targets=(1,))}),
     ],
 )
 def test_parts_of_a_game(said, how):
@@ -354,25 +354,25 @@ def test_parts_of_a_game(said, how):
 
 
 def test_a_simulated_attack_that_was_not_made():
-    refuses(r"GMSA\(inner=PGD\).*PGD\(\)", lambda: ay.GMSA(ay.PGD))
-    refuses(r"GMSA\(iterations=-1\).*at least 0", lambda: ay.FPA(ay.PGD(2), -1))
+    refuses(r"GMSA\(inner=PGD\).*PGD\(\)", lambda: du.GMSA(du.PGD))
+    refuses(r"GMSA\(iterations=-1\).*at least 0", lambda: du.FPA(du.PGD(2), -1))
 
 
 def test_samples():
     for n in (0, 2.5, "3", 10**6):
-        refuses("a sample of", lambda n=n: ay.Dataset(X, Y).sample(n))
-    assert len(ay.Dataset(X, Y).where(y=np.int64(1))) == int((Y == 1).sum())
+        refuses("a sample of", lambda n=n: du.Dataset(X, Y).sample(n))
+    assert len(du.Dataset(X, Y).where(y=np.int64(1))) == int((Y == 1).sum())
 
 
 # --- arguments of evaluate
 
 
 @pytest.mark.parametrize("given, said", [
-    ({"atack": ay.PGD(5)}, r"atack.*did you mean 'attack'"),
-    ({"eps": 0.1}, r"eps=0.1.*belongs to the space.*space=ay.Linf\(0.1\)"),
-    ({"goal": ay.Untargeted}, r"goal=Untargeted: this is a class.*Untargeted\(\.\.\.\)"),
-    ({"attack": ay.PGD}, r"attack=PGD: this is a class.*ay.PGD\(\.\.\.\)"),
-    ({"space": ay.Patch}, r"space=Patch: this is a class"),
+    ({"atack": du.PGD(5)}, r"atack.*did you mean 'attack'"),
+    ({"eps": 0.1}, r"eps=0.1.*belongs to the space.*space=du.Linf\(0.1\)"),
+    ({"goal": du.Untargeted}, r"goal=Untargeted: this is a class.*Untargeted\(\.\.\.\)"),
+    ({"attack": du.PGD}, r"attack=PGD: this is a class.*du.PGD\(\.\.\.\)"),
+    ({"space": du.Patch}, r"space=Patch: this is a class"),
 ])  # fmt: skip
 def test_arguments_that_evaluate_does_not_have_and_classes_for_objects(given, said):
-    refuses(said, lambda: ay.evaluate(Net(), ay.Dataset(X, Y), **({"space": ay.Linf(0.1)} | given)))
+    refuses(said, lambda: du.evaluate(Net(), du.Dataset(X, Y), **({"space": du.Linf(0.1)} | given)))

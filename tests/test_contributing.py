@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import assay as ay
+import durometer as du
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 def test_every_file_it_names_is_there():
     named = set(
         re.findall(
-            r"[`\"(]((?:src/assay|tests|studies|benchmarks|docs|requirements)/[\w./]+)", TEXT
+            r"[`\"(]((?:src/durometer|tests|studies|benchmarks|docs|requirements)/[\w./]+)", TEXT
         )
     )
     assert len(named) > 8
@@ -36,7 +36,7 @@ def checkout(tmp_path):
     left_out = shutil.ignore_patterns(
         "__pycache__", "samples", "*.so", "*.npz", "*.parquet", "*.gz"
     )
-    shutil.copytree(Path(ay.__file__).parent, tmp_path / "src" / "assay", ignore=left_out)
+    shutil.copytree(Path(du.__file__).parent, tmp_path / "src" / "durometer", ignore=left_out)
     return tmp_path
 
 
@@ -44,12 +44,12 @@ def test_its_recipe_for_an_attack_makes_a_public_name_that_passes_its_check(chec
     """One file, one line in the stub: the attack that docs/extend.md prints, moved in."""
     said = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
     source = re.search(r"```python\n(from dataclasses.*?class Corner.*?)```", said, re.S)[1]
-    package = checkout / "src" / "assay"
+    package = checkout / "src" / "durometer"
     (package / "attacks" / "Corner.py").write_text('"""The corners of the region."""\n\n' + source)
-    line = re.search(r"`(from assay\.attacks\.NAME import NAME as NAME)`", TEXT)[1]
+    line = re.search(r"`(from durometer\.attacks\.NAME import NAME as NAME)`", TEXT)[1]
     with (package / "__init__.pyi").open("a", encoding="utf-8") as stub:
         stub.write(line.replace("NAME", "Corner") + "\n")
-    program = "import assay as ay; ay.testing.check_attack(ay.Corner()); print(ay.__file__)"
+    program = "import durometer as du; du.testing.check_attack(du.Corner()); print(du.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1", "PATH": ""},

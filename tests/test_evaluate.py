@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.nouns import table
-from assay.problem.budget import Budget
-from assay.problem.needs import Needs
-from assay.problem.problem import Problem
+import durometer as du
+from durometer.core.serialization import to_dict
+from durometer.problem.budget import Budget
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
 
 
 def small_net(inputs: int = 12, classes: int = 4, seed: int = 0) -> torch.nn.Module:
@@ -25,12 +25,12 @@ def small_net(inputs: int = 12, classes: int = 4, seed: int = 0) -> torch.nn.Mod
     return net
 
 
-def blobs(net: torch.nn.Module, n: int = 120, inputs: int = 12) -> ay.Dataset:
+def blobs(net: torch.nn.Module, n: int = 120, inputs: int = 12) -> du.Dataset:
     """Rows the net gets right, but for every tenth."""
     x = torch.rand(n, inputs, generator=torch.Generator().manual_seed(1))
     y = net(x).argmax(1).detach()
     y[::10] = (y[::10] + 1) % 4
-    return ay.Dataset(x, y, ids=np.arange(n) * 3 + 5)
+    return du.Dataset(x, y, ids=np.arange(n) * 3 + 5)
 
 
 ANY = Needs()
@@ -62,10 +62,10 @@ class Diary:
                 self.seen.setdefault(key, []).append(z.numpy().tobytes())
 
 
-def draws(data: ay.Dataset, batch: int) -> dict[int, list[bytes]]:
+def draws(data: du.Dataset, batch: int) -> dict[int, list[bytes]]:
     ids = {float(x[0]): int(i) for x, i in zip(data.x, data.ids, strict=True)}
     diary = Diary(ids)
-    ay.evaluate(small_net(), data, space=ay.L2(0.5), attack=diary, batch=batch)
+    du.evaluate(small_net(), data, space=du.L2(0.5), attack=diary, batch=batch)
     return diary.seen
 
 
@@ -81,11 +81,11 @@ def test_draws_depend_on_seed_id_and_count_alone() -> None:
     assert shards == whole
 
 
-@pytest.mark.parametrize("attack", [ay.PGD(20), ay.APGD(20), ay.Square(100), ay.FAB(10)])
+@pytest.mark.parametrize("attack", [du.PGD(20), du.APGD(20), du.Square(100), du.FAB(10)])
 def test_success_agrees_for_any_batch_size(attack: object) -> None:
     data = blobs(small_net(), n=120)
     flags = [
-        ay.evaluate(small_net(), data, space=ay.Linf(0.15), attack=attack, batch=b)
+        du.evaluate(small_net(), data, space=du.Linf(0.15), attack=attack, batch=b)
         .table.set_index("id")["success"]
         .sort_index()
         .to_numpy()
@@ -96,12 +96,12 @@ def test_success_agrees_for_any_batch_size(attack: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "p"), [(ay.Linf(0.1), np.inf), (ay.L2(0.4), 2), (ay.L1(0.9), 1), (ay.L0(2), 0)]
+    ("space", "p"), [(du.Linf(0.1), np.inf), (du.L2(0.4), 2), (du.L1(0.9), 1), (du.L0(2), 0)]
 )
 def test_claims_survive_a_recheck_that_shares_no_code(space: object, p: float) -> None:
     net = small_net()
     data = blobs(net, n=200)
-    report = ay.evaluate(net, data, space=space, attack=ay.Then(ay.PGD(10), ay.APGD(30)))
+    report = du.evaluate(net, data, space=space, attack=du.Then(du.PGD(10), du.APGD(30)))
     table, x = report.table, report.adversarial
     assert x is not None
     won = table["success"].to_numpy()
@@ -121,7 +121,7 @@ def test_claims_survive_a_recheck_that_shares_no_code(space: object, p: float) -
 
 def test_wrong_from_the_start_is_a_success_of_nobody() -> None:
     data = blobs(small_net())
-    report = ay.evaluate(small_net(), data, space=ay.Linf(1e-6), attack=ay.PGD(3))
+    report = du.evaluate(small_net(), data, space=du.Linf(1e-6), attack=du.PGD(3))
     wrong = (report.table["clean"] != report.table["y"]).to_numpy()
     assert wrong.sum() == 12
     assert (report.table["success"] == wrong).all()
@@ -134,22 +134,22 @@ def test_wrong_from_the_start_is_a_success_of_nobody() -> None:
 
 def test_a_fixed_model_is_the_same_as_a_game_and_by_itself() -> None:
     net = small_net()
-    data, space = blobs(net, 6), ay.Linf(0.1)
-    specs = [ay.evaluate(t, data, space=space).spec for t in (net, ay.Static(net))]
-    assert specs[0]["attack"] == specs[1]["attack"] == table(ay.Standard(), whole=True)
+    data, space = blobs(net, 6), du.Linf(0.1)
+    specs = [du.evaluate(t, data, space=space).spec for t in (net, du.Static(net))]
+    assert specs[0]["attack"] == specs[1]["attack"] == to_dict(du.Standard(), whole=True)
 
 
 def test_a_solved_row_costs_nothing_more() -> None:
     data = blobs(small_net())
-    easy = ay.evaluate(small_net(), data, space=ay.Linf(0.9), attack=ay.APGD(100))
+    easy = du.evaluate(small_net(), data, space=du.Linf(0.9), attack=du.APGD(100))
     assert easy.metric("robust").value == 0
     assert easy.metric("backwards").value < 10
 
 
 def test_budget_is_kept_to_the_query() -> None:
     data = blobs(small_net())
-    report = ay.evaluate(
-        small_net(), data, space=ay.Linf(0.01), attack=ay.APGD(100), budget=Budget(forwards=9)
+    report = du.evaluate(
+        small_net(), data, space=du.Linf(0.01), attack=du.APGD(100), budget=Budget(forwards=9)
     )
     assert report.table["forwards"].max() == 9
 
@@ -158,14 +158,14 @@ def test_own_targets_stay_with_their_rows_when_rows_are_played_in_random_order()
     net, data = small_net(), blobs(small_net())
     shift = torch.randint(1, 4, data.y.shape, generator=torch.Generator().manual_seed(2))
     wanted = (data.y + shift) % 4
-    report = ay.evaluate(
+    report = du.evaluate(
         net,
         data,
-        space=ay.Linf(0.1),
-        goal=ay.Targeted(wanted.tolist()),
-        attack=ay.FGSM(),
+        space=du.Linf(0.1),
+        goal=du.Targeted(wanted.tolist()),
+        attack=du.FGSM(),
         batch=20,
-        run=ay.Run(until=0.3),
+        run=du.Run(until=0.3),
     )
     asked = dict(zip(data.ids.tolist(), wanted.tolist(), strict=True))
     table = report.table
@@ -175,19 +175,19 @@ def test_own_targets_stay_with_their_rows_when_rows_are_played_in_random_order()
 
 def test_goals_change_what_counts() -> None:
     net, data = small_net(), blobs(small_net())
-    space, attack = ay.Linf(0.2), ay.APGD(30)
+    space, attack = du.Linf(0.2), du.APGD(30)
     results = {
-        name: ay.evaluate(net, data, space=space, goal=goal, attack=attack)
+        name: du.evaluate(net, data, space=space, goal=goal, attack=attack)
         for name, goal in {
-            "any": ay.Untargeted(),
-            "one": ay.Targeted(2),
-            "each": ay.Targeted([(int(y) + 1) % 4 for y in data.y]),
-            "least": ay.LeastLikely(),
-            "group": ay.Group({0: [1, 2], 1: [2]}),
+            "any": du.Untargeted(),
+            "one": du.Targeted(2),
+            "each": du.Targeted([(int(y) + 1) % 4 for y in data.y]),
+            "least": du.LeastLikely(),
+            "group": du.Group({0: [1, 2], 1: [2]}),
         }.items()
     }
     won = {k: r.table["success"] for k, r in results.items()}
-    for name, goal in {"one": ay.Targeted(2), "group": ay.Group({0: [1, 2], 1: [2]})}.items():
+    for name, goal in {"one": du.Targeted(2), "group": du.Group({0: [1, 2], 1: [2]})}.items():
         mask = goal.targets(data.y, net(data.x).detach(), torch.arange(len(data)))
         final = torch.tensor(results[name].table["final"].to_numpy())
         landed = mask.gather(1, final[:, None])[:, 0].numpy()
@@ -200,8 +200,8 @@ def test_goals_change_what_counts() -> None:
 
 def test_a_rejected_input_is_no_success() -> None:
     data = blobs(small_net())
-    report = ay.evaluate(
-        small_net(), data, space=ay.Linf(0.3), goal=ay.Untargeted(reject=3), attack=ay.APGD(30)
+    report = du.evaluate(
+        small_net(), data, space=du.Linf(0.3), goal=du.Untargeted(reject=3), attack=du.APGD(30)
     )
     won = report.table[report.table["success"]]
     assert len(won) > 0
@@ -215,8 +215,8 @@ def test_two_classes_and_eight_features_run_through_everything() -> None:
     net.weight.data = torch.randn(2, 8, generator=g)
     y = net(x).argmax(1).detach()
     low, high = x.amin(0), x.amax(0)
-    data = ay.Dataset(x, y)
-    for space in (ay.Linf(1.0, low, high), ay.L2(2.0, low, high), ay.L1(4.0, low, high)):
-        report = ay.evaluate(net, data, space=space, seed=1)
+    data = du.Dataset(x, y)
+    for space in (du.Linf(1.0, low, high), du.L2(2.0, low, high), du.L1(4.0, low, high)):
+        report = du.evaluate(net, data, space=space, seed=1)
         assert 0 < report.metric("robust").value < 1
         assert report.metric("valid").value == 1

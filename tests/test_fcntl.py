@@ -12,17 +12,17 @@ def test_a_run_is_kept_without_fcntl(tmp_path: Path) -> None:
 import sys, warnings
 sys.modules["fcntl"] = None
 warnings.simplefilter("ignore")  # filelock says that it locks by the file's existence
-import torch, assay as ay
-from assay.run.store import Store
+import torch, durometer as du
+from durometer.run.store import Store
 torch.manual_seed(0)
 net = torch.nn.Linear(4, 2)
-data = ay.Dataset(torch.rand(8, 4), torch.zeros(8, dtype=torch.long))
-how = dict(space=ay.Linf(0.1), attack=ay.FGSM(), batch=4)
-ay.evaluate(net, data, **how, run=ay.Run(sys.argv[1]))
+data = du.Dataset(torch.rand(8, 4), torch.zeros(8, dtype=torch.long))
+how = dict(space=du.Linf(0.1), attack=du.FGSM(), batch=4)
+du.evaluate(net, data, **how, run=du.Run(sys.argv[1]))
 with Store(__import__("pathlib").Path(sys.argv[1])).locked():
     try:
-        ay.evaluate(net, data, **how, run=ay.Run(sys.argv[1], resume=True))
-    except ay.AssayError as error:
+        du.evaluate(net, data, **how, run=du.Run(sys.argv[1], resume=True))
+    except du.DurometerError as error:
         print(error)
 """
     words = [sys.executable, "-c", code, str(tmp_path / "run")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
+import durometer as du
 
 X, Y = torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), torch.zeros(8).long()
 
@@ -17,36 +17,36 @@ X, Y = torch.rand(8, 4, generator=torch.Generator().manual_seed(0)), torch.zeros
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: ay.Dataset(np.ma.masked_less(X.numpy(), 0.5), Y), "masked"),
-        (lambda: ay.Dataset(X, np.ma.masked_array(Y.numpy(), [1] + [0] * 7)), "masked"),
-        (lambda: ay.Dataset(X.bfloat16(), Y), "bfloat16"),
-        (lambda: ay.Dataset(X.to(torch.float8_e4m3fn), Y), "float8"),
-        (lambda: ay.Dataset(X.to("meta"), Y), "meta"),
-        (lambda: ay.Dataset(X.to_sparse(), Y), "to_dense"),
-        (lambda: ay.Dataset(torch.tensor(1.0), Y), r"shape \(\)"),
-        (lambda: ay.Dataset(X, Y.to(torch.complex64)), "complex"),
-        (lambda: ay.Dataset(X, Y, ids=[1, "a", 2, 3, 4, 5, 6, 7]), "numbers and text"),
-        (lambda: ay.Dataset(X, Y, ids=[None] * 8), "ids hold None"),
-        (lambda: ay.Dataset(X, Y, ids=[[1]] * 8), r"ids hold \[1\]"),
-        (lambda: ay.Dataset(X, Y, classes=3), "classes=3"),
-        (lambda: ay.Dataset(X, Y, classes="ab"), "classes='ab'"),
-        (lambda: ay.Dataset(X, Y, schema=3), "schema=3"),
-        (lambda: ay.Dataset(X, Y).take("a"), "rows 'a'"),
-        (lambda: ay.Dataset(X, Y).where(y=[None]), "class None"),
-        (lambda: ay.Report.load(3), r"load\(3\)"),
-        (lambda: ay.Run(workers=1.5).check(), "workers=1.5"),
-        (lambda: ay.Run(until="x").check(), "until='x'"),
-        (lambda: ay.Run(shard="ab").check(), "shard='ab'"),
-        (lambda: ay.Run(out=3).check(), "out=3"),
+        (lambda: du.Dataset(np.ma.masked_less(X.numpy(), 0.5), Y), "masked"),
+        (lambda: du.Dataset(X, np.ma.masked_array(Y.numpy(), [1] + [0] * 7)), "masked"),
+        (lambda: du.Dataset(X.bfloat16(), Y), "bfloat16"),
+        (lambda: du.Dataset(X.to(torch.float8_e4m3fn), Y), "float8"),
+        (lambda: du.Dataset(X.to("meta"), Y), "meta"),
+        (lambda: du.Dataset(X.to_sparse(), Y), "to_dense"),
+        (lambda: du.Dataset(torch.tensor(1.0), Y), r"shape \(\)"),
+        (lambda: du.Dataset(X, Y.to(torch.complex64)), "complex"),
+        (lambda: du.Dataset(X, Y, ids=[1, "a", 2, 3, 4, 5, 6, 7]), "numbers and text"),
+        (lambda: du.Dataset(X, Y, ids=[None] * 8), "ids hold None"),
+        (lambda: du.Dataset(X, Y, ids=[[1]] * 8), r"ids hold \[1\]"),
+        (lambda: du.Dataset(X, Y, classes=3), "classes=3"),
+        (lambda: du.Dataset(X, Y, classes="ab"), "classes='ab'"),
+        (lambda: du.Dataset(X, Y, schema=3), "schema=3"),
+        (lambda: du.Dataset(X, Y).take("a"), "rows 'a'"),
+        (lambda: du.Dataset(X, Y).where(y=[None]), "class None"),
+        (lambda: du.Report.load(3), r"load\(3\)"),
+        (lambda: du.Run(workers=1.5).check(), "workers=1.5"),
+        (lambda: du.Run(until="x").check(), "until='x'"),
+        (lambda: du.Run(shard="ab").check(), "shard='ab'"),
+        (lambda: du.Run(out=3).check(), "out=3"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_a_sentence(make: Callable[[], Any], said: str) -> None:
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         make()
 
 
 def test_a_masked_array_without_masked_values_is_an_array() -> None:
-    assert torch.equal(ay.Dataset(np.ma.masked_array(X.numpy()), Y).x, X)
+    assert torch.equal(du.Dataset(np.ma.masked_array(X.numpy()), Y).x, X)
 
 
 class Wipes(torch.nn.Module):
@@ -67,11 +67,11 @@ class Wipes(torch.nn.Module):
 def test_a_module_that_changes_its_input_changes_nobodys_data() -> None:
     net = Wipes()
     x = X.clone()
-    data = ay.Dataset(x, net.net(x).argmax(1))
-    how: dict[str, Any] = {"space": ay.Linf(0.1), "attack": ay.PGD(5)}
-    report = ay.evaluate(net, data, **how)
+    data = du.Dataset(x, net.net(x).argmax(1))
+    how: dict[str, Any] = {"space": du.Linf(0.1), "attack": du.PGD(5)}
+    report = du.evaluate(net, data, **how)
     assert torch.equal(x, X) and torch.equal(data.x, X)
-    honest = ay.evaluate(net.net, data, **how)
+    honest = du.evaluate(net.net, data, **how)
     assert report.metric("clean").value == 1.0
     assert report.metric("robust") == honest.metric("robust")
 
@@ -88,10 +88,10 @@ def test_a_scaler_that_does_not_copy_changes_nobodys_data() -> None:
     for copy in (True, False):
         model = make_pipeline(StandardScaler(copy=copy), LogisticRegression()).fit(x.copy(), y)
         truth = model.score(x.copy(), y)
-        data = ay.Dataset(x[:60], y[:60])
+        data = du.Dataset(x[:60], y[:60])
         before = data.hash
-        report = ay.evaluate(
-            model, data, space=ay.Linf(0.3, low=-9, high=15), attack=ay.Square(queries=50)
+        report = du.evaluate(
+            model, data, space=du.Linf(0.3, low=-9, high=15), attack=du.Square(queries=50)
         )
         assert report.metric("clean").value == pytest.approx(truth, abs=0.05)
         assert data.hash == before
@@ -106,7 +106,7 @@ def test_a_function_of_arrays_that_changes_its_input_changes_nobodys_data() -> N
         rows[:] = 0
         return out
 
-    data = ay.Dataset(X.numpy().copy(), (X[:, 1] > X[:, 0]).long())
-    report = ay.evaluate(wipes, data, space=ay.Linf(0.01), attack=ay.Square(queries=5))
+    data = du.Dataset(X.numpy().copy(), (X[:, 1] > X[:, 0]).long())
+    report = du.evaluate(wipes, data, space=du.Linf(0.01), attack=du.Square(queries=5))
     assert torch.equal(data.x, X)
     assert report.metric("clean").value == 1.0

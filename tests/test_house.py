@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import assay as ay
+import durometer as du
 
-PACKAGE = Path(ay.__file__).parent
+PACKAGE = Path(du.__file__).parent
 MODULES = sorted(f for f in PACKAGE.rglob("*.py") if "__pycache__" not in f.parts)
 WRITTEN = {".py", ".pyi", ".cpp", ".h", ".css", ".js", ".html", ".toml"}
 FILES = sorted(f for f in PACKAGE.rglob("*") if f.suffix in WRITTEN and f.is_file())
@@ -36,8 +36,8 @@ VOCABULARIES = (
 
 def public():
     """Every public name, and what the vocabularies define themselves."""
-    for name in dir(ay):
-        thing = getattr(ay, name)
+    for name in dir(du):
+        thing = getattr(du, name)
         if name in VOCABULARIES:
             for inner in getattr(thing, "__all__", None) or sorted(vars(thing)):
                 noun = getattr(thing, inner)
@@ -61,5 +61,5 @@ def test_every_public_name_shows_how_it_is_used():
 
 
 def test_no_parameter_of_evaluate_is_anything():
-    hints = get_type_hints(ay.evaluate)
+    hints = get_type_hints(du.evaluate)
     assert [name for name, hint in hints.items() if hint is Any] == []

@@ -1,4 +1,4 @@
-"""`import assay` must stay light: what is heavy is loaded when it is used, extras only if asked."""
+"""`import durometer` must stay light: what is heavy is loaded when it is used, extras only if asked."""
 
 import subprocess
 import sys
@@ -13,13 +13,14 @@ def run(code):
     return result.stdout.split()
 
 
-def test_import_assay_loads_nothing_heavy():
-    assert run(f"import assay, sys; print(*[m for m in {HEAVY} if m in sys.modules])") == []
+def test_import_durometer_loads_nothing_heavy():
+    assert run(f"import durometer, sys; print(*[m for m in {HEAVY} if m in sys.modules])") == []
 
 
 def test_naming_the_datasets_loads_no_torch():
     assert (
-        run("import assay, sys; assay.datasets.mnist; print(*{'torch'} & set(sys.modules))") == []
+        run("import durometer, sys; durometer.datasets.mnist; print(*{'torch'} & set(sys.modules))")
+        == []
     )
 
 
@@ -27,19 +28,21 @@ def test_the_core_works_where_no_extra_is_installed():
     code = f"""
 import sys
 sys.modules.update(dict.fromkeys({EXTRAS}))  # None: importing it raises ImportError
-import assay
-for name in dir(assay):
-    getattr(assay, name)
-print(len(dir(assay)))
+import durometer
+for name in dir(durometer):
+    getattr(durometer, name)
+print(len(dir(durometer)))
 """
     assert int(run(code)[0]) > 10
 
 
 def test_a_wrong_name_is_an_attribute_error_that_helps():
-    code = "import assay\ntry:\n    assay.evalute\nexcept AttributeError as e:\n    print(e)"
+    code = (
+        "import durometer\ntry:\n    durometer.evalute\nexcept AttributeError as e:\n    print(e)"
+    )
     assert "evaluate" in " ".join(run(code))
 
 
 def test_evaluate_is_the_verb_whoever_loaded_its_module_first():
-    code = "from assay._evaluate import evaluate as f; import assay; print(assay.evaluate is f)"
+    code = "from durometer._evaluate import evaluate as f; import durometer; print(durometer.evaluate is f)"
     assert run(code) == ["True"]

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay import losses
-from assay.errors import AssayError, Unsupported
+from durometer import losses
+from durometer.core.errors import DurometerError, Unsupported
 
 
 def outside_of(row, mask):
@@ -123,5 +123,5 @@ def test_dlr_refuses_fewer_than_four_classes(classes):
 def test_md_refuses_groups_and_unknown_names_are_answered():
     with pytest.raises(Unsupported, match="one target per row"):
         losses.md(torch.zeros(1, 4), torch.tensor([[False, True, True, False]]))
-    with pytest.raises(AssayError, match="did you mean 'margin'"):
+    with pytest.raises(DurometerError, match="did you mean 'margin'"):
         losses.find("margins")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from assay.streams import Stream, keys
+from durometer.core.streams import Stream, keys
 
 IDS = torch.arange(1000, 1256)
 KINDS = ("uniform", "normal", "exponential", "sign", "order", "bits")
@@ -91,7 +91,9 @@ def test_uniform_stays_inside_the_open_interval_and_integers_below_high():
 
 def test_the_last_number_below_one_stays_below_one_in_float32(monkeypatch):
     stream, row = Stream(0, torch.arange(1)), torch.arange(1)
-    monkeypatch.setattr("assay.streams.built", lambda: False)  # from the bits, not compiled
+    monkeypatch.setattr(
+        "durometer.core.streams.built", lambda: False
+    )  # from the bits, not compiled
     monkeypatch.setattr(stream, "bits", lambda rows, size: torch.full((len(rows), size), -1))
     for dtype in (torch.float32, torch.float16):
         u = stream.uniform(row, 1, dtype)
@@ -127,11 +129,11 @@ def test_two_purposes_never_share_a_draw():
 
 
 def test_rows_that_were_sampled_are_not_attacked_with_the_number_that_chose_them():
-    import assay as ay
+    import durometer as du
 
-    data = ay.Dataset(torch.zeros(2000, 1), [0] * 2000)
+    data = du.Dataset(torch.zeros(2000, 1), [0] * 2000)
     kept = data.sample(100, seed=0)
-    from assay.streams import keys
+    from durometer.core.streams import keys
 
     start = Stream(0, keys(kept.ids)).uniform(torch.arange(100), 1)
     assert 0.35 < float(start.mean()) < 0.65  # it was below 0.05 for every row
@@ -142,6 +144,6 @@ def test_numbers_drawn_by_a_kernel_are_those_of_torch(dtype, monkeypatch):
     rows, ids = torch.tensor([4, 0, 2]), torch.tensor([3, -9, 2**62, 0, 17])
     streams = [Stream(5, ids) for _ in range(2)]
     drawn = [streams[0].uniform(rows, size, dtype) for size in (7, 0, 3)]
-    monkeypatch.setattr("assay.streams.built", lambda: False)
+    monkeypatch.setattr("durometer.core.streams.built", lambda: False)
     for first, size in zip(drawn, (7, 0, 3), strict=True):
         assert torch.equal(first, streams[1].uniform(rows, size, dtype))

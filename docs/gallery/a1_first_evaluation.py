@@ -8,12 +8,12 @@ call, one report, with intervals and with the price the attacker paid.
 # The data come with the package. The network is a small CNN trained in seconds.
 import matplotlib.pyplot as plt
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
-data = ay.datasets.mnist().test.sample(60)
-report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.APGD(20), progress=False)
+data = du.datasets.mnist().test.sample(60)
+report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.APGD(20), progress=False)
 print(report)
 
 # %%

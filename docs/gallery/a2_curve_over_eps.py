@@ -6,14 +6,14 @@ One budget is one point. Several give the curve, each with its interval.
 # %%
 import matplotlib.pyplot as plt
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
-data = ay.datasets.mnist().test.sample(80)
+data = du.datasets.mnist().test.sample(80)
 sizes = [0.01, 0.02, 0.05, 0.1, 0.15]
 robust = [
-    ay.evaluate(net, data, space=ay.Linf(eps), attack=ay.APGD(20), progress=False).metric("robust")
+    du.evaluate(net, data, space=du.Linf(eps), attack=du.APGD(20), progress=False).metric("robust")
     for eps in sizes
 ]
 for eps, figure in zip(sizes, robust, strict=True):

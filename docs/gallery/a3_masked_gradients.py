@@ -7,8 +7,8 @@ model looks robust. The report says so, and a search without gradients shows wha
 # %%
 import torch
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
 
@@ -20,13 +20,13 @@ class Rounded(torch.nn.Module):
         return torch.round(net(x) * 4) / 4
 
 
-data = ay.datasets.mnist().test.sample(40)
-space = ay.Linf(0.15)
-gradient = ay.evaluate(Rounded(), data, space=space, attack=ay.PGD(20), progress=False)
+data = du.datasets.mnist().test.sample(40)
+space = du.Linf(0.15)
+gradient = du.evaluate(Rounded(), data, space=space, attack=du.PGD(20), progress=False)
 print(gradient)
 
 # %%
 # The warning names the cause. Square asks for answers alone.
-search = ay.evaluate(Rounded(), data, space=space, attack=ay.Square(400), progress=False)
+search = du.evaluate(Rounded(), data, space=space, attack=du.Square(400), progress=False)
 print("gradients:", gradient.metric("robust"))
 print("search:   ", search.metric("robust"))

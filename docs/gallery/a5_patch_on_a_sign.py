@@ -8,15 +8,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.gtsrb()
-signs = ay.datasets.gtsrb().test.sample(30)
+signs = du.datasets.gtsrb().test.sample(30)
 mask = torch.zeros(signs.x.shape[-2:], dtype=torch.bool)
 middle = mask.shape[0] // 2
 mask[middle - 4 : middle + 4, middle - 4 : middle + 4] = True
-report = ay.evaluate(net, signs, space=ay.Patch(mask), attack=ay.APGD(30), progress=False)
+report = du.evaluate(net, signs, space=du.Patch(mask), attack=du.APGD(30), progress=False)
 print(report)
 
 # %%

@@ -7,26 +7,26 @@ goal counts the second and not the first.
 # %%
 import matplotlib.pyplot as plt
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.gtsrb()
-signs = ay.datasets.gtsrb().test.where(y=["stop", "no entry", "yield"]).head(45)
-harm = ay.Group(
+signs = du.datasets.gtsrb().test.where(y=["stop", "no entry", "yield"]).head(45)
+harm = du.Group(
     {
         "stop": ["priority road", "right of way"],
         "no entry": ["straight"],
         "yield": ["priority road"],
     }
 )
-space = ay.Linf(4 / 255)
-report = ay.evaluate(
+space = du.Linf(4 / 255)
+report = du.evaluate(
     net,
     signs,
     space=space,
     goal=harm,
-    attack=ay.Escalation(20),
-    also=(ay.Untargeted(),),
+    attack=du.Escalation(20),
+    also=(du.Untargeted(),),
     progress=False,
 )
 print(report)
@@ -36,7 +36,7 @@ print(report)
 print(report.metric("robust", by="y"))
 
 # %%
-any_wrong = ay.evaluate(net, signs, space=space, attack=ay.APGD(20), progress=False)
+any_wrong = du.evaluate(net, signs, space=space, attack=du.APGD(20), progress=False)
 figures = {"any wrong class": any_wrong.metric("robust"), "a harmful one": report.metric("robust")}
 plt.figure(figsize=(5, 2.4), label="Robustness to any mistake and to the harmful ones")
 for name, value in figures.items():

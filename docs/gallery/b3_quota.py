@@ -7,14 +7,14 @@ eyeglass frames stand before the camera; each passes for one person at most.
 # %%
 import matplotlib.pyplot as plt
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.orl()
-faces = ay.datasets.orl()
-report = ay.evaluate(
-    net, faces.test, space=ay.Patch("eyeglasses"), goal=faces.vault(k=3),
-    attack=ay.Campaign(ay.APGD(15), order=ay.orders.ByMD(1)), progress=False,
+faces = du.datasets.orl()
+report = du.evaluate(
+    net, faces.test, space=du.Patch("eyeglasses"), goal=faces.vault(k=3),
+    attack=du.Campaign(du.APGD(15), order=du.orders.ByMD(1)), progress=False,
 )  # fmt: skip
 print(report)
 

@@ -5,18 +5,18 @@ attack that ignores this "succeeds" with addresses nobody can register.
 """
 
 # %%
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.url_net()
-phishing = ay.datasets.url().test.where(y="phishing").sample(80)
+phishing = du.datasets.url().test.where(y="phishing").sample(80)
 schema = phishing.schema
 print(schema)
 
 # %%
 # In a plain ball of the scaled features nearly everything breaks ...
 space = schema.space(eps=0.2, p=2)
-report = ay.evaluate(net, phishing, space=space, attack=ay.CAPGD(), progress=False)
+report = du.evaluate(net, phishing, space=space, attack=du.CAPGD(), progress=False)
 print(report)
 
 # %%

@@ -1,6 +1,6 @@
 """Your own data frame and pipeline
 
-A credit pipeline with text columns and one-hot encoding, as it was fitted: assay asks it by name,
+A credit pipeline with text columns and one-hot encoding, as it was fitted: durometer asks it by name,
 in the form it was fitted on, and finds the applications that would pass with small changes.
 """
 
@@ -10,9 +10,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-import assay as ay
+import durometer as du
 
-frame = ay.datasets.german().train.table.drop(columns="row")
+frame = du.datasets.german().train.table.drop(columns="row")
 text = OneHotEncoder(handle_unknown="ignore")
 columns = make_column_transformer(
     (text, make_column_selector(dtype_exclude="number")), remainder="passthrough"
@@ -22,13 +22,13 @@ pipe.fit(frame.drop(columns="risk"), frame["risk"])
 
 # %%
 # A first schema is read from the data, with reasons; age and origin are not theirs to change.
-schema = ay.Schema.suggest(frame.drop(columns="risk")).freeze("age", "foreign_worker")
-data = ay.Dataset(frame, target="risk", schema=schema)
-report = ay.evaluate(
+schema = du.Schema.suggest(frame.drop(columns="risk")).freeze("age", "foreign_worker")
+data = du.Dataset(frame, target="risk", schema=schema)
+report = du.evaluate(
     pipe,
     data.where(y="bad").sample(20),
     space=data.schema.space(eps=0.3),
-    attack=ay.Graft(150),
+    attack=du.Graft(150),
     progress=False,
 )
 print(report)

@@ -9,15 +9,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
-url = ay.datasets.url()
+url = du.datasets.url()
 model = XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1)
 model.fit(url.train.x.numpy(), url.train.y.numpy())
 phishing = url.test.where(y="phishing").sample(60)
 space = phishing.schema.space(eps=0.3, p=float("inf"))
-report = ay.evaluate(
-    model, phishing, space=space, attack=ay.Exact(minimise="distance"), progress=False
+report = du.evaluate(
+    model, phishing, space=space, attack=du.Exact(minimise="distance"), progress=False
 )
 print(report)
 

@@ -8,14 +8,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import assay as ay
+import durometer as du
 
-url = ay.datasets.url()
+url = du.datasets.url()
 model = make_pipeline(StandardScaler(), LogisticRegression())
 model.fit(url.train.x.numpy(), url.train.y.numpy())
 data = url.test.sample(50)
 for share in (0.01, 0.03, 0.1):
-    report = ay.evaluate(
+    report = du.evaluate(
         model, data, space=data.schema.space(eps=share, p=float("inf")), progress=False
     )
     proven, left = (report.metric(name).value for name in ("proven", "open"))

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-import assay as ay
-from assay import F, Feature, Schema
+import durometer as du
+from durometer import F, Feature, Schema
 
 schema = Schema(
     [
@@ -32,9 +32,9 @@ frame["ratio"] = frame["amount"] / frame["income"]
 frame["term"] = rng.choice([36, 60], 400)
 paid = (frame["ratio"] + rng.normal(0, 0.1, 400) < 0.4).astype(int)
 model = HistGradientBoostingClassifier(max_iter=20).fit(frame, paid)
-data = ay.Dataset(frame, paid, schema=schema)
+data = du.Dataset(frame, paid, schema=schema)
 refused = data.where(y=0).head(30)
-report = ay.evaluate(model, refused, space=schema.space(eps=0.05), progress=False)
+report = du.evaluate(model, refused, space=schema.space(eps=0.05), progress=False)
 print(report)
 
 # %%

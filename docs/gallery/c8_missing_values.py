@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-import assay as ay
-from assay import Feature, Schema
+import durometer as du
+from durometer import Feature, Schema
 
-heart = ay.datasets.heart()
+heart = du.datasets.heart()
 table = heart.train.table
 print(table.isna().sum()[lambda s: s > 0])
 
@@ -31,6 +31,6 @@ for name, options in {"stays as it is": {}, "may be left blank": {"hide": 0.05}}
             Feature("age", "real", 18, 80, mutable=False),
         ]
     )
-    data = ay.Dataset(frame, paid, schema=schema).where(y=0).head(60)
-    report = ay.evaluate(model, data, space=schema.space(eps=0.06), progress=False)
+    data = du.Dataset(frame, paid, schema=schema).where(y=0).head(60)
+    report = du.evaluate(model, data, space=schema.space(eps=0.06), progress=False)
     print(f"{name:18} robust {report.metric('robust')}")

@@ -8,14 +8,14 @@ trees the probability is bounded from both sides, not sampled.
 import matplotlib.pyplot as plt
 from sklearn.ensemble import RandomForestClassifier
 
-import assay as ay
+import durometer as du
 
-pima = ay.datasets.pima()
+pima = du.datasets.pima()
 forest = RandomForestClassifier(30, max_depth=5, random_state=0)
 forest.fit(pima.train.x.numpy(), pima.train.y.numpy())
 data = pima.test.sample(40)
-noise = ay.Normal(sd=0.05 * pima.train.x.std(0))
-report = ay.evaluate(ay.Nature(forest, noise), data, progress=False)
+noise = du.Normal(sd=0.05 * pima.train.x.std(0))
+report = du.evaluate(du.Nature(forest, noise), data, progress=False)
 print(report)
 
 # %%

@@ -7,14 +7,14 @@ The level at which the decision falls below 99 %, record by record, with an inte
 import matplotlib.pyplot as plt
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
-pima = ay.datasets.pima()
+pima = du.datasets.pima()
 model = XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1)
 model.fit(pima.train.x.numpy(), pima.train.y.numpy())
 data = pima.test.sample(12)
-nature = ay.Nature(model, ay.Normal(sd=0.1 * pima.train.x.std(0)))
-levels = nature.flip_level(data, 0.99)
+nature = du.Nature(model, du.Normal(sd=0.1 * pima.train.x.std(0)))
+levels = nature.breakdown_noise_level(data, 0.99)
 print(levels)
 
 # %%

@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 x, y = load_breast_cancer(return_X_y=True)
 x = (x - x.min(0)) / (x.max(0) - x.min(0))
 model = XGBClassifier(n_estimators=40, max_depth=3, n_jobs=1).fit(x[:400], y[:400])
-data = ay.Dataset(x[400:430], y[400:430])
-nature = ay.Nature(model, ay.Normal(sd=0.05))
-radius = nature.radius(data)
+data = du.Dataset(x[400:430], y[400:430])
+nature = du.Nature(model, du.Normal(sd=0.05))
+radius = nature.certified_radius(data)
 print(radius.head())
 
 # %%

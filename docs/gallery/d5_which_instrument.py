@@ -7,12 +7,12 @@ Each feature's noise costs some certainty. Importance says how much at least, fe
 import matplotlib.pyplot as plt
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
-pima = ay.datasets.pima()
+pima = du.datasets.pima()
 model = XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1)
 model.fit(pima.train.x.numpy(), pima.train.y.numpy())
-nature = ay.Nature(model, ay.Normal(sd=0.1 * pima.train.x.std(0)))
+nature = du.Nature(model, du.Normal(sd=0.1 * pima.train.x.std(0)))
 found = nature.importance(pima.test.sample(10))
 low = found["low"].mean()  # over the records
 print(low)

@@ -5,11 +5,11 @@ gives the attacker more and more, and shows what is left.
 """
 
 # %%
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
-data = ay.datasets.mnist().test.sample(32)
-game = ay.Transductive(ay.defenses.TENT(net), batch=32)
-steps = ay.ladder(game, data, space=ay.Linf(0.1), attacks=[ay.FPA(ay.PGD(5), 2)])
+data = du.datasets.mnist().test.sample(32)
+game = du.Transductive(du.defenses.TENT(net), batch=32)
+steps = du.ladder(game, data, space=du.Linf(0.1), attacks=[du.FPA(du.PGD(5), 2)])
 print(steps)

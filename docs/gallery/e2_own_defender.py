@@ -5,11 +5,11 @@ batch. This one shifts every batch to the brightness it was trained on.
 """
 
 # %%
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
-usual = float(ay.datasets.mnist().train.x.mean())
+usual = float(du.datasets.mnist().train.x.mean())
 
 
 class Brightness:
@@ -28,8 +28,8 @@ class Brightness:
         return (lambda inputs: net((inputs + shift).clamp(0, 1))), state
 
 
-data = ay.datasets.mnist().test.sample(32)
-game = ay.Transductive(Brightness(), batch=32)
-for attack in (ay.Transfer(ay.PGD(10)), ay.GMSA(ay.PGD(10), "avg", 2)):
-    report = ay.evaluate(game, data, space=ay.Linf(0.1), attack=attack, progress=False)
+data = du.datasets.mnist().test.sample(32)
+game = du.Transductive(Brightness(), batch=32)
+for attack in (du.Transfer(du.PGD(10)), du.GMSA(du.PGD(10), "avg", 2)):
+    report = du.evaluate(game, data, space=du.Linf(0.1), attack=attack, progress=False)
     print(type(attack).__name__, report.metric("robust"))

@@ -7,9 +7,9 @@ Two intervals that overlap say little. The same rows under both models say much 
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
-url = ay.datasets.url()
+url = du.datasets.url()
 phishing = url.test.where(y="phishing").sample(80)
 space = phishing.schema.space(eps=0.03, p=float("inf"))
 reports = []
@@ -18,5 +18,5 @@ for model in (
     RandomForestClassifier(20, max_depth=6, random_state=0),
 ):
     model.fit(url.train.x.numpy(), url.train.y.numpy())
-    reports.append(ay.evaluate(model, phishing, space=space, attack=ay.Exact(), progress=False))
+    reports.append(du.evaluate(model, phishing, space=space, attack=du.Exact(), progress=False))
 print(reports[0].compare(reports[1]))

@@ -5,11 +5,11 @@ stops as soon as the evidence suffices.
 """
 
 # %%
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
-data = ay.datasets.mnist().test.sample(300)
-report = ay.evaluate(net, data, space=ay.Linf(0.02), attack=ay.APGD(10), progress=False)
+data = du.datasets.mnist().test.sample(300)
+report = du.evaluate(net, data, space=du.Linf(0.02), attack=du.APGD(10), progress=False)
 for criterion in ("robust >= 0.7", "robust >= 0.99"):
-    print(ay.gate(report, criterion))
+    print(du.gate(report, criterion))

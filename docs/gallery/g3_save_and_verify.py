@@ -8,15 +8,15 @@ code that shares nothing with the attack.
 import tempfile
 from pathlib import Path
 
-import assay as ay
-from assay.demo import models
+import durometer as du
+from durometer.demo import models
 
 net = models.mnist()
-data = ay.datasets.mnist().test.sample(40)
-report = ay.evaluate(net, data, space=ay.Linf(0.05), attack=ay.APGD(10), progress=False)
+data = du.datasets.mnist().test.sample(40)
+report = du.evaluate(net, data, space=du.Linf(0.05), attack=du.APGD(10), progress=False)
 folder = Path(tempfile.mkdtemp()) / "run"
 report.save(folder)
 print(sorted(file.name for file in folder.iterdir()))
 
 # %%
-print(ay.verify(folder, model=net))
+print(du.verify(folder, model=net))

@@ -7,9 +7,9 @@ that it has succeeded; `check_attack` tries it on small problems with known answ
 # %%
 from dataclasses import dataclass
 
-import assay as ay
-from assay.demo import models
-from assay.extend import Needs, Problem
+import durometer as du
+from durometer.demo import models
+from durometer.extend import Needs, Problem
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Corner:
             problem.submit(rows, region.project(region.origin + region.eps * sign))
 
 
-ay.testing.check_attack(Corner())
-data = ay.datasets.mnist().test.sample(40)
-report = ay.evaluate(models.mnist(), data, space=ay.Linf(0.1), attack=Corner(), progress=False)
+du.testing.check_attack(Corner())
+data = du.datasets.mnist().test.sample(40)
+report = du.evaluate(models.mnist(), data, space=du.Linf(0.1), attack=Corner(), progress=False)
 print(report.metric("robust"))

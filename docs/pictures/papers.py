@@ -19,7 +19,7 @@ ROBUST, WEAK, INK = "#2a9d8f", "#e76f51", "#264653"
 
 def main() -> None:
     """All four, in the same colours."""
-    plt.rcParams.update({"font.size": 9, "svg.hashsalt": "assay", "svg.fonttype": "none"})
+    plt.rcParams.update({"font.size": 9, "svg.hashsalt": "durometer", "svg.fonttype": "none"})
     for draw in (tables, nature, transductive, groups):
         figure = draw()
         file = HERE / f"paper-{draw.__name__}.svg"

@@ -22,7 +22,7 @@ from typing import Any
 
 import play
 
-import assay as ay
+import durometer as du
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parent / "gallery"
@@ -66,7 +66,7 @@ def _key(script: Path, whole: bool = True) -> str:
 def sources() -> str:
     """A digest of the package's Python and C++."""
     digest = hashlib.sha256()
-    for file in sorted(Path(ay.__file__).parent.rglob("*")):
+    for file in sorted(Path(du.__file__).parent.rglob("*")):
         if file.suffix in {".py", ".cpp", ".h", ".html", ".css", ".js"}:
             digest.update(file.read_bytes())
     return digest.hexdigest()

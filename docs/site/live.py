@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gallery
 
-import assay as ay
+import durometer as du
 
 
 def write(kept: Path, folder: Path) -> None:
@@ -22,23 +22,23 @@ def write(kept: Path, folder: Path) -> None:
         shutil.copy(kept / name / "report.html", folder / name / "report.html")
 
 
-def _signs() -> ay.Report:
-    from assay.demo import models
+def _signs() -> du.Report:
+    from durometer.demo import models
 
-    data = ay.datasets.gtsrb().test.where(y=["stop", "no entry"]).head(40)
-    harm = ay.Group({"stop": ["priority road", "right of way"], "no entry": ["straight"]})
-    return ay.evaluate(
-        models.gtsrb(), data, space=ay.Linf(8 / 255), goal=harm, attack=ay.APGD(30), progress=False
+    data = du.datasets.gtsrb().test.where(y=["stop", "no entry"]).head(40)
+    harm = du.Group({"stop": ["priority road", "right of way"], "no entry": ["straight"]})
+    return du.evaluate(
+        models.gtsrb(), data, space=du.Linf(8 / 255), goal=harm, attack=du.APGD(30), progress=False
     )
 
 
-def _addresses() -> ay.Report:
+def _addresses() -> du.Report:
     from xgboost import XGBClassifier
 
-    url = ay.datasets.url()
+    url = du.datasets.url()
     model = XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
     model.fit(url.train.x.numpy(), url.train.y.numpy())
     data = url.test.where(y="phishing").head(60)
     space = data.schema.space(eps=0.05)
-    named = ay.wrap(model, name="XGBoost, 60 trees of depth 4")
-    return ay.evaluate(named, data, space=space, progress=False)
+    named = du.wrap(model, name="XGBoost, 60 trees of depth 4")
+    return du.evaluate(named, data, space=space, progress=False)

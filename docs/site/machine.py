@@ -6,13 +6,13 @@ import re
 import shutil
 from pathlib import Path
 
-import assay as ay
+import durometer as du
 
 
 def write(staged: Path, site: Path) -> None:
     """Copies the Markdown beside the HTML and lists it, title by title."""
     lines = [
-        f"# assay {ay.__version__}",
+        f"# durometer {du.__version__}",
         "",
         "> How robust is this classifier under the threat it really faces?",
         "",

@@ -5,26 +5,26 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import assay as ay
+import durometer as du
 
-STUB = Path(ay.__file__).with_suffix(".pyi")
+STUB = Path(du.__file__).with_suffix(".pyi")
 
 # Page -> (title, what it is for, prefixes of the modules whose names belong there, first one wins).
 PAGES = {
     "evaluate": ("Evaluate", "What one calls: an evaluation, a sweep, a ladder, a gate, a check.",
-                 ("assay._", "assay.verification", "assay.attacks.standard")),
+                 ("durometer._", "durometer.verification", "durometer.attacks.standard")),
     "data": ("Data and models", "What is evaluated: rows with labels, and who answers.",
-             ("assay.data", "assay.model", "assay.datasets")),
+             ("durometer.data.dataset", "durometer.model", "durometer.datasets")),
     "spaces": ("Spaces", "What may change: balls, patches, tables, words.",
-               ("assay.spaces", "assay.tables", "assay.relations")),
-    "goals": ("Goals", "What counts as success.", ("assay.goals",)),
+               ("durometer.spaces", "durometer.tables", "durometer.relations")),
+    "goals": ("Goals", "What counts as success.", ("durometer.goals",)),
     "games": ("Games", "Who moves when: a fixed model, noise, a defence that adapts.",
-              ("assay.games", "assay.noise", "assay.defenses")),
-    "attacks": ("Attacks", "How hard is tried.", ("assay.attacks",)),
-    "proofs": ("Proofs", "What decides a row for good.", ("assay.proofs",)),
+              ("durometer.games", "durometer.noise", "durometer.defenses")),
+    "attacks": ("Attacks", "How hard is tried.", ("durometer.attacks",)),
+    "proofs": ("Proofs", "What decides a row for good.", ("durometer.proofs",)),
     "training": ("Training", "Networks, robust training, hardening.",
-                 ("assay.training", "assay.architectures", "assay.losses")),
-    "report": ("Reports, runs and gates", "What comes out, and how it is run.", ("assay",)),
+                 ("durometer.training", "durometer.architectures", "durometer.losses")),
+    "report": ("Reports, runs and gates", "What comes out, and how it is run.", ("durometer",)),
 }  # fmt: skip
 
 
@@ -41,9 +41,9 @@ def write(folder: Path) -> int:
     names = public()
     placed: dict[str, list[str]] = {page: [] for page in PAGES}
     for name, module in names.items():
-        full = f"assay.{name}" if module == "assay" else module
+        full = f"durometer.{name}" if module == "durometer" else module
         page = next(p for p, (*_, starts) in PAGES.items() if full.startswith(tuple(starts)))
-        placed[page].append(full if module == "assay" else f"{module}.{name}")
+        placed[page].append(full if module == "durometer" else f"{module}.{name}")
     for page, (title, purpose, _) in PAGES.items():
         members = "\n\n".join(f"::: {path}" for path in placed[page])
         (folder / f"{page}.md").write_text(

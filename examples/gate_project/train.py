@@ -9,15 +9,15 @@ import sys
 import torch
 from net import WEIGHTS, build
 
-import assay as ay
+import durometer as du
 
-recipe, epochs = ay.training.Standard(), 6
+recipe, epochs = du.training.Standard(), 6
 if "--robust" in sys.argv[1:]:
-    attacked = ay.training.CraftBy(ay.PGD(5), ay.Linf(0.1))
-    recipe, epochs = ay.training.Adversarial(attacked), 12
+    attacked = du.training.CraftBy(du.PGD(5), du.Linf(0.1))
+    recipe, epochs = du.training.Adversarial(attacked), 12
 
-data = ay.datasets.mnist().train
-net = ay.training.fresh(build)
-ay.training.fit(net, data, recipe, epochs=epochs)
+data = du.datasets.mnist().train
+net = du.training.fresh(build)
+du.training.fit(net, data, recipe, epochs=epochs)
 torch.save(net.state_dict(), WEIGHTS)
 print(f"{WEIGHTS.name}: {type(recipe).__name__}, {epochs} epochs on {len(data)} digits")

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import assay as ay
-from assay.data import Dataset
+import durometer as du
+from durometer.data.dataset import Dataset
 
 sys.path.insert(0, str(Path(__file__).parent))
 import published_models
@@ -80,7 +80,7 @@ def attackable(model: nn.Module, data: Dataset, rows: int) -> Dataset:
 
 def attack(name: str, model: nn.Module, data: Dataset, how: object) -> None:
     began = time.perf_counter()
-    report = ay.evaluate(
+    report = du.evaluate(
         model, data, space=data.schema.space(EPS), attack=how, progress=False, batch=1024
     )
     seconds = time.perf_counter() - began
@@ -99,7 +99,7 @@ def attack(name: str, model: nn.Module, data: Dataset, how: object) -> None:
 
 
 def url(rows: int, steps: int) -> None:
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     for name, make in NETWORKS.items():
         torch.manual_seed(0)
         model = train(splits.train, make())
@@ -107,29 +107,29 @@ def url(rows: int, steps: int) -> None:
             accuracy = (model(splits.test.x).argmax(1) == splits.test.y).double().mean()
         data = attackable(model, splits.test, rows)
         print(f"URL, {name}, test accuracy {accuracy:.3f}")
-        attack("CAPGD", model, data, ay.CAPGD(steps))
+        attack("CAPGD", model, data, du.CAPGD(steps))
         if name.startswith("MLP"):
             for label, how in {
-                "CAPGD, 100 steps": ay.CAPGD(100),
-                "NREP": ay.CAPGD(steps, repair=False),
-                "NINI": ay.CAPGD(steps, clean=False),
-                "NRAN": ay.CAPGD(steps, random=False),
-                "NADA": ay.CAPGD(steps, adaptive=False),
-                "CPGD, published schedule": ay.CPGD(steps),
-                "CPGD, constant step 0.4": ay.CPGD(steps, step=0.4),
-                "LowProFool, 300 steps": ay.LowProFool(300).noticed(splits.train.x, splits.train.y),
+                "CAPGD, 100 steps": du.CAPGD(100),
+                "NREP": du.CAPGD(steps, repair=False),
+                "NINI": du.CAPGD(steps, clean=False),
+                "NRAN": du.CAPGD(steps, random=False),
+                "NADA": du.CAPGD(steps, adaptive=False),
+                "CPGD, published schedule": du.CPGD(steps),
+                "CPGD, constant step 0.4": du.CPGD(steps, step=0.4),
+                "LowProFool, 300 steps": du.LowProFool(300).noticed(splits.train.x, splits.train.y),
             }.items():
                 attack(label, model, data, how)
 
 
 def published(path: str, rows: int, steps: int) -> None:
-    for name, splits in (("lcld", ay.datasets.lcld(47)), ("botnet", ay.datasets.ctu13())):
+    for name, splits in (("lcld", du.datasets.lcld(47)), ("botnet", du.datasets.ctu13())):
         model = published_models.load(path, name)
         data = attackable(model, splits.test, rows)
         print(f"{data.schema.name}, MOEVA's published network")
-        attack("CAPGD", model, data, ay.CAPGD(steps))
-        attack("CAPGD without repair", model, data, ay.CAPGD(steps, repair=False))
-        attack("CPGD, published schedule", model, data, ay.CPGD(steps))
+        attack("CAPGD", model, data, du.CAPGD(steps))
+        attack("CAPGD without repair", model, data, du.CAPGD(steps, repair=False))
+        attack("CPGD, published schedule", model, data, du.CPGD(steps))
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from models import FIVE
 from page import Page, Table, percent
 from study import Study
 
-import assay as ay
-from assay.report.page import axes, svg
+import durometer as du
+from durometer.report.page import axes, svg
 
 
 def _budget(
@@ -46,7 +46,7 @@ def table8(study: Study, page: Page) -> None:
 
 def table9(study: Study, page: Page) -> None:
     def cell(n: int) -> Any:
-        return ay.CAA(ay.CAPGD(n), study.moeva), {"rows": study.size.few}
+        return du.CAA(du.CAPGD(n), study.moeva), {"rows": study.size.few}
 
     cells = {n: cell(n) for n in (5, 10, 20, 100)}
     _budget(study, page, "Table 9: CAPGD steps", "figure6", "steps", cells, paper.TABLE9)
@@ -54,16 +54,16 @@ def table9(study: Study, page: Page) -> None:
 
 def table10(study: Study, page: Page) -> None:
     counts = [max(2, round(f * study.size.generations)) for f in study.size.factors]
-    cells = {n: (ay.CAA(search=ay.MOEVA(n)), {"rows": min(200, study.size.few)}) for n in counts}
+    cells = {n: (du.CAA(search=du.MOEVA(n)), {"rows": min(200, study.size.few)}) for n in counts}
     _budget(study, page, "Table 10: generations", "figure7", "generations", cells, paper.TABLE10)
 
 
 def figures(study: Study, page: Page) -> None:
     """Figures 1, 2 and 4; 3 is the curves of Tables 8 to 10."""
-    train, few = ay.datasets.url().train, study.size.few
-    lpf = ay.LowProFool(study.size.lpf).noticed(train.x, train.y)
-    gradient = {"CAPGD": ay.CAPGD(), "CPGD": ay.CPGD(), "LowProFool": lpf}
-    search = {"CAPGD": ay.CAPGD(), "MOEVA": study.moeva, "BF*": ay.BFS(study.size.expansions)}
+    train, few = du.datasets.url().train, study.size.few
+    lpf = du.LowProFool(study.size.lpf).noticed(train.x, train.y)
+    gradient = {"CAPGD": du.CAPGD(), "CPGD": du.CPGD(), "LowProFool": lpf}
+    search = {"CAPGD": du.CAPGD(), "MOEVA": study.moeva, "BF*": du.BFS(study.size.expansions)}
     for name, title, attacks, more in (
         ("figure1", "Figure 1: rows broken by whom, gradient attacks", gradient, {}),
         ("figure2", "Figure 2: rows broken by whom, searches", search, {"rows": few}),

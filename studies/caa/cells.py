@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-import assay as ay
-from assay.report.stats import Estimate, bootstrap, paired_difference, wilson
+import durometer as du
+from durometer.report.stats import Estimate, bootstrap, paired_difference, wilson
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Outcome:
     when: str
 
 
-Rows = Callable[[Cell], tuple[ay.Dataset, Any]]  # the data and the schema as meant
+Rows = Callable[[Cell], tuple[du.Dataset, Any]]  # the data and the schema as meant
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Store:
     def _compute(self, cell: Cell) -> dict[str, Any]:
         data, meant = self.rows(cell)
         model, began = self.model(cell), time.process_time()
-        report = ay.evaluate(
+        report = du.evaluate(
             model, data, space=data.schema.space(eps=cell.eps, p=2), attack=cell.attack,
             seed=cell.seed, batch=1024, progress=False,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""LCLD: the five architectures trained on real loans, attacked on the sample that assay ships.
+"""LCLD: the five architectures trained on real loans, attacked on the sample that durometer ships.
 
 Neither set has all 28 features of the paper: the loans of 2007-2011 have no credit score and no
 count of mortgages, those of 2007-2014 have half of the columns. A network gets the features that
@@ -23,9 +23,9 @@ from models import FIVE, NETS, kept
 from page import Page, Table, percent
 from sklearn.metrics import roc_auc_score
 
-import assay as ay
-from assay.datasets import lending
-from assay.datasets.lcld import engineer, schema
+import durometer as du
+from durometer.datasets import lending
+from durometer.datasets.lcld import engineer, schema
 
 FILES = {
     "loans11": "lcld_raw_2007_2011.csv.gz",
@@ -65,22 +65,22 @@ def _raw(folder: Path, name: str) -> pd.DataFrame:
 
 
 @cache
-def loans(folder: Path, name: str, most: int) -> ay.Dataset:
+def loans(folder: Path, name: str, most: int) -> du.Dataset:
     """Loans to train on."""
     prepared = lending.prepare(_raw(folder, name))
     chosen = schema(28).select(features(folder, name))
     x = chosen.tensor(engineer(prepared, 28)[list(chosen.names)])
-    data = ay.Dataset(x, prepared["charged_off"].to_numpy(), schema=chosen)
+    data = du.Dataset(x, prepared["charged_off"].to_numpy(), schema=chosen)
     return data.sample(min(most, len(data)), seed=42)
 
 
-def sample(folder: Path, name: str) -> ay.Dataset:
+def sample(folder: Path, name: str) -> du.Dataset:
     """The bundled loans with the same features, both classes, those that are valid."""
-    data = ay.datasets.lcld().test
+    data = du.datasets.lcld().test
     chosen = data.schema.select(features(folder, name))
     x = data.x[:, [data.schema.names.index(n) for n in chosen.names]]
     valid = chosen.space(0.5).around(x).contains(x)
-    return ay.Dataset(x, data.y, data.ids, chosen).take(valid)
+    return du.Dataset(x, data.y, data.ids, chosen).take(valid)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def table(study: Any, page: Page) -> None:
             with torch.no_grad():
                 area = roc_auc_score(part.y.numpy(), net(part.x).diff(dim=1)[:, 0].numpy())
             more = {"data": data, "relations": "meant"}
-            found = [study.run(name, a, **more) for a in (ay.CAPGD(), study.caa, study.ours)]
+            found = [study.run(name, a, **more) for a in (du.CAPGD(), study.caa, study.ours)]
             known = [paper.LCLD["CAPGD"][k], paper.LCLD["CAA"][k], None]
             cells = [percent(rate([o]), p) for o, p in zip(found, known, strict=True)]
             clean = percent(rate(found[:1], "clean"), paper.LCLD["clean"][k])
@@ -134,7 +134,7 @@ def table(study: Any, page: Page) -> None:
     page.table(Table("LCLD: networks trained on real loans", words, header, tuple(rows)))
 
 
-def critical(folder: Path, name: str) -> tuple[ay.Dataset, Any]:
+def critical(folder: Path, name: str) -> tuple[du.Dataset, Any]:
     """Charged-off loans of the sample, with their schema."""
     part = sample(folder, name)
     return replace(part.where(y=1), name=name), part.schema

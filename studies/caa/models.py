@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import assay as ay
-from assay.architectures import MLP, RLN, STG, VIME, TableNet, TabNet, TabTransformer
-from assay.training import Adversarial, CraftBy
+import durometer as du
+from durometer.architectures import MLP, RLN, STG, VIME, TableNet, TabNet, TabTransformer
+from durometer.training import Adversarial, CraftBy
 
 NETS = {
     "TabTr.": TabTransformer, "RLN": RLN, "VIME": VIME, "STG": STG, "TabNet": TabNet, "MLP": MLP,
@@ -47,7 +47,7 @@ class Zoo:
 
     def get(self, name: str, seed: int = 0, madry: bool = False) -> Any:
         """The model, trained if it is not there yet."""
-        splits = ay.datasets.url()
+        splits = du.datasets.url()
         train = splits.train if self.rows is None else splits.train.sample(self.rows)
 
         def make() -> Any:
@@ -57,7 +57,7 @@ class Zoo:
             if not madry:
                 held = splits.val.x, splits.val.y
                 return net.fit(train.x, train.y, validation=held, epochs=self.epochs)
-            inside = ay.CAPGD(5, clean=False)
+            inside = du.CAPGD(5, clean=False)
             recipe = Adversarial(CraftBy(inside, train.schema.space(eps=0.5)), 0.5, "balanced")
             return net.fit(
                 train.x, train.y, recipe=recipe, validation=None, epochs=self.madry_epochs,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from assay.report.stats import Estimate
+from durometer.report.stats import Estimate
 
 
 def percent(e: Estimate | None, paper: float | None = None) -> str:
@@ -91,4 +91,4 @@ class Page:
 
 
 def _css() -> str:
-    return (files("assay.report") / "templates" / "report.css").read_text(encoding="utf-8")
+    return (files("durometer.report") / "templates" / "report.css").read_text(encoding="utf-8")

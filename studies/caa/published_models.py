@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay import datasets
-from assay.errors import AssayError, nearest
+from durometer import datasets
+from durometer.core.errors import DurometerError, nearest
 
 
 class Published(nn.Module):
@@ -51,7 +51,7 @@ def load(path: str | Path, name: str) -> Published:
     with np.load(path, allow_pickle=False) as archive:
         names = sorted({key.split("/")[0] for key in archive.files})
         if name not in names:
-            raise AssayError(f"{path} has no network '{name}'{nearest(name, names)}")
+            raise DurometerError(f"{path} has no network '{name}'{nearest(name, names)}")
         arrays = {k.split("/", 1)[1]: archive[k] for k in archive.files if k.startswith(f"{name}/")}
     return Published(arrays).eval()
 

@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
     for name in given.only or ():
         if lacking.get(name):
             raise SystemExit(f"{name} needs --{'models' if name == 'published' else 'loans'}")
-    about = f"assay {version('assay')}, torch {torch.__version__}, {size!r}"
+    about = f"durometer {version('durometer')}, torch {torch.__version__}, {size!r}"
     page = Page(out, about)
     for name in given.only or [n for n in TABLES if not lacking.get(n)]:
         TABLES[name](study, page)

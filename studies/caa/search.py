@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-import assay as ay
-from assay.trees.readers import reader
+import durometer as du
+from durometer.trees.readers import reader
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "benchmarks")]
@@ -34,22 +34,22 @@ import table_rules  # noqa: E402
 from pairs import PAIRS, Pair, pair  # noqa: E402
 
 ATTACKS = {
-    "CAPGD": ay.CAPGD(),
-    "MOEVA": ay.MOEVA(),
-    "CAA": ay.CAA(),
-    "BF*": ay.BFS(),
-    "Graft": ay.Graft(),
-    "CAA, Graft": ay.CAA(search=ay.Graft()),
-    "exact": ay.Then(ay.Exact(2.0), ay.Graft()),  # trees: what is true, from both sides
+    "CAPGD": du.CAPGD(),
+    "MOEVA": du.MOEVA(),
+    "CAA": du.CAA(),
+    "BF*": du.BFS(),
+    "Graft": du.Graft(),
+    "CAA, Graft": du.CAA(search=du.Graft()),
+    "exact": du.Then(du.Exact(2.0), du.Graft()),  # trees: what is true, from both sides
 }
 
 
-def invalid(p: Pair, report: ay.Report) -> int:
+def invalid(p: Pair, report: du.Report) -> int:
     """How many successes the second judge refuses."""
     won = report.table["success"].to_numpy()
     name = {"url": "url", "lcld": "lcld47", "ctu13": "ctu13"}[p.name.split("/")[0]]
     x0, x = p.data.x.numpy()[won], np.asarray(report.adversarial)[won]
-    said = ay.wrap(p.model).logits(ay.Dataset(x, np.zeros(len(x), int)).x).argmax(1).numpy()
+    said = du.wrap(p.model).logits(du.Dataset(x, np.zeros(len(x), int)).x).argmax(1).numpy()
     right = table_rules.valid(name, p.data.schema.features, x0, x, p.space.eps) & (said == 0)
     return int((~right).sum())
 
@@ -58,7 +58,7 @@ def peer(p: Pair, seed: int, file: Path) -> np.ndarray:
     """Which rows the one-at-a-time MOEVA breaks; from the file as far as it is there."""
     import one_by_one
 
-    from assay.attacks.evolution.reference_points import reference_points
+    from durometer.attacks.evolution.reference_points import reference_points
 
     known: dict[int, bool] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
@@ -80,10 +80,10 @@ def peer(p: Pair, seed: int, file: Path) -> np.ndarray:
     return np.array([known[i] for i in range(len(p.data))])
 
 
-def runs(p: Pair, attack: Any, seeds: int) -> Iterator[ay.Report]:
+def runs(p: Pair, attack: Any, seeds: int) -> Iterator[du.Report]:
     """One report per seed."""
     for seed in range(seeds):
-        yield ay.evaluate(p.model, p.data, space=p.space, attack=attack, seed=seed, progress=False)
+        yield du.evaluate(p.model, p.data, space=p.space, attack=attack, seed=seed, progress=False)
 
 
 def study(p: Pair, seeds: int, attacks: list[str]) -> None:
@@ -92,10 +92,10 @@ def study(p: Pair, seeds: int, attacks: list[str]) -> None:
         ("robust", 8), ("proven", 8), ("by seed", 18), ("evaluations", 13), ("CPU ms/row", 12),
         ("invalid", 9),
     )  # fmt: skip
-    trees = reader(ay.wrap(p.model).source) is not None
+    trees = reader(du.wrap(p.model).source) is not None
     print(" " * 12 + "".join(f"{title:>{width}s}" for title, width in head))
     for name, attack in ((name, ATTACKS[name]) for name in attacks):
-        if attack.needs.gradient and not ay.wrap(p.model).differentiable:
+        if attack.needs.gradient and not du.wrap(p.model).differentiable:
             continue
         if name == "exact" and not trees:
             continue
@@ -114,7 +114,7 @@ def study(p: Pair, seeds: int, attacks: list[str]) -> None:
 def fidelity(p: Pair, seeds: int, file: Path, ours: int) -> None:
     """Robust accuracy of MOEVA and of pymoo row by row, on the same rows."""
     theirs = np.array([peer(p, seed, file) for seed in range(seeds)])
-    mine = np.array([r.table["success"].to_numpy() for r in runs(p, ay.MOEVA(), ours)])
+    mine = np.array([r.table["success"].to_numpy() for r in runs(p, du.MOEVA(), ours)])
     for name, broken in (("pymoo", theirs), ("MOEVA", mine[:seeds]), ("MOEVA", mine)):
         by_seed = 1 - broken.mean(1)
         each = " ".join(f"{r:.2f}" for r in by_seed)

@@ -13,7 +13,7 @@ from loans import FILES, Lender
 from loans import critical as charged_off
 from models import Zoo
 
-import assay as ay
+import durometer as du
 
 EPS = 0.5
 
@@ -43,12 +43,12 @@ TINY = Size(8, 8, 1, 1, 4, (1, 2), 3, 2, epochs=1, madry_epochs=1, train=200, sm
 
 
 @cache
-def critical(name: str, relations: str) -> tuple[ay.Dataset, Any]:
+def critical(name: str, relations: str) -> tuple[du.Dataset, Any]:
     """Valid rows of the critical class, and the schema as meant."""
     if name == "url":
-        data, meant = ay.datasets.url(relations=relations).test, ay.datasets.url().test.schema
+        data, meant = du.datasets.url(relations=relations).test, du.datasets.url().test.schema
     else:
-        data = (ay.datasets.ctu13() if name == "ctu13" else ay.datasets.lcld(47)).test
+        data = (du.datasets.ctu13() if name == "ctu13" else du.datasets.lcld(47)).test
         meant = data.schema
     whole = meant.space(EPS).around(data.x).contains(data.x)
     return data.take(whole & (data.y == 1)), meant
@@ -78,23 +78,23 @@ class Study:
         return Store(self.out / "cells", self.rows, self.model, self.show)
 
     @cached_property
-    def caa(self) -> ay.CAA:
-        return ay.CAA(search=self.moeva)
+    def caa(self) -> du.CAA:
+        return du.CAA(search=self.moeva)
 
     @property
-    def ours(self) -> ay.CAA:
+    def ours(self) -> du.CAA:
         """Our own search in MOEVA's place."""
-        return ay.CAA(search=self.graft)
+        return du.CAA(search=self.graft)
 
     @cached_property
-    def moeva(self) -> ay.MOEVA:
-        return ay.MOEVA(self.size.generations)
+    def moeva(self) -> du.MOEVA:
+        return du.MOEVA(self.size.generations)
 
     @property
-    def graft(self) -> ay.Graft:
-        return ay.Graft(30 * self.size.generations)
+    def graft(self) -> du.Graft:
+        return du.Graft(30 * self.size.generations)
 
-    def rows(self, cell: Cell) -> tuple[ay.Dataset, Any]:
+    def rows(self, cell: Cell) -> tuple[du.Dataset, Any]:
         if cell.data in FILES:
             data, meant = charged_off(self.loans, cell.data)
         else:
@@ -132,8 +132,8 @@ class Study:
         return [self.run(model, attack, seed_of_model=m, **more) for m in count]
 
     @cached_property
-    def variants(self) -> dict[str, ay.CAPGD]:
+    def variants(self) -> dict[str, du.CAPGD]:
         return {
-            "NREP": ay.CAPGD(repair=False), "NINI": ay.CAPGD(clean=False),
-            "NRAN": ay.CAPGD(random=False), "NADA": ay.CAPGD(adaptive=False), "CAPGD": ay.CAPGD(),
+            "NREP": du.CAPGD(repair=False), "NINI": du.CAPGD(clean=False),
+            "NRAN": du.CAPGD(random=False), "NADA": du.CAPGD(adaptive=False), "CAPGD": du.CAPGD(),
         }  # fmt: skip

@@ -22,12 +22,12 @@ import torch
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from assay import datasets
-from assay.data import Dataset
-from assay.relations.expression import And, Column, Compare, Or, Relation
-from assay.relations.normal_form import linear, normal_form
-from assay.relations.tree import walk
-from assay.tables.schema import Schema
+from durometer import datasets
+from durometer.data.dataset import Dataset
+from durometer.relations.expression import And, Column, Compare, Or, Relation
+from durometer.relations.normal_form import linear, normal_form
+from durometer.relations.tree import walk
+from durometer.tables.schema import Schema
 
 
 def columns(r: Relation) -> frozenset[str]:

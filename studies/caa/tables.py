@@ -8,9 +8,9 @@ from models import FIVE, TREES
 from page import Page, Table, percent
 from study import Study
 
-import assay as ay
-from assay.report.stats import wilson
-from assay.training import accuracy
+import durometer as du
+from durometer.report.stats import wilson
+from durometer.training import accuracy
 
 
 def each(outcomes: list[Outcome | None]) -> str:
@@ -19,7 +19,7 @@ def each(outcomes: list[Outcome | None]) -> str:
 
 
 def clean(study: Study, page: Page) -> None:
-    test, rows = ay.datasets.url().test, []
+    test, rows = du.datasets.url().test, []
     for k, name in enumerate((*FIVE, "MLP", *TREES)):
         right = []
         for seed in range(study.size.nets if name not in TREES else 1):
@@ -41,12 +41,12 @@ def clean(study: Study, page: Page) -> None:
 
 
 def table2(study: Study, page: Page) -> None:
-    train = ay.datasets.url().train
+    train = du.datasets.url().train
     attacks = {
-        "LPF": ay.LowProFool(study.size.lpf).noticed(train.x, train.y),
-        "CPGD": ay.CPGD(),
-        "CPGD, constant step": ay.CPGD(step=0.4),
-        "CAPGD": ay.CAPGD(),
+        "LPF": du.LowProFool(study.size.lpf).noticed(train.x, train.y),
+        "CPGD": du.CPGD(),
+        "CPGD, constant step": du.CPGD(step=0.4),
+        "CAPGD": du.CAPGD(),
     }
     rows = []
     for k, name in enumerate(FIVE):
@@ -68,7 +68,7 @@ def table2(study: Study, page: Page) -> None:
 def table3(study: Study, page: Page) -> None:
     rows, few = [], study.size.few
     for k, name in enumerate(FIVE):
-        capgd = rate(study.seeds(name, ay.CAPGD()))
+        capgd = rate(study.seeds(name, du.CAPGD()))
         caa = study.seeds(name, study.caa)
         meant = study.seeds(name, study.caa, relations="meant")
         ours = study.nets(name, study.ours, relations="meant")
@@ -103,7 +103,7 @@ def table3(study: Study, page: Page) -> None:
 def _searches(study: Study, name: str, k: int | None = None) -> list[str]:
     """Robust accuracy under each search and its price."""
     attacks = {
-        "BF*": ay.BFS(study.size.expansions), "MOEVA": study.moeva, "Graft": study.graft,
+        "BF*": du.BFS(study.size.expansions), "MOEVA": study.moeva, "Graft": study.graft,
     }  # fmt: skip
     line, few = [], study.size.few
     for label, attack in attacks.items():
@@ -119,7 +119,7 @@ def _searches(study: Study, name: str, k: int | None = None) -> list[str]:
 def trees(study: Study, page: Page) -> None:
     """Trees have no gradient, so no CAA; but what is true of them can be decided."""
     rows, few = [], study.size.few
-    exact = ay.Then(ay.Exact(2.0), study.graft)
+    exact = du.Then(du.Exact(2.0), study.graft)
     for name in TREES:
         found = study.run(name, exact, rows=few)
         if found is None:
@@ -149,7 +149,7 @@ def table4(study: Study, page: Page) -> None:
         plain = study.nets(name, study.caa, **more)
         hard = study.nets(name, study.caa, madry=True, **more)
         ours = study.nets(name, study.ours, madry=True, **more)
-        test = ay.datasets.url().test
+        test = du.datasets.url().test
         if any(hard):
             count = [m for m, o in enumerate(hard) if o]
             right = [accuracy(study.zoo.get(name, m, True), test) for m in count]
@@ -190,7 +190,7 @@ def published(study: Study, page: Page) -> None:
     rows = []
     for data in ("lcld", "ctu13"):
         for label, attack in {
-            "CPGD": ay.CPGD(), "CAPGD": ay.CAPGD(), "BF*": ay.BFS(study.size.expansions),
+            "CPGD": du.CPGD(), "CAPGD": du.CAPGD(), "BF*": du.BFS(study.size.expansions),
             "MOEVA": study.moeva, "CAA": study.caa,
         }.items():  # fmt: skip
             for eps in (0.5, 0.2):

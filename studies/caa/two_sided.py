@@ -14,12 +14,12 @@ import math
 import time
 from typing import Any
 
-import assay as ay
+import durometer as du
 
 SPACES = (("L2 .5", 0.5, 2.0), ("L2 .1", 0.1, 2.0), ("Linf .05", 0.05, math.inf))
 
 
-def models(train: ay.Dataset, smoke: bool) -> dict[str, Any]:
+def models(train: du.Dataset, smoke: bool) -> dict[str, Any]:
     from sklearn.ensemble import RandomForestClassifier
     from xgboost import XGBClassifier
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     phishing = splits.test.where(y=1)
     print("| pair, space | Graft alone, CPU s | at least (proven) | at most | open | CPU s |")
     print("|---|---|---|---|---|---|")
@@ -47,10 +47,10 @@ def main() -> None:
         for title, eps, p in SPACES:
             space = phishing.schema.space(eps=eps, p=p)
             began = time.process_time()
-            alone = ay.evaluate(model, data, space=space, attack=ay.Graft(), progress=False)
+            alone = du.evaluate(model, data, space=space, attack=du.Graft(), progress=False)
             middle = time.process_time()
-            exact = ay.Then(ay.Exact(options.seconds), ay.Graft())
-            both = ay.evaluate(model, data, space=space, attack=exact, progress=False)
+            exact = du.Then(du.Exact(options.seconds), du.Graft())
+            both = du.evaluate(model, data, space=space, attack=exact, progress=False)
             ended = time.process_time()
             print(f"| {name}, {title} | {alone.metric('robust').value:.3f}, {middle - began:.1f} | "
                   f"{both.metric('proven').value:.3f} | {both.metric('robust').value:.3f} | "

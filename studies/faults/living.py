@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from play import CHUNKS, job, play, run_of, same
 
-import assay as ay
-from assay.run import watch
+import durometer as du
+from durometer.run import watch
 
 
 def started(folder: Path, workers: int, chunks: int, force: bool = False) -> int:
@@ -28,7 +28,7 @@ def started(folder: Path, workers: int, chunks: int, force: bool = False) -> int
         try:
             play(folder, "processes" if workers > 1 else "here", chunks, force=force)
             code = 0
-        except ay.AssayError as error:
+        except du.DurometerError as error:
             code = 2 if "another process is writing" in str(error) else 1
             if code == 1:
                 traceback.print_exc()
@@ -55,7 +55,7 @@ def at_random(runs: int, workers: int, rng: random.Random) -> tuple[int, list[st
     """Killed twice at random moments of a longer run, and resumed."""
     problems: list[str] = []
     kills, chunks = 0, 30
-    with tempfile.TemporaryDirectory(prefix="assay-faults-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="durometer-faults-") as scratch:
         play(Path(scratch) / "warm", chunks=chunks)
         start = time.monotonic()
         whole = play(Path(scratch) / "whole", chunks=chunks)
@@ -74,7 +74,7 @@ def at_random(runs: int, workers: int, rng: random.Random) -> tuple[int, list[st
 def in_pairs(pairs: int, rng: random.Random) -> list[str]:
     """Two processes on one folder, the second (also with --force) at a random moment."""
     problems = []
-    with tempfile.TemporaryDirectory(prefix="assay-faults-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="durometer-faults-") as scratch:
         start = time.monotonic()
         whole = play(Path(scratch) / "whole")
         length = time.monotonic() - start
@@ -97,7 +97,7 @@ def without_memory(runs: int, rng: random.Random) -> tuple[str, list[str]]:
     """A limit of the address space a little above what is in use, and then resumed without."""
     problems: list[str] = []
     ended_as = {0: 0, 1: 0, 2: 0}
-    with tempfile.TemporaryDirectory(prefix="assay-faults-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="durometer-faults-") as scratch:
         whole = play(Path(scratch) / "whole")
         for run in range(runs):
             folder, extra = Path(scratch) / f"run{run}", int(rng.uniform(0, 4e7))
@@ -123,7 +123,7 @@ def _limited(folder: Path, extra: int) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         play(folder)
-    except ay.AssayError:
+    except du.DurometerError:
         return 0
     except MemoryError:
         return 2
@@ -158,10 +158,10 @@ class HangsOnce(torch.nn.Module):
 def hanging(executor: str) -> tuple[str, list[str]]:
     """The worker with the last chunk hangs: it is named, and another one plays the chunk."""
     chunks, problems = 8, []
-    with tempfile.TemporaryDirectory(prefix="assay-faults-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="durometer-faults-") as scratch:
         folder = Path(scratch) / "run"
         net, data, how = job(chunks)
-        whole = ay.evaluate(net, data, **how)
+        whole = du.evaluate(net, data, **how)
         model = HangsOnce(net, Path(scratch) / "hung", data.x[16 * (chunks - 1)])
         made = watch.Watch.__init__
 
@@ -170,7 +170,7 @@ def hanging(executor: str) -> tuple[str, list[str]]:
 
         watch.Watch.__init__ = hasty  # type: ignore[method-assign]
         try:
-            report = ay.evaluate(model, data, **how, run=run_of(folder, executor), progress=False)
+            report = du.evaluate(model, data, **how, run=run_of(folder, executor), progress=False)
             problems += same(whole, report)
         finally:
             watch.Watch.__init__ = made  # type: ignore[method-assign]

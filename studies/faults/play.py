@@ -8,38 +8,38 @@ from typing import Any
 import numpy as np
 import torch
 
-import assay as ay
-from assay.records import FIELDS, TIMES
-from assay.run.repair import repair
-from assay.run.store import Store
+import durometer as du
+from durometer.core.records import FIELDS, TIMES
+from durometer.run.repair import repair
+from durometer.run.store import Store
 
 CHUNKS = 3
 
 
-def job(chunks: int = CHUNKS) -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
+def job(chunks: int = CHUNKS) -> tuple[torch.nn.Module, du.Dataset, dict[str, Any]]:
     g = torch.Generator().manual_seed(0)
     net = torch.nn.Linear(20, 3)
     net.weight.data = torch.randn(3, 20, generator=g)
     net.bias.data.zero_()
     x = torch.rand(16 * chunks, 20, generator=g)
-    data = ay.Dataset(x, net(x).argmax(1).detach())
-    return net, data, {"space": ay.Linf(0.05), "attack": ay.APGD(5), "batch": 16}
+    data = du.Dataset(x, net(x).argmax(1).detach())
+    return net, data, {"space": du.Linf(0.05), "attack": du.APGD(5), "batch": 16}
 
 
-def run_of(folder: Path, executor: str, **more: Any) -> ay.Run:
+def run_of(folder: Path, executor: str, **more: Any) -> du.Run:
     where: dict[str, Any] = {"here": {}, "processes": {"workers": 2}, "ray": {"ray": "local"}}
-    return ay.Run(folder, resume=True, **where[executor], **more)
+    return du.Run(folder, resume=True, **where[executor], **more)
 
 
-def play(folder: Path, executor: str = "here", chunks: int = CHUNKS, **more: Any) -> ay.Report:
+def play(folder: Path, executor: str = "here", chunks: int = CHUNKS, **more: Any) -> du.Report:
     """The run under test, saved."""
     net, data, how = job(chunks)
-    report = ay.evaluate(net, data, **how, run=run_of(folder, executor, **more), progress=False)
+    report = du.evaluate(net, data, **how, run=run_of(folder, executor, **more), progress=False)
     report.save(folder)
     return report
 
 
-def same(a: ay.Report, b: ay.Report) -> list[str]:
+def same(a: du.Report, b: du.Report) -> list[str]:
     """What is not as it would be had nothing happened."""
     found = []
     for name in FIELDS:
@@ -58,7 +58,7 @@ def finished(folder: Path) -> dict[int, int]:
     """Chunks that the index names, with the times their files were written."""
     try:
         done = Store(folder).done()
-    except ay.AssayError:
+    except du.DurometerError:
         return {}
     return {
         k: Store(folder).chunk(k).stat().st_mtime_ns
@@ -67,13 +67,13 @@ def finished(folder: Path) -> dict[int, int]:
     }
 
 
-def resumed(folder: Path, whole: ay.Report, executor: str) -> list[str]:
+def resumed(folder: Path, whole: du.Report, executor: str) -> list[str]:
     """Go on in a folder as it was left, and compare."""
     before = finished(folder)
     try:
         report = play(folder, executor)
-        loaded = ay.Report.load(folder)
-    except ay.AssayError as error:
+        loaded = du.Report.load(folder)
+    except du.DurometerError as error:
         return [f"cannot be resumed: {error}"]
     except Exception as error:
         return [f"raw {type(error).__name__}: {error}"]
@@ -87,12 +87,12 @@ def resumed(folder: Path, whole: ay.Report, executor: str) -> list[str]:
     return found
 
 
-def back(folder: Path, old: ay.Report) -> list[str]:
+def back(folder: Path, old: du.Report) -> list[str]:
     """Problems of the run that was not replaced."""
     net, data, how = job()
     try:
         repair(folder)
-        run = ay.Run(folder, resume=True)
-        return same(old, ay.evaluate(net, data, **how, seed=1, run=run, progress=False))
+        run = du.Run(folder, resume=True)
+        return same(old, du.evaluate(net, data, **how, seed=1, run=run, progress=False))
     except Exception as error:
         return [f"neither run is whole: {type(error).__name__}: {error}"]

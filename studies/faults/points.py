@@ -11,9 +11,9 @@ from pathlib import Path
 from layer import Layer
 from play import CHUNKS, back, job, play, resumed
 
-import assay as ay
-from assay.report.folder import FILES
-from assay.run.store import Store
+import durometer as du
+from durometer.report.folder import FILES
+from durometer.run.store import Store
 
 ERRORS = ("ENOSPC", "EIO", "MEMORY")
 
@@ -36,7 +36,7 @@ class Campaign:
             return ("kill", *ERRORS)
         return ("kill",) if k % 2 == 0 else (ERRORS[k // 2 % 3],)
 
-    def left(self, folder: Path, whole: ay.Report, old: ay.Report | None) -> list[str]:
+    def left(self, folder: Path, whole: du.Report, old: du.Report | None) -> list[str]:
         """Problems of a folder as it was left: the run in it, or the one it was to replace."""
         copy = folder.with_name("copy")
         if old is not None:
@@ -48,7 +48,7 @@ class Campaign:
             shutil.rmtree(copy)
         return found
 
-    def kills(self, scratch: Path, whole: ay.Report, old: ay.Report | None) -> int:
+    def kills(self, scratch: Path, whole: du.Report, old: du.Report | None) -> int:
         """Snapshots at every point of one run, each resumed."""
         name = "run" if old is None else "force"
         folder, shots = scratch / name, scratch / f"{name}-shots"
@@ -69,7 +69,7 @@ class Campaign:
             shutil.rmtree(shot)
         return len(layer.points)
 
-    def errors(self, scratch: Path, whole: ay.Report, old: ay.Report | None, points: int) -> None:
+    def errors(self, scratch: Path, whole: du.Report, old: du.Report | None, points: int) -> None:
         """An error of the disk at every point: a sentence, and then resumed."""
         name = "run" if old is None else "force"
         for k in filter(self.wanted, range(points)):
@@ -83,7 +83,7 @@ class Campaign:
                 try:
                     with layer.installed():
                         play(folder, self.executor, force=old is not None)
-                except ay.AssayError:
+                except du.DurometerError:
                     pass
                 except Exception as error:
                     self.problems.append(f"{name}, {kind} at {k}: raw {error!r}")
@@ -94,7 +94,7 @@ class Campaign:
                 for text in self.left(folder, whole, old):
                     self.problems.append(f"{name}, {kind} at {k} ({layer.points[k]}): {text}")
 
-    def reads(self, scratch: Path, whole: ay.Report) -> int:
+    def reads(self, scratch: Path, whole: du.Report) -> int:
         """An error of the disk at every read of a run that is resumed: a sentence, or no matter."""
         half = scratch / "half"
         shutil.copytree(scratch / "whole", half)
@@ -114,7 +114,7 @@ class Campaign:
             try:
                 with layer.installed():
                     play(folder, self.executor)
-            except ay.AssayError:
+            except du.DurometerError:
                 pass
             except Exception as error:
                 self.problems.append(f"read error at {k}: raw {error!r}")
@@ -127,11 +127,11 @@ class Campaign:
 
     def go(self) -> Iterator[str]:
         """The campaign, told part by part."""
-        with tempfile.TemporaryDirectory(prefix="assay-faults-") as made:
+        with tempfile.TemporaryDirectory(prefix="durometer-faults-") as made:
             scratch = Path(made)
             whole = play(scratch / "whole", "here")
             net, data, how = job()
-            old = ay.evaluate(net, data, **how, seed=1, run=ay.Run(scratch / "old"), progress=False)
+            old = du.evaluate(net, data, **how, seed=1, run=du.Run(scratch / "old"), progress=False)
             old.save(scratch / "old")
             # A replacement is the driver's own work: the same whoever plays.
             for before in (None, old) if self.executor == "here" else (None,):

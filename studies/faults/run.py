@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from living import at_random, hanging, in_pairs, without_memory
 from points import Campaign
 
-from assay.run import processes
+from durometer.run import processes
 
 
 def ready(executor: str) -> None:

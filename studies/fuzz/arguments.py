@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from texts import ODD, Rng
 
-import assay as ay
+import durometer as du
 
 
 def argument(rng: Rng) -> dict[str, Any]:
@@ -21,30 +21,30 @@ def play_argument(what: dict[str, Any]) -> None:
     g = torch.Generator().manual_seed(0)
     x = torch.rand(6, 4, generator=g)
     y = torch.arange(6) % 2
-    odd = [*ODD, x, y, x.numpy(), x.double(), x.bfloat16(), np.float32(0.5), np.int64(2), ay.Linf]
+    odd = [*ODD, x, y, x.numpy(), x.double(), x.bfloat16(), np.float32(0.5), np.int64(2), du.Linf]
     odd += [x.to_sparse(), x[:0], x[0], x * np.nan, x.to("meta"), np.ma.masked_less(x.numpy(), 0.5)]
-    odd += [ay.Linf(0.1), ay.FGSM(), ay.Untargeted(), lambda z: z, object(), torch.nn.Linear(4, 2)]
+    odd += [du.Linf(0.1), du.FGSM(), du.Untargeted(), lambda z: z, object(), torch.nn.Linear(4, 2)]
 
     def pick(usual: Any, chance: float = 0.12) -> Any:
         return rng.choice(odd) if rng.random() < chance else usual
 
-    data = ay.Dataset(
+    data = du.Dataset(
         pick(x), pick(y), ids=pick(None), classes=pick(None), name=pick(""), schema=pick(None, 0.03)
     )
-    space = rng.choice((ay.Linf, ay.L2, ay.L1, ay.L0))(pick(1 if rng.random() < 0.2 else 0.1))
+    space = rng.choice((du.Linf, du.L2, du.L1, du.L0))(pick(1 if rng.random() < 0.2 else 0.1))
     attack = rng.choice(
         (
-            lambda: ay.FGSM(),
-            lambda: ay.PGD(pick(2)),
-            lambda: ay.APGD(pick(2), loss=pick("ce")),
-            lambda: ay.Square(pick(3)),
-            lambda: ay.Restarts(pick(ay.PGD(1)), pick(2)),
+            lambda: du.FGSM(),
+            lambda: du.PGD(pick(2)),
+            lambda: du.APGD(pick(2), loss=pick("ce")),
+            lambda: du.Square(pick(3)),
+            lambda: du.Restarts(pick(du.PGD(1)), pick(2)),
         )
     )()
     goal = rng.choice(
-        (ay.Untargeted, lambda: ay.Targeted(pick(0)), lambda: ay.Group(pick({0: [1]})))
+        (du.Untargeted, lambda: du.Targeted(pick(0)), lambda: du.Group(pick({0: [1]})))
     )
-    report = ay.evaluate(
+    report = du.evaluate(
         pick(torch.nn.Linear(4, 2).to(data.x.dtype), 0.05),
         pick(data, 0.03),
         space=pick(space, 0.05),

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from texts import Rng
 
-import assay as ay
-from assay.config.sources import Data
+import durometer as du
+from durometer.config.sources import Data
 
 
 def damaged(content: bytearray, kind: int, rng: Rng) -> bytearray:
@@ -47,9 +47,9 @@ def valid(folder: Path) -> None:
     import pandas as pd
 
     pd.read_csv(folder / "d.csv").to_parquet(folder / "d.parquet")
-    data = ay.Dataset(x, net(x).argmax(1).detach())
-    run = ay.Run(folder / "run")
-    report = ay.evaluate(net, data, space=ay.Linf(0.3), attack=ay.FGSM(), batch=6, run=run)
+    data = du.Dataset(x, net(x).argmax(1).detach())
+    run = du.Run(folder / "run")
+    report = du.evaluate(net, data, space=du.Linf(0.3), attack=du.FGSM(), batch=6, run=run)
     report.save(folder / "run")
 
 
@@ -65,17 +65,17 @@ def file(rng: Rng) -> dict[str, Any]:
 
 
 def play_file(what: dict[str, Any], folder: Path) -> None:
-    from assay.run.repair import repair
-    from assay.run.store import Store
+    from durometer.run.repair import repair
+    from durometer.run.store import Store
 
     rng = random.Random(what["seed"])
-    with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as made:
+    with tempfile.TemporaryDirectory(prefix="durometer-fuzz-") as made:
         copy = Path(made) / "copy"
         shutil.copytree(folder, copy)
         path = copy / what["name"]
         path.write_bytes(damaged(bytearray(path.read_bytes()), what["kind"], rng))
         asked: tuple[Callable[[], Any], ...] = (
-            lambda: ay.Report.load(copy / "run"),
+            lambda: du.Report.load(copy / "run"),
             lambda: Store(copy / "run").report(),
             lambda: repair(copy / "run"),
         )
@@ -87,15 +87,15 @@ def play_file(what: dict[str, Any], folder: Path) -> None:
         for ask in asked:  # each by itself: a sentence of the first must not hide the others
             try:
                 ask()
-            except ay.AssayError:
+            except du.DurometerError:
                 said += 1
         if said == len(asked):
-            raise ay.AssayError("all of them were refused")
+            raise du.DurometerError("all of them were refused")
 
 
 def in_parts(path: Path) -> None:
     """The same file as data larger than memory."""
-    data = ay.Parquet(path, target="y", rows=5)
+    data = du.Parquet(path, target="y", rows=5)
     for k in range(len(data.parts)):
         data.part(k)
     _ = data.hash, data.head()

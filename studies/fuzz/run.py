@@ -6,7 +6,7 @@
 
 Kinds: configurations (TOML), relations, schemas, files (of data and runs; of models), arguments of
 the Python API. Each input is a function of (kind, seed, number), so a finding is named by its seed.
-A problem is an exception that is no AssayError, more than ten seconds of processor time, or the
+A problem is an exception that is no DurometerError, more than ten seconds of processor time, or the
 death of the process. What was found once stands in tests/studies/fuzz_corpus.json, which CI plays.
 
 What a reader would get wrong: inputs are played in a forked child, because a damaged model can
@@ -41,9 +41,9 @@ import saved_models
 from arguments import argument, play_argument
 from texts import Rng, config, play_config, play_relation, play_schema, relation, schema
 
-import assay as ay
+import durometer as du
 
-PACKAGE = Path(ay.__file__).parent
+PACKAGE = Path(du.__file__).parent
 SECONDS = 10.0  # of processor time per input
 SILENCE = 180.0  # seconds on the clock without an answer: the child hangs where no signal reaches
 KINDS: dict[str, tuple[Callable[[Rng], Any], Callable[..., None]]] = {
@@ -75,7 +75,7 @@ def tried(play: Callable[..., None], *what: Any) -> str:
             warnings.simplefilter("ignore")
             play(*what)
         return "result"
-    except ay.AssayError:
+    except du.DurometerError:
         return "sentence"
     except TooLong:
         return f"took more than {SECONDS:g} s of processor time"
@@ -100,7 +100,7 @@ def extra(kind: str) -> Iterator[tuple[Path, ...]]:
     if valid is None:
         yield ()
         return
-    with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="durometer-fuzz-") as folder:
         valid(Path(folder))
         yield (Path(folder),)
 

@@ -17,17 +17,17 @@ import torch
 from files import damaged
 from texts import Rng, mangled
 
-import assay as ay
-from assay.config.models import Model
+import durometer as du
+from durometer.config.models import Model
 
 FORESTS = ("m.json", "m.ubj", "m.txt", "m.cbm")
 SORTS = (*FORESTS, "m.onnx", "m.pt", "m.pt2")
 TEXTS = ("m.json", "m.txt")
 
 
-def rows() -> ay.Dataset:
+def rows() -> du.Dataset:
     x = torch.rand(12, 4, generator=torch.Generator().manual_seed(0))
-    return ay.Dataset(x, torch.arange(12) % 2)
+    return du.Dataset(x, torch.arange(12) % 2)
 
 
 def valid(folder: Path) -> None:
@@ -77,7 +77,7 @@ def model(rng: Rng) -> dict[str, Any]:
 
 def play_model(what: dict[str, Any], folder: Path) -> None:
     rng = random.Random(what["seed"])
-    with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as made:
+    with tempfile.TemporaryDirectory(prefix="durometer-fuzz-") as made:
         path = Path(shutil.copy(folder / what["name"], made))
         if what["kind"] > 4 and what["name"] in TEXTS:
             path.write_text(mangled(path.read_text(), rng), encoding="utf-8")
@@ -86,7 +86,7 @@ def play_model(what: dict[str, Any], folder: Path) -> None:
             path.write_bytes(damaged(content, what["kind"] % 5, rng))
         loaded = Model(path=path.name).load(Path(made))
         if what["name"] in FORESTS:
-            from assay.trees import read
+            from durometer.trees import read
 
             read(loaded.source)
-        ay.evaluate(loaded, rows(), space=ay.Linf(0.1), attack=ay.Square(2), progress=False)
+        du.evaluate(loaded, rows(), space=du.Linf(0.1), attack=du.Square(2), progress=False)

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-import assay as ay
-from assay.config import sweep as configs
-from assay.relations import parse
-from assay.tables import files as schemas
+import durometer as du
+from durometer.config import sweep as configs
+from durometer.relations import parse
+from durometer.tables import files as schemas
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ODD: list[Any] = [
@@ -122,17 +122,17 @@ def relation(rng: Rng) -> str:
 
 
 FEATURES = [
-    ay.Feature("a", "real", 0, 10),
-    ay.Feature("b", "integer", 0, 10),
-    ay.Feature("c", "integer", "original", 60),
-    ay.Feature("d e", "boolean"),
-    ay.Feature("k", "category", values=("car", "bus")),
+    du.Feature("a", "real", 0, 10),
+    du.Feature("b", "integer", 0, 10),
+    du.Feature("c", "integer", "original", 60),
+    du.Feature("d e", "boolean"),
+    du.Feature("k", "category", values=("car", "bus")),
 ]
 
 
 def play_relation(text: str) -> None:
     made = parse.relation(text)
-    schema = ay.Schema(FEATURES, [made])
+    schema = du.Schema(FEATURES, [made])
     rows = torch.tensor([[1.0, 2, 36, 0, 0], [0, 0, 0, 1, 1]]).double()
     schema.validate(rows)
     if str(parse.relation(str(made))) != str(made):
@@ -170,9 +170,9 @@ def schema(rng: Rng) -> dict[str, Any]:
 
 def play_schema(content: dict[str, Any]) -> None:
     made = schemas.from_dict(content)
-    with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="durometer-fuzz-") as folder:
         path = Path(folder) / "schema.toml"
         path.write_text(made.toml(), encoding="utf-8")
-        again = ay.Schema.read(path)
+        again = du.Schema.read(path)
     if again.names != made.names:
         raise AssertionError("names are lost on the way through a file")

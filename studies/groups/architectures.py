@@ -25,15 +25,15 @@ import numpy as np
 import torch
 from torch import nn
 
-import assay as ay
-from assay.architectures.images.mobilenet import MobileNet
-from assay.architectures.images.resnet import ResNet
-from assay.architectures.images.shufflenet import ShuffleNet
-from assay.architectures.images.smallcnn import SmallCNN
-from assay.architectures.images.squeezenet import SqueezeNet
-from assay.architectures.images.vgg import VGG
-from assay.report.stats import bootstrap
-from assay.training import Free, Standard, accuracy, fit, fresh
+import durometer as du
+from durometer.architectures.images.mobilenet import MobileNet
+from durometer.architectures.images.resnet import ResNet
+from durometer.architectures.images.shufflenet import ShuffleNet
+from durometer.architectures.images.smallcnn import SmallCNN
+from durometer.architectures.images.squeezenet import SqueezeNet
+from durometer.architectures.images.vgg import VGG
+from durometer.report.stats import bootstrap
+from durometer.training import Free, Standard, accuracy, fit, fresh
 
 KINDS = {
     "SmallCNN": lambda: SmallCNN(43, 3, width=16),
@@ -57,14 +57,14 @@ PAIRS = (
 
 def attacks(steps: int, few: bool) -> dict[str, object]:
     """By name; `few`: the losses alone."""
-    losses = {loss: ay.APGD(steps, loss=loss) for loss in ("mdmul", "lse", "odds", "mdmax")}
+    losses = {loss: du.APGD(steps, loss=loss) for loss in ("mdmul", "lse", "odds", "mdmax")}
     if few:
         return losses
     return losses | {
-        "mdmul, twice": ay.Restarts(losses["mdmul"], 2),
-        "lse, twice": ay.Restarts(losses["lse"], 2),
-        "escalation": ay.Escalation(steps),
-        "best guess": ay.Guess(ay.APGD(steps, loss="md"), mode="best"),
+        "mdmul, twice": du.Restarts(losses["mdmul"], 2),
+        "lse, twice": du.Restarts(losses["lse"], 2),
+        "escalation": du.Escalation(steps),
+        "best guess": du.Guess(du.APGD(steps, loss="md"), mode="best"),
     }
 
 
@@ -75,7 +75,7 @@ def network(kind: str, norm: str, seed: int, given: argparse.Namespace) -> nn.Mo
     if file and file.exists():
         net.load_state_dict(torch.load(file, weights_only=True))
         return net.eval()
-    signs = ay.datasets.gtsrb()
+    signs = du.datasets.gtsrb()
     train = signs.train.sample(min(given.train, len(signs.train)))
     how = {"batch": 32, "rate": 3e-3, "seed": seed, "progress": False}
     fit(net, train, Standard(), epochs=given.epochs, **how)
@@ -94,7 +94,7 @@ def measure(kind: str, seed: int, given: argparse.Namespace, kept: dict) -> dict
     """
     began = time.process_time()
     net = network(kind, "Linf", seed, given)
-    signs = ay.datasets.gtsrb()
+    signs = du.datasets.gtsrb()
     goal = signs.slow_down_goal()
     speed = signs.test.where(y=list(goal.relation))
     if kept:
@@ -113,7 +113,7 @@ def measure(kind: str, seed: int, given: argparse.Namespace, kept: dict) -> dict
         for name, attack in attacks(given.steps, budget == 4).items():
             if f"{budget} {name}" in found:
                 continue
-            report = ay.evaluate(net, speed, space=ay.Linf(budget / 255), goal=goal, attack=attack,
+            report = du.evaluate(net, speed, space=du.Linf(budget / 255), goal=goal, attack=attack,
                                  seed=11, progress=False)  # fmt: skip
             found[f"{budget} {name}"] = {
                 "success": report.table["success"].astype(int).tolist(),

@@ -9,14 +9,14 @@ import copy
 
 import numpy as np
 
-import assay as ay
-from assay.architectures.images.smallcnn import SmallCNN
-from assay.goals.bands import Pairs, chances
-from assay.report.stats import bootstrap
-from assay.training import DOATraining, Free, Group, Standard, fit, fresh
+import durometer as du
+from durometer.architectures.images.smallcnn import SmallCNN
+from durometer.goals.coalition_probability import Pairs, chances
+from durometer.report.stats import bootstrap
+from durometer.training import DOATraining, Free, Group, Standard, fit, fresh
 
-LINF = ay.Linf(8 / 255)
-GLASSES = ay.Patch("eyeglasses")
+LINF = du.Linf(8 / 255)
+GLASSES = du.Patch("eyeglasses")
 
 
 def free(signs, seed, given):
@@ -48,8 +48,8 @@ def c4(signs, given):
             if more is not None:
                 recipe, size = more
                 fit(model, train, recipe, epochs=given.more, batch=size, rate=5e-4, seed=100 + seed)
-            attack = ay.Escalation(given.steps)
-            report = ay.evaluate(model, speed, space=LINF, goal=goal, attack=attack)
+            attack = du.Escalation(given.steps)
+            report = du.evaluate(model, speed, space=LINF, goal=goal, attack=attack)
             right = _right(model, signs.test)
             aimed = np.isin(signs.test.y.numpy(), wanted)
             held = ~report.table["success"].to_numpy()
@@ -97,13 +97,13 @@ def _mean(values, images):
 
 def faces(_, given):
     """Burglars with eyeglasses pass for two or three of five staff; other people each time."""
-    data = ay.datasets.orl()
+    data = du.datasets.orl()
     # fmt: off
     print(f"\n== faces: ORL, eyeglasses, 5 burglars, 5 staff, {given.seeds} seeds, {given.choices} "
           f"choices of people each; standard training for {given.face_epochs} epochs, DOA "
           f"{given.doa_epochs}, then {given.face_more} more (1e-4); kappa {given.face_kappa}")
     # fmt: on
-    doa = DOATraining(attack=ay.DOA(10, step=0.1, stride=8, candidates=6))
+    doa = DOATraining(attack=du.DOA(10, step=0.1, stride=8, candidates=6))
     found = {"DOA": [], "DOA + DOA": [], "DOA + group": []}
     quotas = {name: [] for name in found}
     for seed in range(given.seeds):
@@ -116,8 +116,8 @@ def faces(_, given):
             people = np.random.default_rng([seed, choice]).permutation(40)
             names = [data.test.classes[p] for p in people[:10]]
             burglars, staff = names[:5], names[5:]
-            goal = ay.Group({b: staff for b in burglars})
-            attack = ay.APGD(20, loss="odds")
+            goal = du.Group({b: staff for b in burglars})
+            attack = du.APGD(20, loss="odds")
             recipe = Group(goal, GLASSES, given.face_kappa, share=0.5, attack=attack)
             guarded = further(net, data.train, recipe, given, seed)
             for name, model in zip(found, (net, longer, guarded), strict=True):
@@ -148,9 +148,9 @@ def further(net, train, recipe, given, seed):
 
 def judged(model, test, burglars, wanted, given):
     """Right answers, on all and on the staff; pairs out of reach; Rob for four quotas."""
-    vault = ay.Quota(3, burglars, wanted)
-    attack = ay.Campaign(ay.APGD(given.face_steps))
-    report = ay.evaluate(model, test, space=GLASSES, goal=vault, attack=attack)
+    vault = du.Quota(3, burglars, wanted)
+    attack = du.Campaign(du.APGD(given.face_steps))
+    report = du.evaluate(model, test, space=GLASSES, goal=vault, attack=attack)
     pairs, rule = Pairs.of(report.records.columns), report.spec["quota"]
     right = _right(model, test)
     staff = np.isin(test.y.numpy(), rule["targets"])

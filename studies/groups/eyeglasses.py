@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-import assay as ay
-from assay.report.page.png import address
+import durometer as du
+from durometer.report.page.png import address
 
 FRAME = (220, 130, 0)
 
 
 def sheet(aligned: bool) -> np.ndarray:
     """(h, w, 3): every third test face of ORL behind the frame, twenty a row."""
-    faces = (ay.datasets.orl(aligned=aligned).test.x[::3, 0].numpy() * 255).astype(np.uint8)
+    faces = (du.datasets.orl(aligned=aligned).test.x[::3, 0].numpy() * 255).astype(np.uint8)
     tiles = np.repeat(faces[..., None], 3, axis=3)
-    tiles[:, ay.masks.eyeglasses(64, 64)] = FRAME
+    tiles[:, du.masks.eyeglasses(64, 64)] = FRAME
     tiles = np.pad(tiles, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=255)
     return np.concatenate([np.concatenate(tiles[i : i + 20], axis=1) for i in (0, 20)])
 

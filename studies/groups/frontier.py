@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import nn
 
-import assay as ay
-from assay.architectures.images.smallcnn import SmallCNN
-from assay.report.stats import bootstrap
-from assay.training import Free, Group, fit, fresh
+import durometer as du
+from durometer.architectures.images.smallcnn import SmallCNN
+from durometer.report.stats import bootstrap
+from durometer.training import Free, Group, fit, fresh
 
-LINF = ay.Linf(8 / 255)
+LINF = du.Linf(8 / 255)
 SHIFTS = (-1.5, -1.0, -0.5, -0.25, 0.0, 0.5, 1.0)
 
 
@@ -43,7 +43,7 @@ class Shifted(nn.Module):
         return self.net(x) - self.off
 
 
-def right(net: nn.Module, data: ay.Dataset) -> np.ndarray:
+def right(net: nn.Module, data: du.Dataset) -> np.ndarray:
     with torch.no_grad():
         answers = [net(x).argmax(1) for x in data.x.split(256)]
     return (torch.cat(answers) == data.y).numpy()
@@ -51,7 +51,7 @@ def right(net: nn.Module, data: ay.Dataset) -> np.ndarray:
 
 def measure(seed: int, given: argparse.Namespace) -> dict[str, object]:
     began = time.process_time()
-    signs = ay.datasets.gtsrb()
+    signs = du.datasets.gtsrb()
     goal = signs.slow_down_goal()
     wanted = goal.allowed(43, signs.test.classes).any(0)
     train = signs.train.sample(min(given.train, len(signs.train)))
@@ -73,8 +73,8 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, object]:
                 line = {"t": right(shifted, on_t).astype(int).tolist(), "t_ids": on_t.ids.tolist(),
                         "all": float(right(shifted, data).mean())}  # fmt: skip
                 if part == "test":
-                    report = ay.evaluate(shifted, speed, space=LINF, goal=goal,
-                                         attack=ay.Escalation(given.steps), **how)  # fmt: skip
+                    report = du.evaluate(shifted, speed, space=LINF, goal=goal,
+                                         attack=du.Escalation(given.steps), **how)  # fmt: skip
                     line["held"] = (~report.table["success"]).astype(int).tolist()
                     line["ids"] = [str(i) for i in report.table["id"]]
                 found[f"{name} {part} {b}"] = line

@@ -25,28 +25,28 @@ import numpy as np
 import torch
 from architectures import KINDS, network
 
-import assay as ay
-from assay.training import accuracy
+import durometer as du
+from durometer.training import accuracy
 
-NORMS = {"Linf": ay.Linf(8 / 255), "L2": ay.L2(0.5)}
+NORMS = {"Linf": du.Linf(8 / 255), "L2": du.L2(0.5)}
 TITLES = ("Rob", "accuracy", "accuracy on T", "untargeted", "targeted")
 
 
 def measure(kind: str, norm: str, seed: int, given: argparse.Namespace) -> dict[str, object]:
     began = time.process_time()
-    signs = ay.datasets.gtsrb()
+    signs = du.datasets.gtsrb()
     net, space = network(kind, norm, seed, given), NORMS[norm]
     goal = signs.slow_down_goal()
     wanted = goal.allowed(43, signs.test.classes).any(0).nonzero()[:, 0]
     speed, every = signs.test.where(y=list(goal.relation)), signs.test
     found, sizes = [], []
     for data, aim, attack in (
-        (speed, goal, ay.Escalation(given.steps)),
-        (every, ay.Untargeted(), ay.APGD(given.steps)),
-        (every, ay.RandomTarget(), ay.APGD(given.steps)),
+        (speed, goal, du.Escalation(given.steps)),
+        (every, du.Untargeted(), du.APGD(given.steps)),
+        (every, du.RandomTarget(), du.APGD(given.steps)),
     ):
         data = data.sample(min(given.rows, len(data)))
-        e = ay.evaluate(net, data, space=space, goal=aim, attack=attack, progress=False).metric(
+        e = du.evaluate(net, data, space=space, goal=aim, attack=attack, progress=False).metric(
             "robust"
         )
         found.append(e.value)

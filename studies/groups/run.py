@@ -27,13 +27,13 @@ import torch
 from defence import GLASSES, LINF, c4, faces, free
 from scipy.stats import pearsonr, wilcoxon
 
-import assay as ay
-from assay.architectures.images.smallcnn import SmallCNN
-from assay.attacks.campaign import bands, prior, replay, scored
-from assay.attacks.orders import minimal_differences
-from assay.goals.bands import Pairs, chances
-from assay.report.stats import Estimate, bootstrap
-from assay.training import DOATraining, Free, Standard, accuracy, fit, fresh
+import durometer as du
+from durometer.architectures.images.smallcnn import SmallCNN
+from durometer.attacks.campaign import bands, prior, rank_pairs, replay
+from durometer.attacks.orders import minimal_differences
+from durometer.goals.coalition_probability import Pairs, chances
+from durometer.report.stats import Estimate, bootstrap
+from durometer.training import DOATraining, Free, Standard, accuracy, fit, fresh
 
 
 def small(train, seed, epochs):
@@ -54,9 +54,9 @@ def c1(signs, given):
     rows = []
     for seed in range(given.models):
         net = small(train, seed, given.small_epochs)
-        also = (ay.Untargeted(), ay.RandomTarget())
-        report = ay.evaluate(net, test, space=LINF, goal=signs.slow_down_goal(),
-                             attack=ay.Escalation(given.steps), also=also)  # fmt: skip
+        also = (du.Untargeted(), du.RandomTarget())
+        report = du.evaluate(net, test, space=LINF, goal=signs.slow_down_goal(),
+                             attack=du.Escalation(given.steps), also=also)  # fmt: skip
         figures = [report.metric(n) for n in names]
         rows.append([f.value for f in figures])
         print(f"{seed:5d}  " + "  ".join(f"{v:13.3f}" for v in rows[-1]), flush=True)
@@ -78,8 +78,8 @@ def figure_four(signs, given):
           f"each of 43 classes, Linf 8/255, {given.steps} steps, 75 choices a size")  # fmt: skip
     for seed in range(given.seeds):
         net = small(train, seed, given.small_epochs)
-        how = {"space": LINF, "attack": ay.APGD(given.steps), "seed": 0, "progress": False}
-        found = ay.choices(net, test, sizes=sizes, **how)
+        how = {"space": LINF, "attack": du.APGD(given.steps), "seed": 0, "progress": False}
+        found = du.sample_groups(net, test, sizes=sizes, **how)
         t = found.table
         pairs = found.pairs.table
         pairs = pairs[pairs["target"] >= 0]
@@ -104,20 +104,20 @@ def c2(signs, given):
     speed = signs.test.where(y=list(goal.relation))
     speed = speed.sample(min(given.images, len(speed)))
     print(f"\n== C2: {given.seeds} networks, {len(speed)} images, {given.steps} steps")
-    single = ay.APGD(given.steps, loss="md")
+    single = du.APGD(given.steps, loss="md")
     attacks = {
-        "best guess": ay.Guess(single, mode="best"),
-        "worst guess": ay.Guess(single, mode="worst"),
-        "average guess": ay.Guess(single, mode="average"),
-        "MDMAX": ay.APGD(given.steps, loss="mdmax"),
-        "MDMUL": ay.APGD(given.steps, loss="mdmul"),
-        "odds": ay.APGD(given.steps, loss="odds"),
-        "escalation": ay.Escalation(given.steps),
+        "best guess": du.Guess(single, mode="best"),
+        "worst guess": du.Guess(single, mode="worst"),
+        "average guess": du.Guess(single, mode="average"),
+        "MDMAX": du.APGD(given.steps, loss="mdmax"),
+        "MDMUL": du.APGD(given.steps, loss="mdmul"),
+        "odds": du.APGD(given.steps, loss="odds"),
+        "escalation": du.Escalation(given.steps),
     }
     nets = [free(signs, seed, given) for seed in range(given.seeds)]
     print(f"{'attack':16s}  success  gradients/image")
     for name, attack in attacks.items():
-        runs = [ay.evaluate(n, speed, space=LINF, goal=goal, attack=attack) for n in nets]
+        runs = [du.evaluate(n, speed, space=LINF, goal=goal, attack=attack) for n in nets]
         success = np.mean([1 - r.metric("robust").value for r in runs])
         cost = np.mean([r.table["backwards"].mean() for r in runs])
         print(f"{name:16s}  {success:7.3f}  {cost:15.1f}", flush=True)
@@ -135,10 +135,10 @@ def c3(signs, given):
 
 def c3_faces(_, given):
     """The same for burglars with eyeglasses; the prior from the pictures they were learnt from."""
-    data = ay.datasets.orl()
+    data = du.datasets.orl()
     net = fresh(lambda: SmallCNN(40, 1, width=12), 0)
     fit(net, data.train, Standard(), epochs=given.face_epochs, batch=40, seed=0)
-    doa = DOATraining(attack=ay.DOA(10, step=0.1, stride=8, candidates=6))
+    doa = DOATraining(attack=du.DOA(10, step=0.1, stride=8, candidates=6))
     fit(net, data.train, doa, epochs=given.doa_epochs, batch=32, seed=0)
     people = np.random.default_rng([0, 9]).permutation(40)
     names = [data.test.classes[p] for p in people[:16]]
@@ -151,11 +151,11 @@ def c3_faces(_, given):
 
 def attempts(net, test, val, sources, targets, space, managers, given):
     """Every strategy against one table of pairs; the prior is from `val`."""
-    vault = ay.Quota(1, sources, targets)
-    attack = ay.Campaign(ay.APGD(given.steps), ay.orders.ByMD(1))
+    vault = du.Quota(1, sources, targets)
+    attack = du.Campaign(du.APGD(given.steps), du.orders.ByMD(1))
     table = {}
     for part, data in (("test", test), ("val", val)):
-        report = ay.evaluate(net, data, space=space, goal=vault, attack=attack)
+        report = du.evaluate(net, data, space=space, goal=vault, attack=attack)
         table[part] = Pairs.of(report.records.columns)
     names, count = test.classes, len(test.classes)
     pairs, P = table["test"], prior(table["val"], count)
@@ -169,7 +169,7 @@ def attempts(net, test, val, sources, targets, space, managers, given):
         "MD": still,
         "MD, one step": pairs.scores,
         "prior x MD": pure * still,
-        "prior x MD, one step": scored(pairs, P=P),
+        "prior x MD, one step": rank_pairs(pairs, P=P),
     }
     print(f"{len(pairs.ids)} images of {len(sources)} classes as {len(targets)} targets; "
           f"{pairs.hits.mean():.3f} of the pairs within reach; prior from "
@@ -182,7 +182,7 @@ def attempts(net, test, val, sources, targets, space, managers, given):
     ):
         print(f"{title}\n    K  Rob(exact)  bands  random   " + "  ".join(scores))
         for k in range(2, (len(targets) if reuse else len(sources)) + 1):
-            quota = ay.Quota(k, sources, targets, reuse, chiefs)
+            quota = du.Quota(k, sources, targets, reuse, chiefs)
             strategies(pairs, quota.rule(count, names), scores, given)
 
 
@@ -265,7 +265,7 @@ def main() -> None:
         given.small_epochs = given.face_epochs = given.doa_epochs = given.choices = 1
         given.bands, given.face_steps, given.face_more = 20, 2, 1
     torch.set_num_threads(1)
-    signs = ay.datasets.gtsrb(given.data)
+    signs = du.datasets.gtsrb(given.data)
     print(f"{time.strftime('%Y-%m-%d')}, torch {torch.__version__}, {len(signs.train)} training "
           f"and {len(signs.test)} test images of GTSRB")  # fmt: skip
     for name in given.parts or PARTS:

@@ -20,10 +20,10 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from sklearn.neighbors import NearestNeighbors
 from tables import URL
 
-import assay as ay
+import durometer as du
 
 
-def pairs(x: torch.Tensor, y: torch.Tensor, schema: ay.Schema, eps: float, p: float) -> csr_matrix:
+def pairs(x: torch.Tensor, y: torch.Tensor, schema: du.Schema, eps: float, p: float) -> csr_matrix:
     """(phishing rows, legitimate rows): does the second lie in the region of the first?"""
     width = np.array([f.range[1] - f.range[0] or 1.0 for f in schema.features])
     scaled, space = x.double().numpy() / width, schema.space(eps=eps, p=p)
@@ -42,7 +42,7 @@ def pairs(x: torch.Tensor, y: torch.Tensor, schema: ay.Schema, eps: float, p: fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", action="store_true")
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     parts = [splits.test]
     if parser.parse_args().all:
         parts += [splits.train, splits.val]

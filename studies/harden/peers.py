@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-import assay as ay
-from assay.architectures.tables.tableinput import TableInput
-from assay.proofs.search.decide import decide
-from assay.training.hardening.refit import refit
-from assay.trees.builder import Grower
+import durometer as du
+from durometer.architectures.tables.tableinput import TableInput
+from durometer.proofs.search.decide import decide
+from durometer.training.hardening.refit import refit
+from durometer.trees.builder import Grower
 
 
 def with_graft(model: Any, case: Any, rounds: int, most: int, seed: int) -> Any:
@@ -29,7 +29,7 @@ def with_graft(model: Any, case: Any, rounds: int, most: int, seed: int) -> Any:
     fresh = refit(model, case.train)
     for step in range(rounds):
         part = start.sample(most, seed=1000 * seed + step)
-        report = ay.evaluate(fresh, part, space=case.space, goal=case.goal, attack=ay.Graft(),
+        report = du.evaluate(fresh, part, space=case.space, goal=case.goal, attack=du.Graft(),
                              seed=seed, progress=False)  # fmt: skip
         broken = (report.table["verdict"] == "broken").to_numpy()
         x = np.concatenate([x, np.asarray(report.adversarial, dtype=float)[broken]])
@@ -98,13 +98,13 @@ def network(case: Any, seed: int, certified: bool, epochs: int = 15) -> torch.nn
             torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2),
         )  # fmt: skip
 
-    net = ay.training.fresh(made, seed)
+    net = du.training.fresh(made, seed)
     recipe = (
-        ay.training.Certified(case.space, case.goal)
+        du.training.Certified(case.space, case.goal)
         if certified
-        else ay.training.Adversarial(
-            ay.training.CraftBy(ay.CAPGD(5), case.space, ay.Group({1: [0]})), clean=0.5
+        else du.training.Adversarial(
+            du.training.CraftBy(du.CAPGD(5), case.space, du.Group({1: [0]})), clean=0.5
         )
     )
-    ay.training.fit(net, case.train, recipe, epochs=epochs, seed=seed, progress=False)
+    du.training.fit(net, case.train, recipe, epochs=epochs, seed=seed, progress=False)
     return net

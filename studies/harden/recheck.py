@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from tables import URL, Case
 
-import assay as ay
+import durometer as du
 
 SEARCHED = 25  # proven rows that a search is tried on
 
@@ -25,19 +25,19 @@ def recheck(model: Any, of: Case, name: str, rows: int, highs: bool) -> dict[str
     part = of.test.where(y=of.attacked)
     part = part.sample(min(rows, len(part)), seed=1)
     network = isinstance(model, torch.nn.Module)
-    prove: Any = ay.Then(ay.Bounds(), ay.CAPGD()) if network else ay.Exact(1.0, certificates=True)
-    report = ay.evaluate(model, part, space=of.space, goal=of.goal, attack=prove, progress=False)
+    prove: Any = du.Then(du.Bounds(), du.CAPGD()) if network else du.Exact(1.0, certificates=True)
+    report = du.evaluate(model, part, space=of.space, goal=of.goal, attack=prove, progress=False)
     verdict = report.table["verdict"].to_numpy()
     with tempfile.TemporaryDirectory() as folder:
-        seen = ay.verify(report.save(folder), model, part)
+        seen = du.verify(report.save(folder), model, part)
     found = {"rows": len(part), "proven": int((verdict == "proven").sum()),
              "broken": int((verdict == "broken").sum()),
              "certificates": seen.checked.get("proofs", 0)}  # fmt: skip
     found["contradictions"] = sum(max(1, len(f.rows)) for f in seen.findings)
     if found["proven"]:
         proven = part.take(torch.from_numpy(verdict == "proven")).head(SEARCHED)
-        search: Any = ay.standard(of.space) if network else ay.Graft()
-        again = ay.evaluate(model, proven, space=of.space, goal=of.goal, attack=search, seed=1,
+        search: Any = du.standard(of.space) if network else du.Graft()
+        again = du.evaluate(model, proven, space=of.space, goal=of.goal, attack=search, seed=1,
                             progress=False)  # fmt: skip
         found["searched"] = len(proven)
         found["broken_by_search"] = int((again.table["verdict"] == "broken").sum())
@@ -49,11 +49,11 @@ def recheck(model: Any, of: Case, name: str, rows: int, highs: bool) -> dict[str
     return found
 
 
-def _highs(model: Any, of: Case, name: str, part: ay.Dataset) -> tuple[int, int, int]:
+def _highs(model: Any, of: Case, name: str, part: du.Dataset) -> tuple[int, int, int]:
     from tests.oracles.url import compare_with_highs
 
-    from assay.proofs.search.decide import decide
-    from assay.trees import read
+    from durometer.proofs.search.decide import decide
+    from durometer.trees import read
 
     eps, p, _ = URL[name]
     goal = np.tile(np.arange(2) != int(part.y[0]), (len(part), 1))

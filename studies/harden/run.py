@@ -27,7 +27,7 @@ import joblib
 import numpy as np
 import torch
 
-import assay as ay
+import durometer as du
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -46,13 +46,13 @@ def figures(model: Any, of: Case, rows: int) -> dict[str, Any]:
     if isinstance(model, torch.nn.Module):
         with torch.no_grad():
             right = (model(of.test.x).argmax(1) == of.test.y).numpy()
-        attack: Any = ay.Then(ay.Bounds(), ay.CAPGD())
+        attack: Any = du.Then(du.Bounds(), du.CAPGD())
     else:
         right = model.predict(of.test.x.numpy()) == y
-        attack = ay.Exact(1.0)
+        attack = du.Exact(1.0)
     part = of.test.where(y=of.attacked)
     part = part.sample(min(rows, len(part)), seed=0)
-    report = ay.evaluate(model, part, space=of.space, goal=of.goal, attack=attack, progress=False)
+    report = du.evaluate(model, part, space=of.space, goal=of.goal, attack=attack, progress=False)
     verdict = report.table["verdict"].to_numpy()
     ok = right_of(model, part)
     proven = (verdict == "proven") & ok
@@ -65,7 +65,7 @@ def figures(model: Any, of: Case, rows: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def right_of(model: Any, part: ay.Dataset) -> np.ndarray:
+def right_of(model: Any, part: du.Dataset) -> np.ndarray:
     if isinstance(model, torch.nn.Module):
         with torch.no_grad():
             return (model(part.x).argmax(1) == part.y).numpy()
@@ -96,7 +96,7 @@ def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
         how: dict[str, Any] = {"caution": asked.caution}
         if asked.smoke:
             how |= {"rounds": 2, "most": 40, "judged": 40}
-        hardened = ay.training.harden(model, of.train, of.space, of.goal, max_loss=of.max_loss,
+        hardened = du.training.harden(model, of.train, of.space, of.goal, max_loss=of.max_loss,
                                       seed=seed, progress=False, **how)  # fmt: skip
         after, chosen = hardened.model, hardened.path[hardened.chosen]
         result |= {"chosen": hardened.chosen, "free": chosen.free, "step": chosen.step,

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
-import assay as ay
+import durometer as du
 
 
 @dataclass(frozen=True)
 class Case:
     """One question: rows, threat, and the price of an answer."""
 
-    train: ay.Dataset
-    test: ay.Dataset
+    train: du.Dataset
+    test: du.Dataset
     space: Any
     goal: Any
     attacked: str  # the class an attacker starts from
@@ -35,18 +35,18 @@ def case(name: str, split: int | None = None) -> Case:
     """By name; with `split` all rows of the table are parted anew (a fifth for testing)."""
     if name in URL:
         eps, p, price = URL[name]
-        train, test = _parts(ay.datasets.url(), split)
-        goal = ay.Group({"phishing": ["legitimate"]})
+        train, test = _parts(du.datasets.url(), split)
+        goal = du.Group({"phishing": ["legitimate"]})
         space = train.schema.space(eps=eps, p=p)
         return Case(train, test, space, goal, "phishing", price)
     if name == "lcld":  # a sample of 993 loans: half of it is trained on
-        train, test = ay.training.holdout(ay.datasets.lcld().test, 0.5, seed=split or 0)
-        goal = ay.Group({"charged off": ["fully paid"]})  # who will not pay wants the loan
+        train, test = du.training.holdout(du.datasets.lcld().test, 0.5, seed=split or 0)
+        goal = du.Group({"charged off": ["fully paid"]})  # who will not pay wants the loan
         space = train.schema.space(eps=0.05, p=math.inf)
         return Case(train, test, space, goal, "charged off", 0.05)
     if name == "adult":  # who earns less says otherwise, in at most one field that is not checked
-        parts = _parts(ay.datasets.adult(), split)
-        goal = ay.Group({"<=50K": [">50K"]})
+        parts = _parts(du.datasets.adult(), split)
+        goal = du.Group({"<=50K": [">50K"]})
         checked = ["age", "fnlwgt", "education", "education_num", "marital_status", "relationship",
                    "race", "sex", "native_country"]  # fmt: skip
         schema = parts[0].schema.freeze(*checked)
@@ -55,23 +55,23 @@ def case(name: str, split: int | None = None) -> Case:
     raise SystemExit(f"no case {name!r}: {', '.join(CASES)}")
 
 
-def _parts(splits: Any, split: int | None) -> tuple[ay.Dataset, ay.Dataset]:
+def _parts(splits: Any, split: int | None) -> tuple[du.Dataset, du.Dataset]:
     """The table's own training and test rows, or all its rows split anew."""
     if split is None:
         return splits.train, splits.test
     parts = [p for p in (splits.train, splits.val, splits.test) if p is not None]
-    whole = ay.Dataset(
+    whole = du.Dataset(
         torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]),
         ids=np.concatenate([np.asarray(p.ids) for p in parts]),
         schema=parts[0].schema, classes=parts[0].classes,
     )  # fmt: skip
-    return ay.training.holdout(whole, 0.2, seed=1000 + split)  # not the draw of harden's own
+    return du.training.holdout(whole, 0.2, seed=1000 + split)  # not the draw of harden's own
 
 
-def _coded(data: ay.Dataset, schema: ay.Schema) -> ay.Dataset:
+def _coded(data: du.Dataset, schema: du.Schema) -> du.Dataset:
     """Categories as codes in an array, which every library takes; rows without gaps."""
     whole = ~data.x.isnan().any(1)
-    return ay.Dataset(data.x[whole], data.y[whole], schema=schema, classes=data.classes)
+    return du.Dataset(data.x[whole], data.y[whole], schema=schema, classes=data.classes)
 
 
 CASES = (*URL, "lcld", "adult")

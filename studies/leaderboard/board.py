@@ -9,7 +9,7 @@ Every (task, row) is stored as `stored/TASK-ROW.tar.xz`: `run.toml`, the fitted 
 folder, so that
 
     tar xf studies/leaderboard/stored/url-xgboost.tar.xz
-    assay verify url-xgboost/run --config url-xgboost/run.toml
+    durometer verify url-xgboost/run --config url-xgboost/run.toml
 
 asks the very model again. Beside it stands what `verify` said, with the archive's hash
 (`TASK-ROW.json`).
@@ -38,8 +38,8 @@ from typing import Any
 import joblib
 import numpy as np
 
-import assay as ay
-from assay.config.config import read
+import durometer as du
+from durometer.config.config import read
 
 HERE = Path(__file__).parent
 RUNS = HERE / "stored"
@@ -72,15 +72,15 @@ class Task:
         place = tomllib.loads(self.text)["data"].get("python")
         return None if place is None else HERE / "tasks" / place.partition(":")[0]
 
-    def train(self) -> ay.Dataset:
+    def train(self) -> du.Dataset:
         """Rows to fit on: the training part, or where there is none what is not attacked."""
         if self.own is not None:
             return loaded(self.own).train()
         data = tomllib.loads(self.text)["data"]
-        splits = getattr(ay.datasets, data["name"])()
+        splits = getattr(du.datasets, data["name"])()
         try:
             return splits.train
-        except ay.AssayError:
+        except du.DurometerError:
             attacked = set(splits.test.sample(data["rows"]).ids.tolist())
             return splits.test[np.array([i not in attacked for i in splits.test.ids.tolist()])]
 
@@ -169,7 +169,7 @@ def play(row: Row, folder: Path) -> dict[str, float]:
     return {"fit": fitted - began, "play": time.process_time() - fitted}
 
 
-def _fitted(row: Row, train: ay.Dataset, folder: Path) -> Any:
+def _fitted(row: Row, train: du.Dataset, folder: Path) -> Any:
     if row.task.adapts:
         return loaded(HERE / "networks.py").digits()
     (folder / MODEL).touch()  # a run file is checked with its model, which is made last
@@ -184,28 +184,28 @@ def _evaluated(row: Row, folder: Path) -> Any:
     model, data = config.load()
     options = config.options(data)
     if not row.task.adapts:
-        return ay.evaluate(model, data, **options, progress=False)
-    return ay.ladder(
-        model, data, space=options["space"], static=ay.APGD(30), public=False,
-        attacks=[ay.GMSA(ay.APGD(15), iterations=2)],
+        return du.evaluate(model, data, **options, progress=False)
+    return du.ladder(
+        model, data, space=options["space"], static=du.APGD(30), public=False,
+        attacks=[du.GMSA(du.APGD(15), iterations=2)],
     )  # fmt: skip
 
 
 def verified(row: Row, folder: Path) -> dict[str, Any]:
-    """What `ay.verify` says of an unpacked row; a defence is played again, too."""
+    """What `du.verify` says of an unpacked row; a defence is played again, too."""
     if row.task.adapts:
         return _ladder_verified(row, folder)
     config = read(folder / "run.toml")
     model, data = config.load()
     options = config.options(data)
-    made = ay.verify(folder / "run", model, data, options["space"], options["goal"])
+    made = du.verify(folder / "run", model, data, options["space"], options["goal"])
     return said(made)
 
 
 def _ladder_verified(row: Row, folder: Path) -> dict[str, Any]:
     """Files and figures of every rung; its records must come out the same when it is played."""
     each = {
-        p.parent.name: ay.verify(p.parent) for p in sorted((folder / "run").glob("*/spec.json"))
+        p.parent.name: du.verify(p.parent) for p in sorted((folder / "run").glob("*/spec.json"))
     }
     again = _evaluated(row, folder).save(folder / "again")
     wrong, checked = [], {"files": 0, "figures": 0, "rows": 0}
@@ -220,7 +220,7 @@ def _ladder_verified(row: Row, folder: Path) -> dict[str, Any]:
 
 def _same(first: Path, second: Path) -> bool:
     """Whether two reports have the same rows, times aside."""
-    tables = (ay.Report.load(folder).table for folder in (first, second))
+    tables = (du.Report.load(folder).table for folder in (first, second))
     one, two = (t.drop(columns=["seconds", "stages", "adapting"], errors="ignore") for t in tables)
     return bool(one.equals(two))
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import assay as ay
+import durometer as du
 
 
-def fit(estimator: Any, train: ay.Dataset) -> Any:
+def fit(estimator: Any, train: du.Dataset) -> Any:
     """On numbers where all columns are, else on the frame."""
     y, library = train.y.numpy(), type(estimator).__module__.partition(".")[0]
     if train.table is None:  # numbers only, codes among them

@@ -7,24 +7,24 @@ from functools import cache
 import torch
 from torch import nn
 
-import assay as ay
-from assay.demo.models import Contrast
+import durometer as du
+from durometer.demo.models import Contrast
 
 
 def sign_net() -> nn.Module:
     """A small convolutional network on signs, before training."""
-    from assay.architectures.images.smallcnn import SmallCNN
+    from durometer.architectures.images.smallcnn import SmallCNN
 
     return nn.Sequential(Contrast(), SmallCNN(43))
 
 
-def fitted(net: nn.Module, train: ay.Dataset, recipe: object, epochs: int) -> nn.Module:
+def fitted(net: nn.Module, train: du.Dataset, recipe: object, epochs: int) -> nn.Module:
     """Adam with a rate that falls to nothing."""
 
     def fall(optimiser: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=epochs)
 
-    ay.training.fit(net, train, recipe, epochs=epochs, rate=2e-3, schedule=fall, progress=False)
+    du.training.fit(net, train, recipe, epochs=epochs, rate=2e-3, schedule=fall, progress=False)
     return net.eval()
 
 
@@ -39,6 +39,6 @@ def digits() -> nn.Module:
             nn.Flatten(), nn.Linear(32 * 49, 64), nn.ReLU(), nn.Linear(64, 10),
         )  # fmt: skip
 
-    craft = ay.training.CraftBy(ay.PGD(5), ay.Linf(0.2))
-    recipe = ay.training.Adversarial(craft)
-    return fitted(ay.training.fresh(make), ay.datasets.mnist().train.sample(1500), recipe, 5)
+    craft = du.training.CraftBy(du.PGD(5), du.Linf(0.2))
+    recipe = du.training.Adversarial(craft)
+    return fitted(du.training.fresh(make), du.datasets.mnist().train.sample(1500), recipe, 5)

@@ -16,13 +16,13 @@ from typing import Any
 
 import board
 
-import assay as ay
+import durometer as du
 
 OUT = board.HERE.parents[1] / "docs" / "leaderboard.md"
 HEAD = """# Leaderboard
 
 For whoever wants to know how models of different kinds stand up to the same threat. Every figure
-comes from a stored run on bundled data; every row has been checked by `assay verify`, which asks
+comes from a stored run on bundled data; every row has been checked by `durometer verify`, which asks
 the stored model again.
 
 **Read it with care.** Samples are small, so each figure carries its 95 % interval. Models are
@@ -44,7 +44,7 @@ Each row is stored with its run file and its model in
 
 ```
 tar xf studies/leaderboard/stored/url-xgboost.tar.xz
-assay verify url-xgboost/run --config url-xgboost/run.toml
+durometer verify url-xgboost/run --config url-xgboost/run.toml
 ```
 
 What *verified* counts: **b** inputs handed in for broken rows, each judged again (allowed by the
@@ -80,7 +80,7 @@ def written() -> str:
 def _threat(row: board.Row) -> str:
     with tempfile.TemporaryDirectory() as folder:
         where = board.unpack(row.archive, Path(folder)) / "run"
-        report = ay.Report.load(where / "static" if row.task.adapts else where)
+        report = du.Report.load(where / "static" if row.task.adapts else where)
     return f"Space: `{_short(report.spec['space'])}`. {len(report.table)} rows."
 
 
@@ -152,11 +152,11 @@ def _verdict(row: board.Row) -> dict[str, Any]:
     return verdict
 
 
-def _report(folder: Path) -> ay.Report:
-    made = ay.verify(folder)  # files and figures: proofs are re-checked where the model is at hand
+def _report(folder: Path) -> du.Report:
+    made = du.verify(folder)  # files and figures: proofs are re-checked where the model is at hand
     if made.findings:
         sys.exit(str(made))
-    return ay.Report.load(folder)
+    return du.Report.load(folder)
 
 
 def pages(folder: Path) -> int:

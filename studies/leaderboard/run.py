@@ -19,7 +19,7 @@ from pathlib import Path
 
 import board
 
-import assay as ay
+import durometer as du
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def played(row: board.Row) -> dict:
     verdict = looked_at(row)
     verdict |= {
         "key": row.key, "title": row.title, "task": row.task.name, "digest": row.digest,
-        "sha256": board.sha256(row.archive), "commit": board.commit(), "assay": ay.__version__,
+        "sha256": board.sha256(row.archive), "commit": board.commit(), "durometer": du.__version__,
         "cpu_seconds": {what: round(s, 2) for what, s in cost.items()},
     }  # fmt: skip
     row.verdict.write_text(json.dumps(verdict, indent=1) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """magika: how many bytes behind the end of a program or script make it pass for a document?
 
-    pip install 'assay[magika]'
+    pip install 'durometer[magika]'
     python studies/magika/run.py --out runs/magika       some CPU-minutes; finished cells are kept
     python studies/magika/run.py --smoke
 
@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import assay as ay
-from assay.report.stats import wilson
+import durometer as du
+from durometer.report.stats import wilson
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 import file_types as ft
@@ -43,10 +43,10 @@ KS = {"elf": (8, 16, 32, 64, 128, 256), "shell": (32, 128, 512), "perl": (32, 12
 def plan(given: argparse.Namespace) -> list[tuple[str, int, int, object]]:
     """(kind, k bytes appended, how many of them may be used, attack)."""
     steps = given.steps
-    cells = [(kind, k, k, ay.APGD(steps)) for kind, ks in KS.items() for k in ks]
+    cells = [(kind, k, k, du.APGD(steps)) for kind, ks in KS.items() for k in ks]
     for most in (8, 16, 32, 64):
-        cells += [("elf", 256, most, attack) for attack in (ay.APGD(steps), ay.HotFlip(10))]
-    search = ay.MOEVA(generations=20, population=20, offspring=20)
+        cells += [("elf", 256, most, attack) for attack in (du.APGD(steps), du.HotFlip(10))]
+    search = du.MOEVA(generations=20, population=20, offspring=20)
     cells += [("elf", 128, 128, search)]
     return [cells[i] for i in (5, 8, -2)] if given.smoke else cells
 
@@ -107,10 +107,10 @@ def cell(kind: str, k: int, most: int, attack: object, count: int) -> dict[str, 
     contents = {n: c + GUARDS[kind] + b"#" * k for n, c in files(kind, count).items()}
     data = ft.rows(contents, label=kind)
     without = ft.BLANKS if kind != "python" else tuple(b for b in range(256) if not 32 < b < 127)
-    space = ay.Symbols(most=most, last=k, without=without)
+    space = du.Symbols(most=most, last=k, without=without)
     began = time.process_time()
-    report = ay.evaluate(
-        ft.model(), data, space=space, goal=ay.Group({kind: ft.WANTED}), attack=attack,
+    report = du.evaluate(
+        ft.model(), data, space=space, goal=du.Group({kind: ft.WANTED}), attack=attack,
         progress=False,
     )  # fmt: skip
     t = report.table
@@ -139,7 +139,7 @@ def table(found: list[dict]) -> str:
     """Everything as Markdown."""
     lines = [
         "| files | k bytes behind the end | of them used | attack | clean right | pass for a "
-        "document or picture, by magika itself | agree with assay | gradients, queries per file "
+        "document or picture, by magika itself | agree with durometer | gradients, queries per file "
         "| same behaviour |",
         "|---" * 9 + "|",
     ]

@@ -25,9 +25,9 @@ from scipy.integrate import quad
 from scipy.special import k1, ndtr, owens_t
 from sklearn.tree import DecisionTreeClassifier
 
-from assay import noise as nz
-from assay.probability.methods import distribution
-from assay.trees import read
+from durometer import noise as nz
+from durometer.probability.methods import distribution
+from durometer.trees import read
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
 FAR = 9.0  # standard deviations: beyond it there is 1e-19

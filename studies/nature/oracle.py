@@ -34,11 +34,11 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
-from assay import noise as nz
-from assay.probability.certified.bounds import bounds
-from assay.probability.methods import distribution
-from assay.trees import read
-from assay.trees.grid import Grid
+from durometer import noise as nz
+from durometer.probability.certified.bounds import bounds
+from durometer.probability.methods import distribution
+from durometer.trees import read
+from durometer.trees.grid import Grid
 
 warnings.filterwarnings("ignore")
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
@@ -210,7 +210,7 @@ def noise_of(rng: np.random.Generator, like: str, d: int) -> list[tuple[Any, Cal
             part = nz.Marginal("norm", (0.0, wide), integer=True)
             parts.append((part, lambda t, v, s=wide: _normal((math.floor(t) + 0.5 - v) / s)))
         elif kind == 3:
-            parts.append((nz.still(), lambda t, v: float(v <= t)))
+            parts.append((nz.no_noise(), lambda t, v: float(v <= t)))
         else:
             parts.append((nz.normal(0, sd), lambda t, v, s=sd: _normal((t - v) / s)))
     return parts

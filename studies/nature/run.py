@@ -31,12 +31,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
-from assay import datasets
-from assay.datasets.pima import FEATURES
-from assay.noise import Normal, from_data
-from assay.probability.methods import probability
-from assay.probability.sampling import clopper_pearson
-from assay.trees import read
+from durometer import datasets
+from durometer.datasets.pima import FEATURES
+from durometer.noise import Normal, from_data
+from durometer.probability.methods import probability
+from durometer.probability.sampling import clopper_pearson
+from durometer.trees import read
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.oracles.boxes import all_boxes, near_boxes

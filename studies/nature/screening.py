@@ -23,7 +23,7 @@ import xgboost as xgb
 from scipy.stats import binom
 from sklearn.datasets import load_breast_cancer
 
-import assay as ay
+import durometer as du
 
 SHARE, PART = 0.99, 10_000
 
@@ -42,10 +42,10 @@ def records(x: np.ndarray, span: np.ndarray, part: int, count: int) -> np.ndarra
 def screened(part: int, count: int, checked: int) -> dict[str, float]:
     model, x, span = setting()
     rows = records(x, span, part, count)
-    nature = ay.Nature(model, ay.Normal(sd=tuple(0.03 * span)))
-    nature.screen(rows[:1], SHARE)  # what is made once: the reading of the trees
+    nature = du.Nature(model, du.Normal(sd=tuple(0.03 * span)))
+    nature.rank_by_stability(rows[:1], SHARE)  # what is made once: the reading of the trees
     began = time.process_time()
-    table = nature.screen(rows, SHARE)
+    table = nature.rank_by_stability(rows, SHARE)
     took = time.process_time() - began
     said = table["stays"].value_counts()
     rng = np.random.default_rng([8, part])

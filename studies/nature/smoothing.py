@@ -21,9 +21,9 @@ import xgboost as xgb
 from scipy.stats import beta, norm
 from sklearn.datasets import load_breast_cancer
 
-import assay as ay
-from assay.probability.methods import probability
-from assay.trees import read
+import durometer as du
+from durometer.probability.methods import probability
+from durometer.trees import read
 
 SD = 0.05
 
@@ -54,12 +54,12 @@ def main() -> None:
     model.fit(x[order[:400]], y[order[:400]])
     rows = x[order[400 : 400 + given.records]]
     truth = y[order[400 : 400 + given.records]]
-    nature = ay.Nature(model, ay.Normal(sd=SD), budget=0.25)
-    nature.radius(rows[:1], like=10**5)  # what is made once: the reading of the trees
+    nature = du.Nature(model, du.Normal(sd=SD), budget=0.25)
+    nature.certified_radius(rows[:1], like=10**5)  # what is made once: the reading of the trees
     ours, theirs, label, took, drew = [], [], [], [], []
     for row in rows:
         began = time.process_time()
-        found = nature.radius(row[None], like=10**5)
+        found = nature.certified_radius(row[None], like=10**5)
         took.append(time.process_time() - began)
         ours.append(float(found["L2"][0]))
         label.append(int(found["label"][0]))
@@ -74,7 +74,7 @@ def main() -> None:
     right = np.array(label) == truth
     shares = {r: ((a > r) & right).mean() for r in (0.0, 0.05, 0.1, 0.15, 0.2)}
     print("certified accuracy at " + ", ".join(f"{r}: {v:.2f}" for r, v in shares.items()))
-    ensemble, noise = read(model), ay.Normal(sd=SD)
+    ensemble, noise = read(model), du.Normal(sd=SD)
     weight = model.feature_importances_ + 1e-6
     below = asked = 0
     nearest = np.inf

@@ -23,10 +23,10 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
-from assay import datasets
-from assay.noise import Copula, Marginal, Normal, exponential, lognormal, normal
-from assay.probability.methods import probability
-from assay.trees import read
+from durometer import datasets
+from durometer.noise import Copula, Marginal, Normal, exponential, lognormal, normal
+from durometer.probability.methods import probability
+from durometer.trees import read
 
 SIZES = ((3, 4), (3, 5), (3, 6), (5, 5), (5, 6), (8, 4), (8, 5), (10, 4), (10, 5))  # pixels, depth
 LEVELS = (0.0001, 0.001, 0.01, 0.1, 0.5)  # covariances

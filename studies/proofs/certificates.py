@@ -29,14 +29,14 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay import nouns
-from assay.proofs.certificate import packed
-from assay.proofs.search.decide import decide
-from assay.trees import read
-from assay.verification.assumptions import Space, around
-from assay.verification.certificate import check, constraints
-from assay.verification.room import Refused
+import durometer as du
+from durometer.core import serialization
+from durometer.proofs.certificate import pack_certificate
+from durometer.proofs.search.decide import decide
+from durometer.trees import read
+from durometer.verification.assumptions import Space, around
+from durometer.verification.certificate import check, constraints
+from durometer.verification.domain import Refused
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -56,7 +56,9 @@ class Case:
         self.found = decide(self.trees, region, self.goal, 2.0, certificates=True)
 
     def said(self, i: int) -> Space:
-        return around(nouns.table(self.space), self.schema, self.x[i].copy(), self.goal[i], False)
+        return around(
+            serialization.to_dict(self.space), self.schema, self.x[i].copy(), self.goal[i], False
+        )
 
 
 def holds(certificate: bytes, trees: Any, said: Space) -> bool:
@@ -76,7 +78,7 @@ def small(seeds: int, rows: int = 8) -> list[Case]:
     asked += [(MIXED, rules, s, k, 50 + n, 2) for s, k, n in coded]
     made = []
     for features, relations, space, kind, seed, classes in asked:
-        schema = ay.Schema(features, relations)
+        schema = du.Schema(features, relations)
         x, y = table(features, 400, seed)
         y = y + 2 * (x[:, 1] > 3) if classes > 2 else y
         model = XGBClassifier(n_estimators=12, max_depth=4, n_jobs=1)
@@ -90,7 +92,7 @@ def small(seeds: int, rows: int = 8) -> list[Case]:
 
 
 def url(rows: int) -> list[Case]:
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     model = XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
     model.fit(splits.train.x.numpy(), splits.train.y.numpy())
     x, y = splits.test.x.numpy(), splits.test.y.numpy()
@@ -128,7 +130,7 @@ def main() -> None:
             for name, changed in tampers(certificate, said.row.x0, rng):
                 counts["tampered"] += 1
                 counts[f"tampered: {name}"] += 1
-                accepted[name] += holds(packed(changed), case.trees, said)
+                accepted[name] += holds(pack_certificate(changed), case.trees, said)
             counts["of another model"] += 1
             accepted["of another model"] += holds(certificate, other, said)
         for i, j in itertools.product(kept[:2], broken[:5]):

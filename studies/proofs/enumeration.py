@@ -24,7 +24,7 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -88,7 +88,7 @@ def models(x: np.ndarray, y: np.ndarray, schema: Any, small: bool) -> dict[str, 
     """Each with its labels of numpy rows."""
     count = 10 if small else 40
     torch.manual_seed(0)
-    net = ay.architectures.MLP(schema, 2, widths=(32, 16), seed=0)
+    net = du.architectures.MLP(schema, 2, widths=(32, 16), seed=0)
     adam = torch.optim.Adam(net.parameters(), 0.01)
     at, answer = torch.from_numpy(x), torch.from_numpy(y)
     for _ in range(100 if small else 400):
@@ -116,15 +116,15 @@ def judged(model: Any, schema: Any, space: Any, x: np.ndarray, around: list[np.n
     attackable = np.array(
         [(labels(model, g) != a).any() for g, a in zip(around, answer, strict=True)]
     )
-    data = ay.Dataset(torch.from_numpy(x), answer.astype(int), schema=schema)
+    data = du.Dataset(torch.from_numpy(x), answer.astype(int), schema=schema)
     parts = [f"{int(attackable.sum())} of {len(x)}"]
     gradients = isinstance(model, torch.nn.Module)
-    plays: list[Any] = [ay.standard(space, gradients), ay.Standard()]
+    plays: list[Any] = [du.standard(space, gradients), du.Standard()]
     if not gradients:
-        plays.append(ay.Exact())
+        plays.append(du.Exact())
     for attack in plays:
         began = time.process_time()
-        report = ay.evaluate(model, data, space=space, attack=attack, progress=False)
+        report = du.evaluate(model, data, space=space, attack=attack, progress=False)
         verdict = report.table["verdict"].to_numpy()
         broken, proven = verdict == "broken", verdict == "proven"
         wrong = int((broken & ~attackable).sum() + (proven & attackable).sum())
@@ -135,7 +135,7 @@ def judged(model: Any, schema: Any, space: Any, x: np.ndarray, around: list[np.n
 
 def whole_numbers(name: str, rows: int, small: bool) -> None:
     text, rule = SETS[name]
-    schema = ay.Schema([ay.Feature(c, "integer", 0, TOP) for c in "abcde"], text)
+    schema = du.Schema([du.Feature(c, "integer", 0, TOP) for c in "abcde"], text)
     rng = np.random.default_rng(list(SETS).index(name))
     grid = numbers()
     grid = grid[rule(grid)]
@@ -156,11 +156,11 @@ def whole_numbers(name: str, rows: int, small: bool) -> None:
 
 def coded(rows: int, small: bool) -> None:
     features = [
-        ay.Feature("k", "category", values=("s", "t", "u", "v")),
-        *(ay.Feature(c, "integer", 0, 8) for c in "abc"),
-        *(ay.Feature(c, "boolean", group="g") for c in "pqr"),
+        du.Feature("k", "category", values=("s", "t", "u", "v")),
+        *(du.Feature(c, "integer", 0, 8) for c in "abc"),
+        *(du.Feature(c, "boolean", group="g") for c in "pqr"),
     ]
-    schema = ay.Schema(features, ["if k == 's' then a <= 4", "b + c <= 12"])
+    schema = du.Schema(features, ["if k == 's' then a <= 4", "b + c <= 12"])
     rng = np.random.default_rng(99)
     x = np.concatenate([rng.integers(0, 4, (3000, 1)), rng.integers(0, 9, (3000, 3)),
                         np.eye(3)[rng.integers(0, 3, 3000)]], axis=1)  # fmt: skip

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-import assay as ay
-from assay.training import Adversarial, CraftBy
+import durometer as du
+from durometer.training import Adversarial, CraftBy
 
 # data, training eps (Linf; 0: standard training), seed
 NETWORKS = {
@@ -39,14 +39,14 @@ HEAD = (
 )
 
 
-def both_classes(data: ay.Dataset, count: int) -> ay.Dataset:
+def both_classes(data: du.Dataset, count: int) -> du.Dataset:
     """As many rows of each class, the first of a fixed shuffle."""
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
     chosen = [order[data.y[order] == c][: count // 2] for c in (0, 1)]
     return data.take(torch.cat(chosen))
 
 
-def balanced(data: ay.Dataset, most: int) -> ay.Dataset:
+def balanced(data: du.Dataset, most: int) -> du.Dataset:
     """At most so many rows, as many of each class: a rare class must be worth learning."""
     fewer = int(torch.bincount(data.y).min())
     return both_classes(data, min(most, 2 * fewer))
@@ -54,7 +54,7 @@ def balanced(data: ay.Dataset, most: int) -> ay.Dataset:
 
 def network(splits: Any, eps: float, seed: int, smoke: bool, folder: Path, name: str) -> Any:
     train = balanced(splits.train, 600 if smoke else 4000)
-    net = ay.architectures.MLP(train.schema, widths=(64, 32), seed=seed)
+    net = du.architectures.MLP(train.schema, widths=(64, 32), seed=seed)
     kept = folder / f"{name.replace(' ', '_')}.pt"
     if kept.exists():
         net.load_state_dict(torch.load(kept, weights_only=True))
@@ -64,7 +64,7 @@ def network(splits: Any, eps: float, seed: int, smoke: bool, folder: Path, name:
         validation = (splits.val.x, splits.val.y)
         net.fit(train.x, train.y, validation=validation, epochs=1 if smoke else 30)
     else:
-        inside = CraftBy(ay.CAPGD(5, clean=False), train.schema.space(eps=eps, p=math.inf))
+        inside = CraftBy(du.CAPGD(5, clean=False), train.schema.space(eps=eps, p=math.inf))
         net.fit(
             train.x, train.y, recipe=Adversarial(inside, 0.5, "balanced"), validation=None,
             epochs=1 if smoke else 8, batch=512, rate=3e-3,
@@ -74,17 +74,17 @@ def network(splits: Any, eps: float, seed: int, smoke: bool, folder: Path, name:
     return net.eval()
 
 
-def timed(net: Any, data: ay.Dataset, space: Any, attack: Any) -> tuple[ay.Report, float]:
+def timed(net: Any, data: du.Dataset, space: Any, attack: Any) -> tuple[du.Report, float]:
     """The report and its CPU seconds; a few rows are played before: imports do not count."""
-    ay.evaluate(net, data.take(torch.arange(3)), space=space, attack=attack, progress=False)
+    du.evaluate(net, data.take(torch.arange(3)), space=space, attack=attack, progress=False)
     began = time.process_time()
-    report = ay.evaluate(net, data, space=space, attack=attack, progress=False)
+    report = du.evaluate(net, data, space=space, attack=attack, progress=False)
     return report, time.process_time() - began
 
 
-def line(name: str, title: str, net: Any, data: ay.Dataset, space: Any) -> str:
-    alone, attack = timed(net, data, space, ay.standard(space))
-    first, certify = timed(net, data, space, ay.Standard())
+def line(name: str, title: str, net: Any, data: du.Dataset, space: Any) -> str:
+    alone, attack = timed(net, data, space, du.standard(space))
+    first, certify = timed(net, data, space, du.Standard())
     clean = " ".join(f"{e.value:.3f}" for e in first.metric("clean", by="y").values())
     low, high = first.metric("proven").value, first.metric("robust").value
     same = first.table["success"].tolist() == alone.table["success"].tolist()
@@ -96,9 +96,9 @@ def line(name: str, title: str, net: Any, data: ay.Dataset, space: Any) -> str:
     )
 
 
-def attacked(net: Any, data: ay.Dataset, space: Any, points: int) -> tuple[int, int, int]:
+def attacked(net: Any, data: du.Dataset, space: Any, points: int) -> tuple[int, int, int]:
     """(proven rows, random valid points of them, how many of these points succeed)"""
-    report = ay.evaluate(net, data, space=space, attack=ay.Bounds(), progress=False)
+    report = du.evaluate(net, data, space=space, attack=du.Bounds(), progress=False)
     rows = torch.from_numpy((report.table["verdict"] == "proven").to_numpy().nonzero()[0])
     region, stream = space.around(data.x), torch.Generator().manual_seed(0)
     asked = hits = 0
@@ -132,7 +132,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     done = folder / "lines.txt"
     known = done.read_text().splitlines() if done.exists() else []
-    splits = {name: getattr(ay.datasets, name)() for name in ("url", "bank")}
+    splits = {name: getattr(du.datasets, name)() for name in ("url", "bank")}
     print(HEAD + "\n" + "|---" * HEAD.count(" | ") + "|---|")
     for name, (source, eps, seed) in NETWORKS.items():
         if options.part and options.part not in name:

@@ -23,9 +23,9 @@ import torch
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.proofs.search.decide import decide
-from assay.trees import read
+import durometer as du
+from durometer.proofs.search.decide import decide
+from durometer.trees import read
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -61,7 +61,7 @@ def enumeration(seeds: range) -> tuple[int, int, int, int]:
 
 def highs(rows: int, seed: int) -> tuple[int, int, int]:
     """(rows decided by both, of these proven, contradictions)"""
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     total = np.zeros(3, dtype=int)
     for trees, depth, eps in ((40, 4, 0.05), (60, 5, 0.03)):
         model = XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1)
@@ -81,8 +81,8 @@ def highs(rows: int, seed: int) -> tuple[int, int, int]:
 def planted(rows: int, seed: int) -> tuple[int, int]:
     """(rows with a planted counterexample, how many of them were called proven)"""
     rng = np.random.default_rng(seed)
-    schema = ay.Schema(
-        [ay.Feature(f"f{i}", "real", 0.0, 1.0) for i in range(6)], ["f0 + f1 <= 1.5"]
+    schema = du.Schema(
+        [du.Feature(f"f{i}", "real", 0.0, 1.0) for i in range(6)], ["f0 + f1 <= 1.5"]
     )
     x = rng.random((rows, 6)) * 0.7
     near = x + rng.uniform(-0.03, 0.03, x.shape)
@@ -102,7 +102,7 @@ def planted(rows: int, seed: int) -> tuple[int, int]:
 
 def attacked(points: int, name: str, eps: float, p: float, seed: int) -> tuple[int, int, int]:
     """(proven rows, random valid points of them, how many of these succeed)"""
-    data = ay.datasets.url().test if name == "url" else ay.datasets.lcld().test
+    data = du.datasets.url().test if name == "url" else du.datasets.lcld().test
     model = XGBClassifier(n_estimators=100, max_depth=4, n_jobs=1, random_state=seed)
     model.fit(data.x.numpy()[600:], data.y.numpy()[600:])
     right = np.flatnonzero(model.predict(data.x.numpy()[:600]) == data.y.numpy()[:600])[:300]

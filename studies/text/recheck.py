@@ -25,9 +25,9 @@ import torch
 from run import NETWORKS, model
 from torch import nn
 
-import assay as ay
-from assay.spaces.text import STOPWORDS
-from assay.spaces.words import sentences
+import durometer as du
+from durometer.spaces.text import STOPWORDS
+from durometer.spaces.token_ids import sentences
 
 sys.path.append(str(Path(__file__).parents[2]))
 from tests.oracles.reviews import allowed
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/text"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    test = ay.datasets.sst5().test
+    test = du.datasets.sst5().test
     before, labels = sentences(test.x), test.y.tolist()
     place = {int(i): k for k, i in enumerate(test.ids)}
     seen: dict[tuple[str, int, str], tuple[int, float]] = {}

@@ -25,10 +25,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-import assay as ay
-from assay.architectures.text import TextCNN, TextLSTM, TextTransformer
-from assay.spaces.words import sentences
-from assay.training import Standard, fit, fresh
+import durometer as du
+from durometer.architectures.text import TextCNN, TextLSTM, TextTransformer
+from durometer.spaces.token_ids import sentences
+from durometer.training import Standard, fit, fresh
 
 NETWORKS = {"TextCNN": TextCNN, "TextLSTM": TextLSTM, "TextTransformer": TextTransformer}
 EPOCHS = {"TextCNN": 6, "TextLSTM": 3, "TextTransformer": 4}
@@ -38,33 +38,33 @@ FLOORS = (0.9, 0.95, 0.98, 0.99)
 
 def goals(reviews: object) -> dict[str, object]:
     made = {name: reviews.goal(name) for name in GOALS}  # type: ignore[attr-defined]
-    return made | {"untargeted": ay.Untargeted(), "one random class": ay.RandomTarget()}
+    return made | {"untargeted": du.Untargeted(), "one random class": du.RandomTarget()}
 
 
 def attacks(kind: str, steps: int, listed: int, splits: int) -> dict[str, object]:
     found: dict[str, object] = {}
     if kind != "Tfidf":
-        found = {loss: ay.PGD(steps, loss=loss) for loss in ("mdmax", "mdmul", "lse")}
+        found = {loss: du.PGD(steps, loss=loss) for loss in ("mdmax", "mdmul", "lse")}
         found |= {
-            "escalation": ay.Escalation(steps),
-            "best guess": ay.Guess(ay.PGD(steps, loss="md"), mode="best"),
-            "average guess": ay.Guess(ay.PGD(steps, loss="md"), mode="average"),
-            "apgd": ay.APGD(steps),
+            "escalation": du.Escalation(steps),
+            "best guess": du.Guess(du.PGD(steps, loss="md"), mode="best"),
+            "average guess": du.Guess(du.PGD(steps, loss="md"), mode="average"),
+            "apgd": du.APGD(steps),
         }
-    decide: list[object] = [ay.Greedy()]
+    decide: list[object] = [du.Greedy()]
     if kind == "Tfidf":
-        decide.insert(0, ay.Linear())
+        decide.insert(0, du.Linear())
     if kind == "TextCNN":
-        decide.append(ay.Bounds(splits=splits))
+        decide.append(du.Bounds(splits=splits))
     if kind == "TextLSTM":
-        decide.insert(0, ay.Bounds(splits=0))
-    decide.append(ay.Enumerate(listed))
-    return found | {"greedy": ay.Greedy(), "exact": ay.Then(*decide)}
+        decide.insert(0, du.Bounds(splits=0))
+    decide.append(du.Enumerate(listed))
+    return found | {"greedy": du.Greedy(), "exact": du.Then(*decide)}
 
 
 def model(kind: str, seed: int, given: argparse.Namespace) -> object:
     """A trained model; networks are kept beside the cells."""
-    reviews = ay.datasets.sst5()
+    reviews = du.datasets.sst5()
     train = reviews.train if given.train is None else reviews.train.sample(given.train)
     if kind == "Tfidf":  # nothing is random in it but what it has read
         part = train.sample(round(0.9 * len(train)), seed=seed)
@@ -82,19 +82,19 @@ def model(kind: str, seed: int, given: argparse.Namespace) -> object:
 
 def cell(kind: str, seed: int, goal_name: str, given: argparse.Namespace) -> dict[str, object]:
     """One model and goal: per attack who was broken, at what price."""
-    reviews = ay.datasets.sst5()
+    reviews = du.datasets.sst5()
     net = model(kind, seed, given)
     test = reviews.test.sample(given.sentences)
     with torch.no_grad():
-        said = ay.wrap(net).logits(test.x).argmax(1)
+        said = du.wrap(net).logits(test.x).argmax(1)
     right = test.take(said == test.y)
-    near, cells = ay.Centroid(), {}
+    near, cells = du.Centroid(), {}
     for name, attack in attacks(kind, given.steps, given.listed, given.splits).items():
         if goal_name == "one random class" and name in ("best guess", "average guess"):
             continue  # one class: nothing to guess
         began = time.process_time()
-        report = ay.evaluate(
-            net, right, space=ay.Text(), goal=goals(reviews)[goal_name], attack=attack, seed=seed,
+        report = du.evaluate(
+            net, right, space=du.Text(), goal=goals(reviews)[goal_name], attack=attack, seed=seed,
             progress=False,
         )  # fmt: skip
         mine = report.table["skipped"].to_numpy() == ""

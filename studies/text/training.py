@@ -20,32 +20,32 @@ from pathlib import Path
 
 import torch
 
-import assay as ay
-from assay.architectures.text import TextCNN
-from assay.training import Adversarial, CraftBy, Group, InHull, Standard, fit, fresh
+import durometer as du
+from durometer.architectures.text import TextCNN
+from durometer.training import Adversarial, CraftBy, Group, InHull, Standard, fit, fresh
 
 GOAL = "less positive"
 
 
 def recipes(ramp: int) -> dict[str, object]:
-    space, goal = ay.Text(), ay.datasets.sst5().goal(GOAL)
+    space, goal = du.Text(), du.datasets.sst5().goal(GOAL)
     return {
         "plain": Standard(),
         "InHull(0.2)": InHull(space, weight=0.2, ramp=ramp),
         "InHull(0.5)": InHull(space, weight=0.5, ramp=ramp),
         "InHull(0.8)": InHull(space, weight=0.8, ramp=ramp),
-        "PGD(5)": Adversarial(CraftBy(ay.PGD(5), space), clean=0.5),
-        "group": Group(goal, space, kappa=4.0, attack=ay.PGD(5, loss="mdmul")),
+        "PGD(5)": Adversarial(CraftBy(du.PGD(5), space), clean=0.5),
+        "group": Group(goal, space, kappa=4.0, attack=du.PGD(5, loss="mdmul")),
     }
 
 
 def measured(net: torch.nn.Module, given: argparse.Namespace) -> dict[str, float]:
-    reviews, found = ay.datasets.sst5(), {}
+    reviews, found = du.datasets.sst5(), {}
     test = reviews.test.sample(given.sentences)
-    for name, goal in (("", ay.Untargeted()), (GOAL, reviews.goal(GOAL))):
-        report = ay.evaluate(
-            net, test, space=ay.Text(), goal=goal, progress=False,
-            attack=ay.Then(ay.Bounds(splits=0), ay.Greedy(), ay.APGD(20), ay.Bounds(splits=100)),
+    for name, goal in (("", du.Untargeted()), (GOAL, reviews.goal(GOAL))):
+        report = du.evaluate(
+            net, test, space=du.Text(), goal=goal, progress=False,
+            attack=du.Then(du.Bounds(splits=0), du.Greedy(), du.APGD(20), du.Bounds(splits=100)),
         )  # fmt: skip
         t = report.table
         if name:
@@ -75,7 +75,7 @@ def main() -> None:
         given.train, given.sentences, given.epochs, given.recipes = 200, 40, 1, ["InHull(0.5)"]
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
-    whole = ay.datasets.sst5().train
+    whole = du.datasets.sst5().train
     train = whole if given.train is None else whole.sample(given.train)
     print("| recipe | seed | n | right | robust | proven | positive on their side | robust |")
     print("|---" * 8 + "|")

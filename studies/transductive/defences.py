@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from torch import nn
 
-import assay as ay
-from assay.defenses import DENT, RMC, TENT, Adapting, MedBN, Norm, Purify
-from assay.report.stats import bootstrap
-from assay.training import accuracy, fit, fresh
-from assay.training.adversarial import Adversarial, CraftBy
+import durometer as du
+from durometer.defenses import DENT, RMC, TENT, Adapting, MedBN, Norm, Purify
+from durometer.report.stats import bootstrap
+from durometer.training import accuracy, fit, fresh
+from durometer.training.adversarial import Adversarial, CraftBy
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.toys import modules
@@ -50,16 +50,16 @@ def build(channels: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 16, 10))
 
 
-def network(name: str, seed: int, given: argparse.Namespace) -> tuple[nn.Module, ay.Dataset]:
+def network(name: str, seed: int, given: argparse.Namespace) -> tuple[nn.Module, du.Dataset]:
     """The network of a seed, trained once and kept."""
-    parts = getattr(ay.datasets, name)()
+    parts = getattr(du.datasets, name)()
     train = parts.train.sample(min(given.train, len(parts.train)), seed)
     net = fresh(lambda: build(train.x.shape[1]), seed)
     file = given.out and given.out / f"{name}-{seed}.pt"
     if file and file.exists():
         net.load_state_dict(torch.load(file, weights_only=True))
         return net.eval(), train
-    craft = CraftBy(ay.PGD(3, step=0.5), ay.Linf(EPS[name]))
+    craft = CraftBy(du.PGD(3, step=0.5), du.Linf(EPS[name]))
     fit(net, train, Adversarial(craft), epochs=given.epochs, rate=3e-3, batch=64, seed=seed,
         progress=False)  # fmt: skip
     if file:
@@ -93,31 +93,31 @@ DEFENCES = {
     "MEMO": lambda net, train, space: Adapting(modules.MEMO(net)),
     "Purify": lambda net, train, space: Purify(net, noise=space.eps),
     "RMC": lambda net, train, space: RMC(
-        net, train.head(400), space, ay.PGD(5), k=32, epochs=5, calibrate=False
+        net, train.head(400), space, du.PGD(5), k=32, epochs=5, calibrate=False
     ),
 }
 
 
 def attacks(steps: int) -> dict[str, object]:
-    inner = ay.APGD(steps)
-    rehearsed = ay.GMSA(inner, "avg", 2)
+    inner = du.APGD(steps)
+    rehearsed = du.GMSA(inner, "avg", 2)
     return {
         "clean": None,
-        "transfer": ay.Transfer(inner),
-        "FPA": ay.FPA(inner, 2),
+        "transfer": du.Transfer(inner),
+        "FPA": du.FPA(inner, 2),
         "GMSA": rehearsed,
-        "GMSA + Unrolled": ay.Then(rehearsed, ay.Unrolled(ay.PGD(steps, step=0.1, start="best"))),
+        "GMSA + Unrolled": du.Then(rehearsed, du.Unrolled(du.PGD(steps, step=0.1, start="best"))),
     }
 
 
 def cell(name: str, seed: int, defence: str, given: argparse.Namespace) -> dict[str, object]:
     net, train = network(name, seed, given)
-    data = getattr(ay.datasets, name)().test.sample(given.rows, seed)
-    space = ay.Linf(EPS[name])
+    data = getattr(du.datasets, name)().test.sample(given.rows, seed)
+    space = du.Linf(EPS[name])
     how = {"space": space, "seed": seed, "progress": False}
     if defence == "static":
         began = time.process_time()
-        report = ay.evaluate(net, data, attack=ay.standard(space), **how)
+        report = du.evaluate(net, data, attack=du.standard(space), **how)
         took = time.process_time() - began
         held = (~report.table["success"]).astype(int).tolist()
         right = (report.table["clean"] == report.table["y"]).astype(int).tolist()
@@ -125,18 +125,18 @@ def cell(name: str, seed: int, defence: str, given: argparse.Namespace) -> dict[
         return {
             "static": {"held": held, "seconds": took, **common},
             "static, clean": {"held": right, "seconds": 0.0, **common},
-            "accuracy": accuracy(net, getattr(ay.datasets, name)().test),
+            "accuracy": accuracy(net, getattr(du.datasets, name)().test),
         }
     if defence in SINGLE:
         data = data.head(given.single)
     defender = DEFENCES[defence](net, train, space)
-    game = ay.Transductive(defender, batch=1 if defence in SINGLE else given.batch)
-    game, facts = game.prepare(data, space, ay.Untargeted(), None)
+    game = du.Transductive(defender, batch=1 if defence in SINGLE else given.batch)
+    game, facts = game.prepare(data, space, du.Untargeted(), None)
     game = replace(game, probe=False, runs=3 if facts.get("random") or defence in LATE else 1)
     found: dict[str, object] = {"random": bool(facts.get("random"))}
     for rung, attack in attacks(given.steps).items():
         began = time.process_time()
-        report = ay.evaluate(game, data, attack=attack, **how)
+        report = du.evaluate(game, data, attack=attack, **how)
         table = report.table
         found[rung] = {
             "held": (~table["success"]).astype(int).tolist(),

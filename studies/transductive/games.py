@@ -14,50 +14,50 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-import assay as ay
-from assay import architectures, defenses
-from assay.architectures.domain import Shift
-from assay.training.adversarial import Adversarial, CraftBy
-from assay.training.loop import fit, fresh
-from assay.training.standard import Standard
+import durometer as du
+from durometer import architectures, defenses
+from durometer.architectures.domain import Shift
+from durometer.training.adversarial import Adversarial, CraftBy
+from durometer.training.loop import fit, fresh
+from durometer.training.standard import Standard
 
-EPS = ay.Linf(0.3)
+EPS = du.Linf(0.3)
 STEP = 1 / 15  # steps of 0.02 for eps = 0.3: half as many as the paper's, twice as long
 
-Line = Callable[[], ay.Report]
+Line = Callable[[], du.Report]
 Lines = dict[str, Line]
 
 
-def trained(build: Callable[[], nn.Module], data: ay.Dataset, seed: int, **how: Any) -> nn.Module:
+def trained(build: Callable[[], nn.Module], data: du.Dataset, seed: int, **how: Any) -> nn.Module:
     net = fresh(build, seed)
     fit(net, data, how.pop("recipe", Standard()), seed=seed, progress=False, **how)
     return net
 
 
-def mnist(train: int, test: int, seed: int) -> tuple[ay.Dataset, ay.Dataset]:
-    parts = ay.datasets.mnist()
+def mnist(train: int, test: int, seed: int) -> tuple[du.Dataset, du.Dataset]:
+    parts = du.datasets.mnist()
     return parts.train.sample(train, seed), parts.test.sample(test, seed)
 
 
-def line(target: Callable[[], Any], data: ay.Dataset, space: Any, attack: Any, seed: int) -> Line:
-    return lambda: ay.evaluate(
+def line(target: Callable[[], Any], data: du.Dataset, space: Any, attack: Any, seed: int) -> Line:
+    return lambda: du.evaluate(
         target(), data, space=space, attack=attack, seed=seed, progress=False
     )
 
 
-def attacks(inner: Any, iterations: int, **more: Any) -> list[ay.GMSA]:
+def attacks(inner: Any, iterations: int, **more: Any) -> list[du.GMSA]:
     return [
-        ay.Transfer(inner),
-        ay.FPA(inner, iterations, **more),
-        ay.GMSA(inner, "avg", iterations, **more),
-        ay.GMSA(inner, "min", iterations, **more),
+        du.Transfer(inner),
+        du.FPA(inner, iterations, **more),
+        du.GMSA(inner, "avg", iterations, **more),
+        du.GMSA(inner, "min", iterations, **more),
     ]
 
 
 def rmc(seed: int, quick: bool) -> Lines:
     """One test point per round; D' is half adversarial."""
     train, test = mnist(300 if quick else 3000, 2 if quick else 20, seed)
-    inner = ay.PGD(4 if quick else 20, step=0.1)
+    inner = du.PGD(4 if quick else 20, step=0.1)
 
     @cache
     def net() -> nn.Module:
@@ -65,10 +65,10 @@ def rmc(seed: int, quick: bool) -> Lines:
         return trained(build, train, seed, epochs=1 if quick else 8)
 
     @cache
-    def game() -> ay.Transductive:
+    def game() -> du.Transductive:
         epochs = 2 if quick else 20
         defender = defenses.RMC(net(), train, EPS, inner, k=64, rate=5e-4, epochs=epochs)
-        return ay.Transductive(defender, batch=1)
+        return du.Transductive(defender, batch=1)
 
     tried = attacks(inner, 1 if quick else 4)[:3]
     return {"static": line(net, test, EPS, inner, seed)} | {
@@ -79,7 +79,7 @@ def rmc(seed: int, quick: bool) -> Lines:
 def dann(seed: int, quick: bool) -> Lines:
     """One round: all test points at once, a network from scratch."""
     train, test = mnist(300 if quick else 4000, 16 if quick else 128, seed)
-    inner = ay.PGD(4 if quick else 30, step=0.1)
+    inner = du.PGD(4 if quick else 30, step=0.1)
 
     def build() -> nn.Module:
         # Strided and without dropout: as cheap a network as attacks still carry over between.
@@ -97,14 +97,14 @@ def dann(seed: int, quick: bool) -> Lines:
         return trained(build, train, seed, epochs=1 if quick else 5)
 
     @cache
-    def game() -> ay.Transductive:
+    def game() -> du.Transductive:
         length = 5 if quick else 250
         defender = defenses.DANN(build, train, net(), iterations=length, batch=64)
-        return ay.Transductive(defender, batch=128, probe=False)
+        return du.Transductive(defender, batch=128, probe=False)
 
-    def control() -> ay.Transductive:
+    def control() -> du.Transductive:
         defender = defenses.Control(build, train, epochs=1 if quick else 5, batch=64)
-        return ay.Transductive(defender, batch=128, probe=False)
+        return du.Transductive(defender, batch=128, probe=False)
 
     tried = attacks(inner, 1 if quick else 4)
     tried[-1] = replace(tried[-1], warm=2 if quick else 20)  # MIN takes (i + 1) times the steps
@@ -129,8 +129,8 @@ def tadv(seed: int, quick: bool) -> Lines:
     at 0.2 and 0.3 are not within this budget, and then it is their differences that defend.
     """
     train, test = mnist(200 if quick else 3000, 16 if quick else 128, seed)
-    space = ay.Linf(0.1)
-    inner = ay.PGD(4 if quick else 40, step=STEP)
+    space = du.Linf(0.1)
+    inner = du.PGD(4 if quick else 40, step=STEP)
 
     def build() -> nn.Module:
         return nn.Sequential(
@@ -139,8 +139,8 @@ def tadv(seed: int, quick: bool) -> Lines:
         )
 
     how = {"epochs": 1 if quick else 8, "batch": 64, "rate": 2e-3, "seed": seed}
-    defender = defenses.TADV(build, train, space, ay.PGD(4, step=0.4), **how)
-    game = ay.Transductive(defender, batch=128, probe=False)
+    defender = defenses.TADV(build, train, space, du.PGD(4, step=0.4), **how)
+    game = du.Transductive(defender, batch=128, probe=False)
     tried = attacks(inner, 1 if quick else 3, warm=2 if quick else 20)
     return {
         "static": line(lambda: defender.train(seed).module, test, space, inner, seed),
@@ -154,11 +154,11 @@ def tadv(seed: int, quick: bool) -> Lines:
 def dent(seed: int, quick: bool) -> Lines:
     """Affine parameters per row; the high-confidence attack with 14 sub-routines."""
     train, test = mnist(200 if quick else 2000, 16 if quick else 128, seed)
-    space = ay.Linf(0.2)
-    recipe = Adversarial(CraftBy(ay.PGD(4, step=0.4), space))
+    space = du.Linf(0.2)
+    recipe = Adversarial(CraftBy(du.PGD(4, step=0.4), space))
     long, short = (4, 2) if quick else (40, 20)
-    strong = ay.Then(ay.APGD(long, loss="ce"), ay.Guess(ay.APGD(short, loss="dlr"), most=5))
-    inner = ay.Confident(ay.PGD(2 if quick else 15, step=1 / 6))
+    strong = du.Then(du.APGD(long, loss="ce"), du.Guess(du.APGD(short, loss="dlr"), most=5))
+    inner = du.Confident(du.PGD(2 if quick else 15, step=1 / 6))
 
     @cache
     def net() -> nn.Module:
@@ -167,8 +167,8 @@ def dent(seed: int, quick: bool) -> Lines:
         return trained(build, train, seed, epochs=epochs, rate=2e-3, batch=64, recipe=recipe)
 
     @cache
-    def game() -> ay.Transductive:
-        return ay.Transductive(defenses.DENT(net()), batch=128)
+    def game() -> du.Transductive:
+        return du.Transductive(defenses.DENT(net()), batch=128)
 
     tried = attacks(inner, 1, fallback="clean")
     return {
@@ -184,7 +184,7 @@ def dent(seed: int, quick: bool) -> Lines:
 
 def url(seed: int, quick: bool) -> Lines:
     """A constrained table: phishers change their rows, the others in the batch stay as they are."""
-    parts = ay.datasets.url()
+    parts = du.datasets.url()
     train = parts.train.sample(300 if quick else 3000, seed)
     test = parts.test.sample(24 if quick else 200, seed)
     mean, deviation = train.x.mean(0).float(), train.x.std(0).clamp_min(1e-3).float()
@@ -193,8 +193,8 @@ def url(seed: int, quick: bool) -> Lines:
     rules = {"batch": len(test), "controlled": phish, "scored": phish, "probe": False}
     rules["runs"] = 1 if quick else 3
     lone, few = test.where(y=1), test.take(np.flatnonzero(phish)[: 2 if quick else 30])
-    train32 = ay.Dataset(train.x.float(), train.y)
-    inner, rounds = ay.CAPGD(2 if quick else 10), 1 if quick else 3
+    train32 = du.Dataset(train.x.float(), train.y)
+    inner, rounds = du.CAPGD(2 if quick else 10), 1 if quick else 3
 
     def plain() -> nn.Module:
         return nn.Sequential(
@@ -209,25 +209,25 @@ def url(seed: int, quick: bool) -> Lines:
         return trained(plain, train32, seed, epochs=1 if quick else 10)
 
     @cache
-    def near() -> ay.Transductive:
+    def near() -> du.Transductive:
         epochs = 2 if quick else 40
-        defender = defenses.RMC(net(), train, space, ay.CAPGD(5), k=128, rate=1e-3, epochs=epochs)
-        return ay.Transductive(defender, batch=1)
+        defender = defenses.RMC(net(), train, space, du.CAPGD(5), k=128, rate=1e-3, epochs=epochs)
+        return du.Transductive(defender, batch=1)
 
     @cache
-    def alike() -> ay.Transductive:
+    def alike() -> du.Transductive:
         build = lambda: architectures.domain_mlp(mean, deviation, width=32)  # noqa: E731
         length, epochs = (5, 1) if quick else (300, 8)
         defender = defenses.DANN(build, train32, iterations=length, epochs=epochs, seed=seed)
-        return ay.Transductive(defender, **rules)
+        return du.Transductive(defender, **rules)
 
     @cache
-    def robust() -> ay.Transductive:
+    def robust() -> du.Transductive:
         epochs = 1 if quick else 4
         defender = defenses.TADV(
-            plain, train, space, ay.APGD(3), epochs=epochs, rate=2e-3, seed=seed
+            plain, train, space, du.APGD(3), epochs=epochs, rate=2e-3, seed=seed
         )
-        return ay.Transductive(defender, **rules)
+        return du.Transductive(defender, **rules)
 
     return {
         "static": line(net, lone, space, inner, seed),

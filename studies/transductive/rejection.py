@@ -18,11 +18,11 @@ import torch
 from games import Lines, trained
 from torch import Tensor, nn
 
-import assay as ay
-from assay import architectures, defenses
-from assay.report.figures.transductive import curve
-from assay.report.page import axes
-from assay.report.stats import Estimate
+import durometer as du
+from durometer import architectures, defenses
+from durometer.report.figures.transductive import curve
+from durometer.report.page import axes
+from durometer.report.stats import Estimate
 
 SHARES = 41  # points of a curve
 PANELS = {
@@ -35,7 +35,7 @@ PANELS = {
 
 def urejectron(seed: int, quick: bool) -> Lines:
     """Half of the batch is clean (z), half is PGD or CW; or z is a little brighter."""
-    parts = ay.datasets.gtsrb()
+    parts = du.datasets.gtsrb()
     # As in the paper, frames of the same signs are on both sides: z must be like the training data.
     pool = both(parts.train, parts.val)
     ours = pool.sample(24 if quick else 400, seed)
@@ -48,16 +48,16 @@ def urejectron(seed: int, quick: bool) -> Lines:
         epochs = 1 if quick else 20
         return trained(build, lit_alike(rest, equal), seed, epochs=epochs, rate=3e-3, batch=64)
 
-    pgd = ay.PGD(2 if quick else 20, step=1 / 4)
-    cw = ay.CW(steps=5 if quick else 100, searches=1, c=1.0)  # as published: no search for c
+    pgd = du.PGD(2 if quick else 20, step=1 / 4)
+    cw = du.CW(steps=5 if quick else 100, searches=1, c=1.0)  # as published: no search for c
 
     @cache
-    def alone(space: Any, attack: Any) -> ay.Report:
-        return ay.evaluate(net(False), ours, space=space, attack=attack, seed=seed, progress=False)
+    def alone(space: Any, attack: Any) -> du.Report:
+        return du.evaluate(net(False), ours, space=space, attack=attack, seed=seed, progress=False)
 
-    def mixed(light: Any, attack: Any, equal: bool = False, bad: Any = None) -> ay.Report:
+    def mixed(light: Any, attack: Any, equal: bool = False, bad: Any = None) -> du.Report:
         train, test = lit_alike(rest, equal), lit_alike(ours, equal)
-        data = ay.Dataset(
+        data = du.Dataset(
             torch.cat([light(test.x), test.x if bad is None else bad]),
             test.y.repeat(2),
             ids=np.concatenate([test.ids, np.char.add(test.ids.astype(str), "*")]),
@@ -67,22 +67,22 @@ def urejectron(seed: int, quick: bool) -> Lines:
         build = lambda: architectures.SmallCNN(2, width=16, grid=1)  # noqa: E731
         how = {"epochs": 1 if quick else 12, "batch": 64, "rate": 2e-3}
         defender = defenses.URejectron(net(equal), build, train, **how)
-        game = ay.Transductive(defender, batch=len(data), controlled=controlled, probe=False)
-        goal = ay.Untargeted(reject=43)
-        return ay.evaluate(
+        game = du.Transductive(defender, batch=len(data), controlled=controlled, probe=False)
+        goal = du.Untargeted(reject=43)
+        return du.evaluate(
             game, data, space=near, attack=attack, goal=goal, seed=seed, progress=False
         )
 
-    near, wide = ay.Linf(8 / 255), ay.L2(3.0)
+    near, wide = du.Linf(8 / 255), du.L2(3.0)
     # The game keeps PGD's point of highest loss; CW's is the nearest, so it is made beforehand.
     small = lambda: torch.as_tensor(alone(wide, cw).adversarial)  # noqa: E731
     return {
         "classifier alone, PGD": lambda: alone(near, pgd),
         "classifier alone, CW": lambda: alone(wide, cw),
-        "PGD": lambda: mixed(same, ay.Transfer(pgd)),
+        "PGD": lambda: mixed(same, du.Transfer(pgd)),
         "CW": lambda: mixed(same, None, bad=small()),
-        "PGD, z brightened": lambda: mixed(brightened, ay.Transfer(pgd)),
-        "PGD, z brightened, equalised": lambda: mixed(brightened, ay.Transfer(pgd), equal=True),
+        "PGD, z brightened": lambda: mixed(brightened, du.Transfer(pgd)),
+        "PGD, z brightened, equalised": lambda: mixed(brightened, du.Transfer(pgd), equal=True),
     }
 
 
@@ -90,13 +90,13 @@ def same(x: Tensor) -> Tensor:
     return x
 
 
-def lit_alike(data: ay.Dataset, equal: bool) -> ay.Dataset:
+def lit_alike(data: du.Dataset, equal: bool) -> du.Dataset:
     """With the histograms of all images equalised, as the paper's are, or as they came."""
-    return ay.Dataset(equalised(data.x), data.y, ids=data.ids) if equal else data
+    return du.Dataset(equalised(data.x), data.y, ids=data.ids) if equal else data
 
 
-def both(one: ay.Dataset, two: ay.Dataset) -> ay.Dataset:
-    return ay.Dataset(
+def both(one: du.Dataset, two: du.Dataset) -> du.Dataset:
+    return du.Dataset(
         torch.cat([one.x, two.x]),
         torch.cat([one.y, two.y]),
         ids=np.concatenate([one.ids, two.ids]),
@@ -122,7 +122,7 @@ def lit(x: Tensor, value: Tensor) -> Tensor:
     return (scaled.clamp(0, 1) * 255).round() / 255
 
 
-def rejection(report: ay.Report) -> dict[str, Any]:
+def rejection(report: du.Report) -> dict[str, Any]:
     """The curve, and the discriminator's mean scores; nothing where nobody rejects."""
     if report.table["doubt"].isna().all():
         return {}
@@ -168,5 +168,5 @@ def alone(drawing: Any) -> str:
     chart = whole[whole.index("<svg ") : whole.rindex("</svg>") + 6]
     opening, rest = chart.split(">", 1)
     opening = opening.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="800" ', 1)
-    css = (files("assay.report") / "templates" / "report.css").read_text(encoding="utf-8")
+    css = (files("durometer.report") / "templates" / "report.css").read_text(encoding="utf-8")
     return f"{opening}><style>{css} text {{ font-family: sans-serif }}</style>{rest}"

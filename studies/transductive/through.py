@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import assay as ay
-from assay.architectures import SmallCNN
-from assay.defenses import DENT, TENT, MedBN, Norm
-from assay.extend import Needs
-from assay.report.stats import bootstrap
-from assay.training import fit, fresh
-from assay.training.adversarial import Adversarial, CraftBy
+import durometer as du
+from durometer.architectures import SmallCNN
+from durometer.defenses import DENT, TENT, MedBN, Norm
+from durometer.extend import Needs
+from durometer.report.stats import bootstrap
+from durometer.training import fit, fresh
+from durometer.training.adversarial import Adversarial, CraftBy
 
 
 class Shuffle:
@@ -45,24 +45,24 @@ class Shuffle:
 
 
 def network(seed, given):
-    train = ay.datasets.mnist().train.sample(given.train, seed)
+    train = du.datasets.mnist().train.sample(given.train, seed)
     net = fresh(lambda: SmallCNN(10, channels=1, width=8), seed)
-    recipe = Adversarial(CraftBy(ay.PGD(3, step=0.5), ay.Linf(0.15)))
+    recipe = Adversarial(CraftBy(du.PGD(3, step=0.5), du.Linf(0.15)))
     fit(net, train, recipe, epochs=given.epochs, rate=3e-3, batch=64, seed=seed, progress=False)
     return net
 
 
 def unrolled(net, seed, given):
-    data, space = ay.datasets.mnist().test.sample(given.rows, seed), ay.Linf(given.eps)
-    inner = ay.APGD(given.steps)
-    first = ay.GMSA(inner, "avg", 2)
-    refined = ay.Then(first, ay.Unrolled(ay.APGD(given.through, start="best")))
+    data, space = du.datasets.mnist().test.sample(given.rows, seed), du.Linf(given.eps)
+    inner = du.APGD(given.steps)
+    first = du.GMSA(inner, "avg", 2)
+    refined = du.Then(first, du.Unrolled(du.APGD(given.through, start="best")))
     for name, defender in (("DENT", DENT(net)), ("TENT", TENT(net, episodic=True))):
-        game = ay.Transductive(defender, batch=64, probe=False)
+        game = du.Transductive(defender, batch=64, probe=False)
 
         def line(attack, game=game):
             began = time.process_time()
-            report = ay.evaluate(game, data, space=space, attack=attack, seed=seed, progress=False)
+            report = du.evaluate(game, data, space=space, attack=attack, seed=seed, progress=False)
             return {
                 "held": (~report.table["success"]).astype(int).tolist(),
                 "ids": report.table["id"].tolist(),
@@ -74,21 +74,21 @@ def unrolled(net, seed, given):
         rounds = math.ceil(2 * more["seconds"] / plain["seconds"])
         yield f"{name} | GMSA", plain
         yield f"{name} | GMSA + Unrolled", more
-        yield f"{name} | GMSA, as long", line(ay.GMSA(inner, "avg", rounds)) | {"rounds": rounds}
+        yield f"{name} | GMSA, as long", line(du.GMSA(inner, "avg", rounds)) | {"rounds": rounds}
 
 
 def poison(net, seed, given):
-    data = ay.datasets.mnist().test.sample(given.rows, seed)
+    data = du.datasets.mnist().test.sample(given.rows, seed)
     mine = np.arange(len(data)) % 4 == 0
     rules = {"batch": 64, "probe": False, "controlled": mine, "scored": ~mine}
     for name, defender in (("Norm", Norm(net)), ("TENT", TENT(net)), ("MedBN", MedBN(net))):
-        game = ay.Transductive(defender, **rules)
+        game = du.Transductive(defender, **rules)
         for eps in (0.15, 1.0):
             for line, attack in (
-                ("Poison", ay.Poison(ay.APGD(given.steps))),
+                ("Poison", du.Poison(du.APGD(given.steps))),
                 ("random", Shuffle()),
             ):
-                report = ay.evaluate(game, data, space=ay.Linf(eps), attack=attack, seed=seed,
+                report = du.evaluate(game, data, space=du.Linf(eps), attack=attack, seed=seed,
                                      progress=False)  # fmt: skip
                 others = report.table[~mine]
                 yield (

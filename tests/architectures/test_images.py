@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from assay import architectures as arch
-from assay.architectures.images.shufflenet import shuffle
+from durometer import architectures as arch
+from durometer.architectures.images.shufflenet import shuffle
 
 NETS = {
     "resnet18": lambda: arch.resnet18(5, width=4),

@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 import torch
 
-import assay as ay
-from assay.architectures import MLP, RLN, STG, VIME, TableNet, TabNet, TabTransformer
-from assay.architectures.tables.tableinput import TableInput
-from assay.architectures.tables.tabnet import GhostNorm, sparsemax
-from assay.architectures.tables.vime import corrupt
-from assay.errors import AssayError
-from assay.tables.feature import Feature
-from assay.tables.schema import Schema
-from assay.training import Adversarial, Batch, CraftBy, Standard
+import durometer as du
+from durometer.architectures import MLP, RLN, STG, VIME, TableNet, TabNet, TabTransformer
+from durometer.architectures.tables.tableinput import TableInput
+from durometer.architectures.tables.tabnet import GhostNorm, sparsemax
+from durometer.architectures.tables.vime import corrupt
+from durometer.core.errors import DurometerError
+from durometer.tables.feature import Feature
+from durometer.tables.schema import Schema
+from durometer.training import Adversarial, Batch, CraftBy, Standard
 
 ALL = (MLP, TabTransformer, TabNet, RLN, STG, VIME)
 SMALL = {
@@ -85,7 +85,7 @@ def test_a_saved_network_gives_the_same_answers(kind, tmp_path):
     assert again.predict(x[:3]).tolist() == net.predict(x[:3]).tolist()
     assert set(again.predict(x)) <= {"yes", "no"}
     other = MLP if kind is not MLP else RLN
-    with pytest.raises(AssayError, match=kind.__name__):
+    with pytest.raises(DurometerError, match=kind.__name__):
         other.load(tmp_path / "net.pt")
 
 
@@ -105,8 +105,8 @@ def test_gradients_reach_numbers_categories_and_groups(kind):
 def test_attacks_work_on_raw_records(kind):
     x, y = records(200)
     net = made(kind).fit(x, y, epochs=10, batch=64, rate=0.01)
-    data = ay.Dataset(x[:60], y[:60], schema=SCHEMA)
-    report = ay.evaluate(net, data, space=SCHEMA.space(eps=1.5), attack=ay.CAPGD(5), progress=False)
+    data = du.Dataset(x[:60], y[:60], schema=SCHEMA)
+    report = du.evaluate(net, data, space=SCHEMA.space(eps=1.5), attack=du.CAPGD(5), progress=False)
     assert report.metric("robust").value < report.metric("clean").value
 
 
@@ -234,11 +234,11 @@ def test_labels_frames_and_what_is_refused():
     frame["pet"] = np.array(["cat", "dog", "fish"])[x[:, 1].astype(int)]
     net = made(MLP).fit(frame, y, epochs=1, validation=None)
     assert np.array_equal(net.predict_proba(frame), net.predict_proba(x))
-    with pytest.raises(AssayError, match="3 labels"):
+    with pytest.raises(DurometerError, match="3 labels"):
         made(MLP).fit(x, np.array(list("abc"))[np.arange(60) % 3])
-    with pytest.raises(AssayError, match="label 2"):
+    with pytest.raises(DurometerError, match="label 2"):
         made(MLP).fit(x, y, validation=(x[:1], [2]))
-    with pytest.raises(AssayError, match="classes=1"):
+    with pytest.raises(DurometerError, match="classes=1"):
         MLP(SCHEMA, 1)
     three = MLP(SCHEMA, 3).fit(x, np.array(list("abc"))[np.arange(60) % 3], epochs=1)
     assert three.predict_proba(x).shape == (60, 3)
@@ -265,12 +265,12 @@ def test_constrained_adversarial_training_in_a_table():
         return x, y
 
     space = SCHEMA.space(eps=0.3)
-    data = ay.Dataset(*fragile(1), schema=SCHEMA)
+    data = du.Dataset(*fragile(1), schema=SCHEMA)
     robust = []
-    for recipe in (Standard(), Adversarial(CraftBy(ay.CAPGD(3), space))):
+    for recipe in (Standard(), Adversarial(CraftBy(du.CAPGD(3), space))):
         net = MLP(SCHEMA, widths=(16,))
         net.fit(*fragile(0), recipe=recipe, epochs=20, batch=150, rate=0.05, validation=None)
-        report = ay.evaluate(net, data, space=space, attack=ay.CAPGD(10), progress=False)
+        report = du.evaluate(net, data, space=space, attack=du.CAPGD(10), progress=False)
         robust.append(report.metric("robust").value)
     assert robust[1] > robust[0] + 0.1
 
@@ -279,12 +279,12 @@ def test_a_file_of_another_kind_is_not_loaded(tmp_path):
     torch.save({"weights": {}}, tmp_path / "other.pt")
     (tmp_path / "text.pt").write_text("no network")
     for name in ("other.pt", "text.pt", "missing.pt"):
-        with pytest.raises(ay.AssayError, match=r"is no file that net\.save wrote"):
+        with pytest.raises(du.DurometerError, match=r"is no file that net\.save wrote"):
             TableNet.load(tmp_path / name)
 
 
 def test_a_small_table_is_learnt_with_the_defaults():
-    schema = ay.Schema([ay.Feature("a", "real", 0, 1), ay.Feature("b", "real", 0, 1)])
+    schema = du.Schema([du.Feature("a", "real", 0, 1), du.Feature("b", "real", 0, 1)])
     x = torch.rand(300, 2, generator=torch.Generator().manual_seed(0)).double()
     y = ((x[:, 0] > 0.5) ^ (x[:, 1] > 0.5)).long()
     net = MLP(schema, seed=0).fit(x, y)

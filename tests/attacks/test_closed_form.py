@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
+import durometer as du
 
 LOW, HIGH, ROWS = -1.0, 2.0, 30
 EPS = {math.inf: 0.4, 2.0: 0.9, 1.0: 1.6}
-SPACES = {math.inf: ay.Linf, 2.0: ay.L2, 1.0: ay.L1}
+SPACES = {math.inf: du.Linf, 2.0: du.L2, 1.0: du.L1}
 
 
 def smallest_flip(x, w, b, p):
@@ -68,12 +68,12 @@ def linear_problem(features, p, ratio, seed=0):
         model.weight.copy_(torch.tensor(np.stack([-w, w]) / 2))
         model.bias.copy_(torch.tensor([-b, b]) / 2)
     y = (x @ w + b > 0).astype(int)
-    return model, ay.Dataset(x, y)
+    return model, du.Dataset(x, y)
 
 
-EVERYWHERE = [ay.PGD(200, step=0.1), ay.APGD(100), ay.APGD(100, loss="margin"), ay.FAB(30)]
-CASES = [(a, p) for p in SPACES for a in (*EVERYWHERE, ay.FAB(30, targets=None))]
-CASES += [(ay.Square(600), math.inf), (ay.CW(steps=1000, searches=6, c=0.3), 2.0)]
+EVERYWHERE = [du.PGD(200, step=0.1), du.APGD(100), du.APGD(100, loss="margin"), du.FAB(30)]
+CASES = [(a, p) for p in SPACES for a in (*EVERYWHERE, du.FAB(30, targets=None))]
+CASES += [(du.Square(600), math.inf), (du.CW(steps=1000, searches=6, c=0.3), 2.0)]
 
 
 @pytest.mark.parametrize(("attack", "p"), CASES, ids=str)
@@ -81,7 +81,7 @@ def test_reaches_the_optimum_and_claims_nothing_below_it(attack, p):
     for ratio, expected in ((1 / 1.02, 1.0), (1 / 0.98, 0.0)):
         model, data = linear_problem(8, p, ratio)
         space = SPACES[p](EPS[p], LOW, HIGH)
-        report = ay.evaluate(model, data, space=space, attack=attack, progress=False)
+        report = du.evaluate(model, data, space=space, attack=attack, progress=False)
         assert report.table["success"].mean() == expected
 
 
@@ -89,7 +89,7 @@ def test_reaches_the_optimum_and_claims_nothing_below_it(attack, p):
 def test_square_comes_near_the_optimum_in_l2_and_l1(p, slack):
     """A random search on the sphere is no gradient method, but it must not be far off either."""
     model, data = linear_problem(8, p, 1 / slack)
-    report = ay.evaluate(model, data, space=SPACES[p](EPS[p], LOW, HIGH), attack=ay.Square(1500),
+    report = du.evaluate(model, data, space=SPACES[p](EPS[p], LOW, HIGH), attack=du.Square(1500),
                          progress=False)  # fmt: skip
     assert report.table["success"].mean() >= 0.9
 
@@ -100,8 +100,8 @@ def test_minimal_attacks_find_the_minimal_change():
     x = data.x.numpy()
     w = (model.weight[1] - model.weight[0]).detach().numpy()
     best = smallest_flip(x, w, float(model.bias[1] - model.bias[0]), 2.0)
-    report = ay.evaluate(model, data, space=ay.L2(1.03 * best.max(), LOW, HIGH),
-                         attack=ay.FAB(50), progress=False)  # fmt: skip
+    report = du.evaluate(model, data, space=du.L2(1.03 * best.max(), LOW, HIGH),
+                         attack=du.FAB(50), progress=False)  # fmt: skip
     assert report.table["success"].all()
     assert (report.table["distance"].to_numpy() >= best * (1 - 1e-6)).all()
 
@@ -117,10 +117,10 @@ def test_the_standard_ensemble_runs_for_any_class_count_and_shape(classes, shape
         net[1].weight.copy_(torch.randn(classes, features, generator=generator))
         net[1].bias.zero_()
     x = torch.rand(12, *shape, generator=generator)
-    data = ay.Dataset(x, net(x).argmax(1))
-    assert isinstance(ay.standard(SPACES[p](0.1)), ay.Cascade)
+    data = du.Dataset(x, net(x).argmax(1))
+    assert isinstance(du.standard(SPACES[p](0.1)), du.Cascade)
     space = SPACES[p]({1.0: 6.0, 2.0: 2.0, math.inf: 1.0}[p])
-    for ensemble in (ay.Cascade(5, 3, 20), ay.AutoAttack(5, 3, 20)):
-        report = ay.evaluate(net, data, space=space, attack=ensemble, progress=False)
+    for ensemble in (du.Cascade(5, 3, 20), du.AutoAttack(5, 3, 20)):
+        report = du.evaluate(net, data, space=space, attack=ensemble, progress=False)
         assert report.table["success"].mean() > 0.5
         assert report.table["valid"].all()

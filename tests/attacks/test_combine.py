@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-import assay as ay
-from assay.games.game import Play
-from assay.problem.needs import Needs
+import durometer as du
+from durometer.games.game import Play
+from durometer.problem.needs import Needs
 
 
 @dataclass(frozen=True)
@@ -38,30 +38,30 @@ class Steps(torch.nn.Module):
 
 
 X = torch.tensor([[0.9], [0.5], [0.1]]).double()
-DATA = ay.Dataset(X, [0, 0, 0])
-SPACE = ay.Linf(2.5, 0.0, 3.0)
+DATA = du.Dataset(X, [0, 0, 0])
+SPACE = du.Linf(2.5, 0.0, 3.0)
 
 
 def play(attack, data=DATA, **more):
-    return ay.evaluate(Steps(), data, space=SPACE, attack=attack, progress=False, **more)
+    return du.evaluate(Steps(), data, space=SPACE, attack=attack, progress=False, **more)
 
 
 def test_then_gives_the_next_attack_only_what_is_left():
     first, second, third = Spy(0.2, "a"), Spy(0.7, "b"), Spy(1.0, "c")
-    report = play(ay.Then(first, second, third))
+    report = play(du.Then(first, second, third))
     assert [sorted(s.seen[0]) for s in (first, second, third)] == [[0, 1, 2], [1, 2], [2]]
     assert report.table["winner"].tolist() == ["a", "b", "c"]
 
 
 def test_then_does_not_run_what_has_nothing_left():
     last = Spy(0.1)
-    play(ay.Then(Spy(1.0), last))
+    play(du.Then(Spy(1.0), last))
     assert last.seen == []
 
 
 def test_worst_runs_all_and_keeps_the_nearest():
     far, near = Spy(1.5, "far"), Spy(0.6, "near")
-    report = play(ay.Worst(far, near))
+    report = play(du.Worst(far, near))
     assert [sorted(s.seen[0]) for s in (far, near)] == [[0, 1, 2]] * 2
     assert report.table["winner"].tolist() == ["near", "near", "far"]
     assert report.table["distance"].tolist() == pytest.approx([0.6, 0.6, 1.5])
@@ -69,20 +69,20 @@ def test_worst_runs_all_and_keeps_the_nearest():
 
 
 def test_worst_keeps_the_first_of_equals():
-    assert play(ay.Worst(Spy(1.0, "a"), Spy(1.0, "b"))).table["winner"].tolist() == ["a"] * 3
+    assert play(du.Worst(Spy(1.0, "a"), Spy(1.0, "b"))).table["winner"].tolist() == ["a"] * 3
 
 
 def test_worst_counts_each_gradient_once():
-    attack, seen = ay.Then(ay.FGSM(), ay.Worst(ay.FGSM(), ay.FGSM())), []
-    game, _ = ay.Static(Steps()).prepare(DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack)
-    how = (DATA, ay.Linf(0.01, 0.0, 3.0), ay.Untargeted(), attack, 0)
+    attack, seen = du.Then(du.FGSM(), du.Worst(du.FGSM(), du.FGSM())), []
+    game, _ = du.Static(Steps()).prepare(DATA, du.Linf(0.01, 0.0, 3.0), du.Untargeted(), attack)
+    how = (DATA, du.Linf(0.01, 0.0, 3.0), du.Untargeted(), attack, 0)
     (records,) = game.play(*how, Play(observe=seen.append))
     assert seen[0].facts()["gradients"] == records.columns["backwards"].sum() == 3 * len(DATA)
 
 
 def test_restarts_run_again_only_on_what_is_open_and_with_fresh_numbers():
     spy = Spy(0.3)
-    play(ay.Restarts(spy, 3))
+    play(du.Restarts(spy, 3))
     assert [sorted(s) for s in spy.seen] == [[0, 1, 2], [1, 2], [1, 2]]
 
     starts = []
@@ -92,52 +92,52 @@ def test_restarts_run_again_only_on_what_is_open_and_with_fresh_numbers():
         def __call__(self, problem):
             starts.append(problem.random.uniform(problem.open, 1))
 
-    play(ay.Restarts(Start(), 2))
+    play(du.Restarts(Start(), 2))
     assert not bool((starts[0] == starts[1]).any())
 
 
 def test_guess_tries_single_targets_from_the_likeliest():
     spy = Spy(0.0)
-    play(ay.Guess(spy))
+    play(du.Guess(spy))
     assert spy.seen == [{0: [1], 1: [1], 2: [1]}, {0: [2], 1: [2], 2: [2]}]
 
 
 def test_guess_stops_at_the_first_success_but_best_goes_on():
     for mode, runs in (("until_success", 1), ("best", 2)):
         spy = Spy(1.0)
-        report = play(ay.Guess(spy, mode=mode))
+        report = play(du.Guess(spy, mode=mode))
         assert report.table["success"].all()
         assert len(spy.seen) == runs
 
 
 def test_guess_most_limits_and_average_takes_one_target_per_row():
     spy = Spy(0.0)
-    play(ay.Guess(spy, most=1))
+    play(du.Guess(spy, most=1))
     assert len(spy.seen) == 1
     spy = Spy(0.0)
-    many = ay.Dataset(torch.full((400, 1), 0.5).double(), [0] * 400)
-    play(ay.Guess(spy, mode="average"), many, batch=400)
+    many = du.Dataset(torch.full((400, 1), 0.5).double(), [0] * 400)
+    play(du.Guess(spy, mode="average"), many, batch=400)
     (seen,) = spy.seen
     assert all(len(t) == 1 for t in seen.values())
     assert 0.4 < sum(t == [1] for t in seen.values()) / 400 < 0.6
 
 
 def test_guess_refuses_an_unknown_mode():
-    with pytest.raises(ay.AssayError, match="mode='bset'"):
-        play(ay.Guess(Spy(), mode="bset"))
+    with pytest.raises(du.DurometerError, match="mode='bset'"):
+        play(du.Guess(Spy(), mode="bset"))
 
 
 def test_a_targeted_goal_is_not_reached_by_another_wrong_class():
-    report = play(Spy(1.0), goal=ay.Targeted(2))
+    report = play(Spy(1.0), goal=du.Targeted(2))
     assert not report.table["success"].any()
-    assert play(Spy(2.2), goal=ay.Targeted(2)).table["success"].all()
+    assert play(Spy(2.2), goal=du.Targeted(2)).table["success"].all()
 
 
 def test_solved_rows_and_rows_without_a_target_cost_nothing():
-    data = ay.Dataset(torch.tensor([[0.5], [1.5]]).double(), [0, 0])  # the second is wrong already
-    report = play(ay.PGD(5), data)
+    data = du.Dataset(torch.tensor([[0.5], [1.5]]).double(), [0, 0])  # the second is wrong already
+    report = play(du.PGD(5), data)
     assert report.table["forwards"].tolist()[1] == 1
     assert report.table["winner"].tolist()[1] == "clean"
-    report = play(ay.PGD(5), goal=ay.Group({1: [2]}), data=ay.Dataset(X, [0, 0, 1]))
+    report = play(du.PGD(5), goal=du.Group({1: [2]}), data=du.Dataset(X, [0, 0, 1]))
     assert report.table["skipped"].tolist()[:2] == ["no target"] * 2
     assert report.table["forwards"].tolist()[:2] == [1, 1]

@@ -6,30 +6,30 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-import assay as ay
-from assay.attacks.standard import AutoAttack
-from assay.problem.needs import Needs
-from assay.problem.problem import Problem
-from assay.testing import check_attack, check_goal, check_space
+import durometer as du
+from durometer.attacks.standard import AutoAttack
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
+from durometer.testing import check_attack, check_goal, check_space
 
 ATTACKS = [
-    ay.FGSM(),
-    ay.PGD(6),
-    ay.PGD(5, start="clean", restarts=2, loss="margin"),
-    ay.APGD(6),
-    ay.APGD(4, loss="odds", restarts=2, eot=2),
-    ay.FAB(5, targets=2, restarts=2),
-    ay.Square(30),
-    ay.Square(24, restarts=2),
-    ay.CW(steps=40, searches=3, c=1.0, lr=0.1),
-    ay.Then(ay.FGSM(), ay.Square(20)),
-    ay.Worst(ay.PGD(3), ay.Square(20)),
-    ay.Restarts(ay.PGD(3), 2),
-    ay.Guess(ay.PGD(3)),
-    ay.Guess(ay.APGD(3), mode="best", most=2),
+    du.FGSM(),
+    du.PGD(6),
+    du.PGD(5, start="clean", restarts=2, loss="margin"),
+    du.APGD(6),
+    du.APGD(4, loss="odds", restarts=2, eot=2),
+    du.FAB(5, targets=2, restarts=2),
+    du.Square(30),
+    du.Square(24, restarts=2),
+    du.CW(steps=40, searches=3, c=1.0, lr=0.1),
+    du.Then(du.FGSM(), du.Square(20)),
+    du.Worst(du.PGD(3), du.Square(20)),
+    du.Restarts(du.PGD(3), 2),
+    du.Guess(du.PGD(3)),
+    du.Guess(du.APGD(3), mode="best", most=2),
     AutoAttack(steps=3, targets=2, queries=10),
-    ay.Then(ay.PGD(3), ay.Square(40, p=0.1, start="best", prune=True)),
-    ay.Cascade(steps=3, nearest=2, queries=16),
+    du.Then(du.PGD(3), du.Square(40, p=0.1, start="best", prune=True)),
+    du.Cascade(steps=3, nearest=2, queries=16),
 ]
 
 
@@ -39,15 +39,15 @@ def test_attack_keeps_its_promises(attack):
 
 
 def test_fab_at_all_classes_at_once_spends_one_backward_pass_per_class():
-    check_attack(ay.FAB(4, targets=None), at_once=10)
+    check_attack(du.FAB(4, targets=None), at_once=10)
 
 
 def test_average_guess_is_an_estimate_and_need_not_beat_luck():
-    check_attack(ay.Guess(ay.PGD(3), mode="average"), luck=0)
+    check_attack(du.Guess(du.PGD(3), mode="average"), luck=0)
 
 
-@pytest.mark.parametrize("attack", [ay.PGD(5), ay.FAB(4, targets=2), ay.Square(60)], ids=str)
-@pytest.mark.parametrize("space", [ay.L1(15.0, -10.0, 40.0), ay.Linf(2.0, -10.0, 40.0)], ids=str)
+@pytest.mark.parametrize("attack", [du.PGD(5), du.FAB(4, targets=2), du.Square(60)], ids=str)
+@pytest.mark.parametrize("space", [du.L1(15.0, -10.0, 40.0), du.Linf(2.0, -10.0, 40.0)], ids=str)
 def test_scale_of_the_box_does_not_matter(attack, space):
     check_attack(attack, space)
 
@@ -101,7 +101,7 @@ def test_check_attack_catches_a_broken_budget():
         check_attack(Cheat("spend"), luck=0)
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.5), ay.L1(0.7), ay.L0(2)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.1), du.L2(0.5), du.L1(0.7), du.L0(2)], ids=str)
 @pytest.mark.parametrize("shape", [(6,), (1, 4, 4), (2, 3, 2, 2)], ids=str)
 def test_space_keeps_its_promises(space, shape):
     generator = torch.Generator().manual_seed(1)
@@ -113,12 +113,12 @@ def test_space_keeps_its_promises(space, shape):
 def test_space_with_an_open_box_keeps_its_promises():
     x = torch.tensor([[1.0, -2.0, 3.0], [5.0, 0.0, 0.0]])
     inf = float("inf")
-    for space in (ay.Linf, ay.L2, ay.L1):
+    for space in (du.Linf, du.L2, du.L1):
         check_space(space(0.5, low=[-inf, -2.0, -inf], high=[inf, inf, 3.0]), x)
 
 
 def test_check_space_catches_a_projection_that_leaves_the_ball():
-    space = ay.L2(0.5)
+    space = du.L2(0.5)
 
     @dataclass(frozen=True)
     class Loose:
@@ -137,12 +137,12 @@ def test_check_space_catches_a_projection_that_leaves_the_ball():
 @pytest.mark.parametrize(
     "goal",
     [
-        ay.Untargeted(),
-        ay.Untargeted(reject=9),
-        ay.Targeted(3),
-        ay.Targeted([1, 2, 3] * 10),
-        ay.LeastLikely(),
-        ay.Group({0: [1, 2], 5: [6]}),
+        du.Untargeted(),
+        du.Untargeted(reject=9),
+        du.Targeted(3),
+        du.Targeted([1, 2, 3] * 10),
+        du.LeastLikely(),
+        du.Group({0: [1, 2], 5: [6]}),
     ],
     ids=str,
 )

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-import assay as ay
+import durometer as du
 
-SCHEMA = ay.Schema(
+SCHEMA = du.Schema(
     [
-        ay.Feature("amount", "real", 0, 1),
-        ay.Feature("kind", "category", values=("u", "v", "w", "x")),
-        ay.Feature("number", "integer", 0, 10),
-        ay.Feature("red", "boolean", group="colour"),
-        ay.Feature("green", "boolean", group="colour"),
-        ay.Feature("blue", "boolean", group="colour"),
+        du.Feature("amount", "real", 0, 1),
+        du.Feature("kind", "category", values=("u", "v", "w", "x")),
+        du.Feature("number", "integer", 0, 10),
+        du.Feature("red", "boolean", group="colour"),
+        du.Feature("green", "boolean", group="colour"),
+        du.Feature("blue", "boolean", group="colour"),
     ]
 )
 ROWS = torch.tensor([[0.5, 0, 7, 1, 0, 0]] * 10, dtype=torch.float64)
@@ -35,13 +35,13 @@ MODELS = {
     "number 3": lambda x: (x[:, 2] == 3).double() - 0.5,
     "amount": lambda x: ((x[:, 0] > 0.31) & (x[:, 0] < 0.33)).double() - 0.5,
 }
-CASES = [("kind", ay.CAPGD()), ("colour", ay.CAPGD()), ("kind", ay.MOEVA()), ("kind w", ay.MOEVA()),
-         ("colour", ay.MOEVA()), *((m, ay.Graft()) for m in MODELS)]  # fmt: skip
+CASES = [("kind", du.CAPGD()), ("colour", du.CAPGD()), ("kind", du.MOEVA()), ("kind w", du.MOEVA()),
+         ("colour", du.MOEVA()), *((m, du.Graft()) for m in MODELS)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "attack"), CASES, ids=lambda c: str(c)[:8])
 def test_one_change_is_found(model, attack):
-    report = ay.evaluate(Score(MODELS[model]), ay.Dataset(ROWS, [0] * 10),
+    report = du.evaluate(Score(MODELS[model]), du.Dataset(ROWS, [0] * 10),
                          space=SCHEMA.space(eps=1, p=0), attack=attack)  # fmt: skip
     assert report.metric("robust").value == 0
     assert (report.table["distance"] == 1).all() and report.table["valid"].all()
@@ -63,12 +63,12 @@ def test_a_search_that_still_improves_says_so():
     """A score that climbs by one feature after the other, of which few fit into the budget."""
     x = torch.zeros(20, 60, dtype=torch.float64)
     model = Score(lambda x: 10 * x.sum(1) - 77.0)
-    kept = {"space": ay.L2(1.0), "goal": ay.Untargeted(), "progress": False}
-    short = ay.evaluate(model, ay.Dataset(x, [0] * 20), attack=ay.Graft(evaluations=300), **kept)
+    kept = {"space": du.L2(1.0), "goal": du.Untargeted(), "progress": False}
+    short = du.evaluate(model, du.Dataset(x, [0] * 20), attack=du.Graft(evaluations=300), **kept)
     flags = {f.id for f in short.flags}
     t = short.table
     assert (t["verdict"] == "open").any()
     assert t["improving"].any() and "still-improving" in flags
     flat = Score(lambda x: 0.01 * x[:, 0] - 5.0)
-    calm = ay.evaluate(flat, ay.Dataset(x, [0] * 20), attack=ay.Graft(evaluations=300), **kept)
+    calm = du.evaluate(flat, du.Dataset(x, [0] * 20), attack=du.Graft(evaluations=300), **kept)
     assert not calm.table["improving"].any() and "still-improving" not in {f.id for f in calm.flags}

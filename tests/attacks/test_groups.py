@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-import assay as ay
-from assay.attacks.orders import singles
-from assay.spaces.lp import Lp
-from assay.testing import check_attack, check_goal
+import durometer as du
+from durometer.attacks.orders import singles
+from durometer.spaces.lp import Lp
+from durometer.testing import check_attack, check_goal
 
 CASES = [
-    ay.Escalation(5, most=1),
-    ay.Eyeglasses(60, step=0.25),
-    ay.Guess(ay.PGD(3), order=ay.orders.ByMD(1)),
-    ay.Guess(ay.PGD(3), order=ay.orders.ByMD(1) * ay.orders.ByChance(), most=2),
+    du.Escalation(5, most=1),
+    du.Eyeglasses(60, step=0.25),
+    du.Guess(du.PGD(3), order=du.orders.ByMD(1)),
+    du.Guess(du.PGD(3), order=du.orders.ByMD(1) * du.orders.ByChance(), most=2),
 ]
 
 
@@ -21,7 +21,7 @@ def test_attack_keeps_its_promises(attack):
     check_attack(attack)
 
 
-@pytest.mark.parametrize("goal", [ay.RandomTarget(), ay.RandomTarget(seed=4)], ids=str)
+@pytest.mark.parametrize("goal", [du.RandomTarget(), du.RandomTarget(seed=4)], ids=str)
 def test_goal_keeps_its_promises(goal):
     check_goal(goal)
 
@@ -34,37 +34,37 @@ def signs():
         net.weight.copy_(torch.randn(8, 20, generator=g))
         net.bias.copy_(-net.weight.sum(1) / 2)
         x = torch.rand(200, 20, generator=g)
-        return net, ay.Dataset(x, net(x).argmax(1))
+        return net, du.Dataset(x, net(x).argmax(1))
 
 
-GOAL = ay.Group({s: [5, 6, 7] for s in range(5)})
+GOAL = du.Group({s: [5, 6, 7] for s in range(5)})
 
 
 def rate(net, data, attack, **how):
-    report = ay.evaluate(net, data, space=ay.Linf(0.12), goal=GOAL, attack=attack, **how)
+    report = du.evaluate(net, data, space=du.Linf(0.12), goal=GOAL, attack=attack, **how)
     rows = report.table[report.table["skipped"] == ""]
     return rows["success"].mean(), rows["backwards"].mean()
 
 
 def test_guesses_stand_in_their_order():
     net, data = signs()
-    single = ay.APGD(10, loss="md")
-    best, cost = rate(net, data, ay.Guess(single, mode="best"))
-    until, less = rate(net, data, ay.Guess(single))
-    average, _ = rate(net, data, ay.Guess(single, mode="average"))
-    worst, _ = rate(net, data, ay.Guess(single, mode="worst"))
+    single = du.APGD(10, loss="md")
+    best, cost = rate(net, data, du.Guess(single, mode="best"))
+    until, less = rate(net, data, du.Guess(single))
+    average, _ = rate(net, data, du.Guess(single, mode="average"))
+    worst, _ = rate(net, data, du.Guess(single, mode="worst"))
     assert worst < average < best == until
     assert less < cost
-    escalated, price = rate(net, data, ay.Escalation(10))
+    escalated, price = rate(net, data, du.Escalation(10))
     assert escalated >= best - 0.02 and price < cost / 2
-    thorough, more = rate(net, data, ay.Escalation(10, thorough=True))
+    thorough, more = rate(net, data, du.Escalation(10, thorough=True))
     assert thorough >= escalated and more > price
 
 
 def test_escalation_leaves_alone_what_no_target_is_near_to():
     """Half a run at all targets is all that a row far from every target costs."""
     net, data = signs()
-    report = ay.evaluate(net, data, space=ay.Linf(0.001), goal=GOAL, attack=ay.Escalation(10))
+    report = du.evaluate(net, data, space=du.Linf(0.001), goal=GOAL, attack=du.Escalation(10))
     far = report.table[(report.table["skipped"] == "") & (report.table["margin"] < -0.5)]
     assert len(far) > 50
     assert far["backwards"].max() == 6  # 5 steps, and the start
@@ -73,8 +73,8 @@ def test_escalation_leaves_alone_what_no_target_is_near_to():
         (2.0, 2),
         (4.0, 3),
     ):  # each target must be twice as near as the last
-        every = ay.evaluate(
-            net, data, space=ay.Linf(0.001), goal=GOAL, attack=ay.Escalation(10, near=near)
+        every = du.evaluate(
+            net, data, space=du.Linf(0.001), goal=GOAL, attack=du.Escalation(10, near=near)
         )
         assert (every.table["backwards"][far.index] == 6 + 11 * runs).all()
         assert every.table["success"].sum() == report.table["success"].sum()
@@ -85,8 +85,8 @@ def test_escalation_pays_no_more_than_mdmul_for_what_mdmul_finds():
     net, data = signs()
     for eps in (0.01, 0.03):
         found, cost = {}, {}
-        for name, attack in (("one", ay.APGD(20, loss="mdmul")), ("all", ay.Escalation(20))):
-            table = ay.evaluate(net, data, space=ay.Linf(eps), goal=GOAL, attack=attack).table
+        for name, attack in (("one", du.APGD(20, loss="mdmul")), ("all", du.Escalation(20))):
+            table = du.evaluate(net, data, space=du.Linf(eps), goal=GOAL, attack=attack).table
             found[name], cost[name] = table["success"].sum(), table["backwards"].sum()
         assert found["all"] >= found["one"]
         assert cost["all"] < cost["one"]
@@ -95,13 +95,13 @@ def test_escalation_pays_no_more_than_mdmul_for_what_mdmul_finds():
 def test_worst_guess_needs_every_target():
     """On a linear model a target is reached or not; counted target by target."""
     net, data = signs()
-    single = ay.APGD(30, loss="md")
+    single = du.APGD(30, loss="md")
     alone = [
-        ay.evaluate(net, data, space=ay.Linf(0.12), goal=ay.Targeted(t), attack=single).table
+        du.evaluate(net, data, space=du.Linf(0.12), goal=du.Targeted(t), attack=single).table
         for t in (5, 6, 7)
     ]
-    report = ay.evaluate(
-        net, data, space=ay.Linf(0.12), goal=GOAL, attack=ay.Guess(single, mode="worst")
+    report = du.evaluate(
+        net, data, space=du.Linf(0.12), goal=GOAL, attack=du.Guess(single, mode="worst")
     )
     every = alone[0]["success"] & alone[1]["success"] & alone[2]["success"]
     table = report.table
@@ -119,8 +119,8 @@ def test_worst_guess_pays_and_looks_like_best_guess():
     flat = torch.nn.Sequential(net, torch.nn.Hardtanh(-0.1, 0.1))
     seen = {}
     for mode in ("best", "worst"):
-        attack = ay.Guess(ay.PGD(4, loss="md"), mode=mode)
-        report = ay.evaluate(flat, data, space=ay.Linf(0.05), goal=GOAL, attack=attack)
+        attack = du.Guess(du.PGD(4, loss="md"), mode=mode)
+        report = du.evaluate(flat, data, space=du.Linf(0.05), goal=GOAL, attack=attack)
         flags = [f.text for f in report.flags if f.id == "vanishing-gradients"]
         seen[mode] = (report.table["forwards"].tolist(), report.table["backwards"].tolist(), flags)
     assert seen["best"] == seen["worst"] and seen["best"][2]
@@ -130,20 +130,20 @@ def test_average_guess_draws_anew_on_a_sample():
     """A sample of the same seed must not decide which target is drawn."""
     net, data = signs()
     part = data.where(y=list(range(5))).sample(60)
-    attack = ay.Guess(ay.PGD(1, loss="md"), mode="average")
+    attack = du.Guess(du.PGD(1, loss="md"), mode="average")
     few, many = (
-        ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=attack, seed=seed).table
+        du.evaluate(net, part, space=du.Linf(0.12), goal=GOAL, attack=attack, seed=seed).table
         for seed in (0, 9)
     )
     assert abs(few["success"].mean() - many["success"].mean()) < 0.2
     net, data = signs()
-    chance = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByChance())
+    chance = du.Guess(du.APGD(10, loss="md"), most=1, order=du.orders.ByChance())
     both = [
-        ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=a).table["success"].mean()
-        for a in (ay.Guess(ay.APGD(10, loss="md"), mode="average"), chance)
+        du.evaluate(net, part, space=du.Linf(0.12), goal=GOAL, attack=a).table["success"].mean()
+        for a in (du.Guess(du.APGD(10, loss="md"), mode="average"), chance)
     ]
-    nearest = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByMD(0))
-    top = ay.evaluate(net, part, space=ay.Linf(0.12), goal=GOAL, attack=nearest)
+    nearest = du.Guess(du.APGD(10, loss="md"), most=1, order=du.orders.ByMD(0))
+    top = du.evaluate(net, part, space=du.Linf(0.12), goal=GOAL, attack=nearest)
     assert max(both) < top.table["success"].mean() - 0.1
 
 
@@ -151,19 +151,19 @@ def test_one_step_finds_the_target_that_is_within_reach():
     net, data = signs()
     ranks = {}
     for name, order in (
-        ("clean", ay.orders.ByMD(0)),
-        ("step", ay.orders.ByMD(1)),
-        ("chance", ay.orders.ByChance()),
+        ("clean", du.orders.ByMD(0)),
+        ("step", du.orders.ByMD(1)),
+        ("chance", du.orders.ByChance()),
     ):
-        ranks[name], _ = rate(net, data, ay.Guess(ay.APGD(10, loss="md"), most=1, order=order))
+        ranks[name], _ = rate(net, data, du.Guess(du.APGD(10, loss="md"), most=1, order=order))
     assert ranks["step"] > ranks["chance"] + 0.1
     assert ranks["clean"] > ranks["chance"] + 0.1
 
 
 def test_only_the_nearest_are_looked_at_closely():
     net, data = signs()
-    full = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByMD(1))
-    two = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByMD(1, among=2))
+    full = du.Guess(du.APGD(10, loss="md"), most=1, order=du.orders.ByMD(1))
+    two = du.Guess(du.APGD(10, loss="md"), most=1, order=du.orders.ByMD(1, among=2))
     (all_of_them, cost), (nearest, less) = rate(net, data, full), rate(net, data, two)
     assert less < cost and nearest >= all_of_them - 0.05
 
@@ -172,14 +172,14 @@ def test_prior_and_product_sort_targets():
     net, data = signs()
     P = torch.zeros(8, 8)
     P[:, 6] = 1.0  # everybody has always been able to pass for 6
-    only = ay.Guess(ay.APGD(10, loss="md"), most=1, order=ay.orders.ByPrior(P))
-    to_six = ay.evaluate(net, data, space=ay.Linf(0.12), goal=GOAL, attack=only).table
+    only = du.Guess(du.APGD(10, loss="md"), most=1, order=du.orders.ByPrior(P))
+    to_six = du.evaluate(net, data, space=du.Linf(0.12), goal=GOAL, attack=only).table
     rows = to_six["success"] & (to_six["winner"] != "clean")
     assert (to_six.loc[rows, "final"] == 6).mean() > 0.8
-    both = ay.orders.ByMD(0) * ay.orders.ByPrior(P)
+    both = du.orders.ByMD(0) * du.orders.ByPrior(P)
     assert repr(both).startswith("Product(first=ByMD(steps=0")
-    with pytest.raises(ay.AssayError, match="shape"):
-        rate(net, data, ay.Guess(ay.PGD(2), order=ay.orders.ByPrior(P[:2])))
+    with pytest.raises(du.DurometerError, match="shape"):
+        rate(net, data, du.Guess(du.PGD(2), order=du.orders.ByPrior(P[:2])))
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, float("inf")])
@@ -192,15 +192,15 @@ def test_by_distance_orders_targets_by_how_far_a_linear_model_would_have_to_go(p
     seen = {}
 
     class Look:
-        needs = ay.orders.ByDistance().wants
+        needs = du.orders.ByDistance().wants
 
         def __call__(self, problem):
-            seen["scores"] = ay.orders.ByDistance(among=3).scores(problem)
+            seen["scores"] = du.orders.ByDistance(among=3).scores(problem)
             seen["rows"], seen["clean"] = problem.open, problem.clean
 
     with torch.no_grad():
         y = net(x).argmax(1)
-    ay.evaluate(net, ay.Dataset(x, y), space=Lp(p, 0.01), attack=Look(), progress=False)
+    du.evaluate(net, du.Dataset(x, y), space=Lp(p, 0.01), attack=Look(), progress=False)
     dual = {1.0: torch.inf, 2.0: 2.0, torch.inf: 1.0}[p]
     for i in seen["rows"].tolist():
         far = torch.tensor([
@@ -224,7 +224,7 @@ def test_singles_split_a_mask():
 
 def test_random_targets_do_not_depend_on_the_batch():
     y = torch.arange(6) % 3
-    goal, blank = ay.RandomTarget(), torch.zeros(6, 9)
+    goal, blank = du.RandomTarget(), torch.zeros(6, 9)
     whole = goal.targets(y, blank, torch.arange(6))
     part = goal.targets(y[3:], blank[3:], torch.arange(3, 6))
     assert torch.equal(whole[3:], part)
@@ -232,7 +232,7 @@ def test_random_targets_do_not_depend_on_the_batch():
 
 
 def test_speed_signs_are_the_published_relation():
-    signs = ay.datasets.gtsrb()
+    signs = du.datasets.gtsrb()
     goal = signs.slow_down_goal()
     allowed = goal.allowed(43, signs.test.classes)
     assert allowed.sum(1)[:9].tolist() == [3, 3, 4, 5, 5, 5, 5, 6, 7]
@@ -241,7 +241,7 @@ def test_speed_signs_are_the_published_relation():
 
 
 def test_faces_have_staff_and_burglars():
-    faces = ay.datasets.orl()
+    faces = du.datasets.orl()
     vault = faces.vault(k=3)
     pairs, goal = vault.expand(faces.test)
     assert len(pairs) == 5 * 3 * 5 + 35 * 3  # five burglars, three pictures each, five targets

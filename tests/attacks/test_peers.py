@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-import assay as ay
+import durometer as du
 
 ROWS = 100
 
@@ -44,9 +44,9 @@ def robust_by_foolbox(attack, eps):
     return 1 - float(success.float().mean())
 
 
-def robust_by_assay(attack, space, **more):
+def robust_by_durometer(attack, space, **more):
     net, x, y = digits()
-    report = ay.evaluate(net, ay.Dataset(x, y), space=space, attack=attack, progress=False, **more)
+    report = du.evaluate(net, du.Dataset(x, y), space=space, attack=attack, progress=False, **more)
     return 1 - report.table["success"].mean()
 
 
@@ -54,9 +54,9 @@ def robust_by_assay(attack, space, **more):
 def test_pgd_and_apgd_find_what_foolbox_pgd_finds_in_linf(eps):
     peer = robust_by_foolbox(foolbox.attacks.LinfPGD(steps=40), eps)
     assert 0.02 < peer < 0.98  # else nothing is compared
-    assert robust_by_assay(ay.PGD(40), ay.Linf(eps)) <= peer + 0.01
-    assert robust_by_assay(ay.APGD(40), ay.Linf(eps)) <= peer + 0.01
-    assert robust_by_assay(ay.FAB(20), ay.Linf(eps)) <= peer + 0.01
+    assert robust_by_durometer(du.PGD(40), du.Linf(eps)) <= peer + 0.01
+    assert robust_by_durometer(du.APGD(40), du.Linf(eps)) <= peer + 0.01
+    assert robust_by_durometer(du.FAB(20), du.Linf(eps)) <= peer + 0.01
 
 
 @pytest.mark.parametrize("eps", [0.4, 0.7])
@@ -66,28 +66,28 @@ def test_l2_attacks_find_what_foolbox_finds(eps):
         foolbox.attacks.L2CarliniWagnerAttack(binary_search_steps=5, steps=150, stepsize=0.05), eps
     )
     assert 0.02 < pgd < 0.98
-    assert robust_by_assay(ay.APGD(40), ay.L2(eps)) <= pgd + 0.01
-    ours = robust_by_assay(ay.CW(steps=150, searches=5, lr=0.05), ay.L2(eps))
+    assert robust_by_durometer(du.APGD(40), du.L2(eps)) <= pgd + 0.01
+    ours = robust_by_durometer(du.CW(steps=150, searches=5, lr=0.05), du.L2(eps))
     assert ours <= min(pgd, carlini) + 0.01
-    assert robust_by_assay(ay.FAB(20), ay.L2(eps)) <= min(pgd, carlini) + 0.01
+    assert robust_by_durometer(du.FAB(20), du.L2(eps)) <= min(pgd, carlini) + 0.01
 
 
 def test_l1_attacks_find_what_foolbox_finds():
     peer = robust_by_foolbox(foolbox.attacks.SparseL1DescentAttack(steps=40), 2.0)
-    assert robust_by_assay(ay.APGD(40), ay.L1(2.0)) <= peer + 0.01
-    assert robust_by_assay(ay.FAB(20), ay.L1(2.0)) <= peer + 0.01
+    assert robust_by_durometer(du.APGD(40), du.L1(2.0)) <= peer + 0.01
+    assert robust_by_durometer(du.FAB(20), du.L1(2.0)) <= peer + 0.01
 
 
 def test_square_comes_near_the_gradient_attacks():
-    strong = robust_by_assay(ay.APGD(40, loss="margin"), ay.Linf(0.1))
-    assert robust_by_assay(ay.Square(400), ay.Linf(0.1)) <= strong + 0.05
+    strong = robust_by_durometer(du.APGD(40, loss="margin"), du.Linf(0.1))
+    assert robust_by_durometer(du.Square(400), du.Linf(0.1)) <= strong + 0.05
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.06), ay.L2(0.4)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.06), du.L2(0.4)], ids=str)
 def test_walks_that_fab_gives_up_would_not_have_arrived(space):
     net, x, y = digits()
     whole, pruned = (
-        ay.evaluate(net, ay.Dataset(x, y), space=space, attack=ay.FAB(60, targets=3, prune=prune),
+        du.evaluate(net, du.Dataset(x, y), space=space, attack=du.FAB(60, targets=3, prune=prune),
                     progress=False).table
         for prune in (False, True)
     )  # fmt: skip

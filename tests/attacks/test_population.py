@@ -15,11 +15,11 @@ from tests.oracles.splitmix import SplitMix
 from tests.oracles.variation import mutated
 from tests.toys.search import SCHEMA, rows
 
-import assay as ay
-from assay.attacks.evolution import reference_points as kernel
-from assay.attacks.evolution.reference_points import reference_points
-from assay.attacks.evolution.variation import vary
-from assay.spaces.genes import Genetic
+import durometer as du
+from durometer.attacks.evolution import reference_points as kernel
+from durometer.attacks.evolution.reference_points import reference_points
+from durometer.attacks.evolution.variation import vary
+from durometer.spaces.genes import Genetic
 
 
 def words(n: int) -> np.ndarray:
@@ -29,7 +29,7 @@ def words(n: int) -> np.ndarray:
 def test_genes_are_the_mutable_features_in_raw_units_and_express_them_exactly() -> None:
     data = rows()
     region = SCHEMA.space(0.5, 2).around(data.x)
-    assert isinstance(region, Genetic) and isinstance(ay.Linf(0.1).around(data.x), Genetic)
+    assert isinstance(region, Genetic) and isinstance(du.Linf(0.1).around(data.x), Genetic)
     genes = region.genes()
     assert genes.kinds == (3, 1, 2)  # income, spent, ratio; cards; home and side
     assert torch.equal(genes.express(genes.start[:, None]), data.x)
@@ -124,7 +124,7 @@ def test_children_are_the_same_in_any_number_of_threads(monkeypatch: pytest.Monk
 
 def test_genes_in_half_precision_are_refused() -> None:
     ends = np.zeros((1, 2), np.float16)
-    with pytest.raises(ay.Unsupported, match="float16: .* float32 or float64"):
+    with pytest.raises(du.Unsupported, match="float16: .* float32 or float64"):
         vary(np.zeros((1, 4, 2), np.float16), ends, ends + 1, (2, 0, 0), words(1), 2)
 
 

@@ -8,20 +8,20 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 from tests.toys.search import SCHEMA, Net, rows, valid
 
-import assay as ay
-from assay import losses
-from assay.problem.problem import Problem
-from assay.problem.referee import Referee
-from assay.streams import Stream
+import durometer as du
+from durometer import losses
+from durometer.core.streams import Stream
+from durometer.problem.problem import Problem
+from durometer.problem.referee import Referee
 
 EPS = 0.45
-MOEVA = ay.MOEVA(generations=30, population=40, offspring=20)
-SEARCHES = (MOEVA, ay.BFS(iterations=30, bins=20), ay.Graft(evaluations=600, offspring=20))
+MOEVA = du.MOEVA(generations=30, population=40, offspring=20)
+SEARCHES = (MOEVA, du.BFS(iterations=30, bins=20), du.Graft(evaluations=600, offspring=20))
 SPACE = SCHEMA.space(eps=EPS, p=2)
 
 
 def problem(keep: str = "first", seed: int = 0) -> Problem:
-    data, model = rows(), ay.wrap(Net())
+    data, model = rows(), du.wrap(Net())
     clean = model.logits(data.x)
     targets = torch.nn.functional.one_hot(1 - data.y, 2).bool()
     referee = Referee(targets, data.x.clone(), keep, 0.0)
@@ -32,7 +32,7 @@ def problem(keep: str = "first", seed: int = 0) -> Problem:
 @pytest.mark.parametrize("attack", SEARCHES)
 def test_successes_are_valid_by_other_rules_and_fool_the_model(attack) -> None:
     data = rows()
-    report = ay.evaluate(Net(), data, space=SPACE, attack=attack, progress=False)
+    report = du.evaluate(Net(), data, space=SPACE, attack=attack, progress=False)
     won = report.table["success"].to_numpy()
     assert won.sum() >= 2, "an attack that finds nothing proves nothing"
     x = torch.as_tensor(report.adversarial)[torch.from_numpy(won)]
@@ -45,7 +45,7 @@ def test_successes_are_valid_by_other_rules_and_fool_the_model(attack) -> None:
 def test_a_budget_is_kept_where_a_row_asks_many_at_once(attack) -> None:
     narrow = SCHEMA.space(eps=0.01)  # nothing to be found
     how = {"space": narrow, "attack": attack, "progress": False}
-    few = ay.evaluate(Net(), rows(), budget=ay.Budget(forwards=7), **how)
+    few = du.evaluate(Net(), rows(), budget=du.Budget(forwards=7), **how)
     assert set(few.table["forwards"]) == {7}
 
 
@@ -53,9 +53,9 @@ def test_a_budget_is_kept_where_a_row_asks_many_at_once(attack) -> None:
 def test_batches_and_memory_do_not_change_what_a_row_is_tried_with(attack) -> None:
     data = rows(8)
     tight = type(attack)(**{**vars(attack), "memory": 1})  # one row at a time
-    whole = ay.evaluate(Net(), data, space=SPACE, attack=attack, progress=False)
+    whole = du.evaluate(Net(), data, space=SPACE, attack=attack, progress=False)
     for other, batch in ((attack, 3), (tight, 256)):
-        cut = ay.evaluate(Net(), data, space=SPACE, attack=other, batch=batch, progress=False)
+        cut = du.evaluate(Net(), data, space=SPACE, attack=other, batch=batch, progress=False)
         np.testing.assert_array_equal(whole.table["forwards"], cut.table["forwards"])
         np.testing.assert_array_equal(whole.adversarial, cut.adversarial)
 
@@ -75,7 +75,7 @@ def test_solved_rows_cost_nothing_more_unless_the_best_is_wanted(attack) -> None
 
 @pytest.mark.parametrize("attack", SEARCHES)
 def test_another_seed_is_another_search(attack) -> None:
-    if isinstance(attack, ay.BFS):
+    if isinstance(attack, du.BFS):
         return  # nothing in it is random
     one, two = problem("best", 0), problem("best", 1)
     attack(one)
@@ -90,8 +90,8 @@ def test_a_forest_and_a_group_goal(attack) -> None:
     y = (x[:, 0] * 3).astype(int)
     forest = RandomForestClassifier(20, random_state=0).fit(x, y)
     x, y = x[:40], y[:40]
-    goal = ay.Group({0: [1], 2: [0, 1]})
-    report = ay.evaluate(forest, ay.Dataset(x, y), space=ay.Linf(0.3), goal=goal, attack=attack,
+    goal = du.Group({0: [1], 2: [0, 1]})
+    report = du.evaluate(forest, du.Dataset(x, y), space=du.Linf(0.3), goal=goal, attack=attack,
                          progress=False)  # fmt: skip
     won = report.table["success"].to_numpy()
     assert won.sum() >= 3
@@ -104,17 +104,17 @@ def test_a_forest_and_a_group_goal(attack) -> None:
 @pytest.mark.parametrize("attack", SEARCHES)
 @pytest.mark.parametrize("p", [0, 1, 2, float("inf")])
 def test_every_norm_in_images_of_float32(attack, p: float) -> None:
-    data = ay.datasets.mnist().test.take(np.arange(6))
+    data = du.datasets.mnist().test.take(np.arange(6))
     weight = torch.randn(10, 784, generator=torch.Generator().manual_seed(0)) / 28
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
     net[1].weight.data = weight
     with torch.no_grad():
-        data = ay.Dataset(data.x, net(data.x).argmax(1).numpy())
-    space = {0: ay.L0(20), 1: ay.L1(8.0), 2: ay.L2(1.5), float("inf"): ay.Linf(0.1)}[p]
-    small = ay.BFS(iterations=2) if isinstance(attack, ay.BFS) else attack
-    report = ay.evaluate(net, data, space=space, attack=small, progress=False)
+        data = du.Dataset(data.x, net(data.x).argmax(1).numpy())
+    space = {0: du.L0(20), 1: du.L1(8.0), 2: du.L2(1.5), float("inf"): du.Linf(0.1)}[p]
+    small = du.BFS(iterations=2) if isinstance(attack, du.BFS) else attack
+    report = du.evaluate(net, data, space=space, attack=small, progress=False)
     assert report.table["valid"].all()
-    if p == float("inf") and isinstance(attack, ay.Graft):
+    if p == float("inf") and isinstance(attack, du.Graft):
         assert report.table["success"].any()
 
 
@@ -124,15 +124,15 @@ def test_moeva_spends_what_it_says() -> None:
     expected = 1 + (MOEVA.generations - 1) * MOEVA.offspring
     assert (view.referee.forwards == expected).all()
     spent = problem("best")
-    ay.Graft(evaluations=130, offspring=20)(spent)
+    du.Graft(evaluations=130, offspring=20)(spent)
     assert (spent.referee.forwards == 130).all()
 
 
 def test_caa_says_who_won_and_leaves_no_more_than_either_part() -> None:
     data = rows()
-    caa = ay.CAA(gradient=ay.CAPGD(steps=1, random=False, step=0.4), search=SEARCHES[2])
+    caa = du.CAA(gradient=du.CAPGD(steps=1, random=False, step=0.4), search=SEARCHES[2])
     done = {
-        a: ay.evaluate(Net(), data, space=SPACE, attack=a, progress=False).table
+        a: du.evaluate(Net(), data, space=SPACE, attack=a, progress=False).table
         for a in (caa, caa.gradient, caa.search)
     }
     robust = {a: 1 - t["success"].mean() for a, t in done.items()}
@@ -144,37 +144,37 @@ def test_caa_says_who_won_and_leaves_no_more_than_either_part() -> None:
 
 
 def test_caa_by_default_is_the_published_one() -> None:
-    assert ay.CAA() == ay.CAA(ay.CAPGD(steps=10), ay.MOEVA(100, 206, 100))
+    assert du.CAA() == du.CAA(du.CAPGD(steps=10), du.MOEVA(100, 206, 100))
 
 
 def test_the_standard_attack_of_a_table_is_the_strongest_one_measured() -> None:
-    assert ay.standard(SPACE) == ay.CAA(search=ay.Graft())
-    assert ay.standard(SPACE, gradients=False) == ay.Graft()
+    assert du.standard(SPACE) == du.CAA(search=du.Graft())
+    assert du.standard(SPACE, gradients=False) == du.Graft()
 
 
 def test_refusals_name_the_value_and_what_would_work() -> None:
-    for attack in (ay.MOEVA(generations=0), ay.Graft(offspring=0), ay.BFS(bins=0)):
-        with pytest.raises(ay.AssayError, match="expected at least"):
+    for attack in (du.MOEVA(generations=0), du.Graft(offspring=0), du.BFS(bins=0)):
+        with pytest.raises(du.DurometerError, match="expected at least"):
             attack(problem())
-    with pytest.raises(ay.AssayError, match="memory=0"):
-        ay.MOEVA(memory=0)(problem())
+    with pytest.raises(du.DurometerError, match="memory=0"):
+        du.MOEVA(memory=0)(problem())
     forest = RandomForestClassifier(5).fit(rows().x.numpy(), np.arange(12) % 2)
-    with pytest.raises(ay.Unsupported, match="MOEVA"):
-        ay.evaluate(forest, rows(), space=SPACE, attack=ay.CAA(), progress=False)
+    with pytest.raises(du.Unsupported, match="MOEVA"):
+        du.evaluate(forest, rows(), space=SPACE, attack=du.CAA(), progress=False)
 
 
 def test_uniform_cost_finds_the_nearest_and_greedy_the_quickest() -> None:
     """On a single row with a known answer: one feature, threshold at 3.5 bins."""
-    schema = ay.Schema([ay.Feature("a", "real", 0, 10), ay.Feature("b", "real", 0, 10)])
+    schema = du.Schema([du.Feature("a", "real", 0, 10), du.Feature("b", "real", 0, 10)])
 
     def model(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([x[:, 0] - 3.5 + 0 * x[:, 1], 3.5 - x[:, 0]], dim=1)
 
-    data = ay.Dataset(np.array([[0.0, 5.0]]), np.array([1]), schema=schema)
+    data = du.Dataset(np.array([[0.0, 5.0]]), np.array([1]), schema=schema)
     cost = {}
     for weight in (0.0, 1e6):
-        attack = ay.BFS(bins=10, weight=weight)
-        table = ay.evaluate(model, data, space=schema.space(1.0, 2), attack=attack,
+        attack = du.BFS(bins=10, weight=weight)
+        table = du.evaluate(model, data, space=schema.space(1.0, 2), attack=attack,
                             progress=False).table  # fmt: skip
         assert table["success"].all() and table["distance"][0] == pytest.approx(0.4)
         cost[weight] = table["forwards"][0]

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import square
 
-import assay as ay
-from assay.attacks.squares import compiled, moves
-from assay.spaces.lp import Lp
-from assay.streams import Stream
+import durometer as du
+from durometer.attacks.square_moves import compiled, moves
+from durometer.core.streams import Stream
+from durometer.spaces.lp import Lp
 
 N = 5
 
@@ -90,14 +90,14 @@ def test_single_precision_is_compiled_to_the_same(ball, monkeypatch):
 def test_more_threads_move_the_same(monkeypatch):
     region, made, z, u = case((3, 9, 9), 2.0, 0.4, 1, "start", torch.float32)
     alone = made.propose(region, z, 0.2, u)
-    monkeypatch.setattr("assay.kernels.threads._FEW_NUMBERS", 1)
+    monkeypatch.setattr("durometer.kernels.threads._FEW_NUMBERS", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(made.propose(region, z, 0.2, u), alone)
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.1)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.1), du.L2(0.1)], ids=str)
 def test_a_share_is_at_most_all_features(space):
-    net, data = ay.testing.toy()
-    with pytest.raises(ay.AssayError, match=r"Square\(p=80\): expected a number of at most 1"):
-        ay.evaluate(net, data, space=space, attack=ay.Square(5, p=80))
+    net, data = du.testing.toy()
+    with pytest.raises(du.DurometerError, match=r"Square\(p=80\): expected a number of at most 1"):
+        du.evaluate(net, data, space=space, attack=du.Square(5, p=80))
     assert moves.Canvas((1, 1, 5), True).side(1.5) == 5

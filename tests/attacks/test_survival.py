@@ -16,10 +16,10 @@ from pymoo.util.reference_direction import UniformReferenceDirectionFactory
 from tests.oracles import survival as plain
 from tests.oracles.survival import associate, directions, niching
 
-import assay as ay
-from assay.attacks.evolution import survival as nsga
-from assay.attacks.evolution.reference_points import reference_points
-from assay.attacks.evolution.survival import fronts
+import durometer as du
+from durometer.attacks.evolution import survival as nsga
+from durometer.attacks.evolution.reference_points import reference_points
+from durometer.attacks.evolution.survival import fronts
 
 
 class Identity:
@@ -179,7 +179,7 @@ def test_the_kernel_equals_its_plain_twin_to_the_last_bit(
 
 def test_more_survivors_than_individuals_are_refused() -> None:
     state = nsga.Survival.of(reference_points(4), 1)
-    with pytest.raises(ay.AssayError, match="survive"):
+    with pytest.raises(du.DurometerError, match="survive"):
         state(np.zeros((1, 5, 3)), np.zeros(1, np.uint64), 6)
 
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.attacks.apgd import APGD
-from assay.attacks.capgd import CAPGD
-from assay.attacks.combine import Then
-from assay.attacks.cpgd import CPGD
-from assay.attacks.lowprofool import LowProFool
-from assay.data import Dataset
-from assay.streams import Stream
-from assay.tables.feature import Feature
-from assay.tables.schema import Schema
-from assay.testing import check_attack
+import durometer as du
+from durometer.attacks.apgd import APGD
+from durometer.attacks.capgd import CAPGD
+from durometer.attacks.combine import Then
+from durometer.attacks.cpgd import CPGD
+from durometer.attacks.lowprofool import LowProFool
+from durometer.core.streams import Stream
+from durometer.data.dataset import Dataset
+from durometer.tables.feature import Feature
+from durometer.tables.schema import Schema
+from durometer.testing import check_attack
 
 SCHEMA = Schema(
     [Feature(n, "integer", "original", 50, scale=(0, 50)) for n in ("tcp", "udp", "out")]
@@ -81,7 +81,7 @@ DATA = Dataset(X0, Y, schema=SCHEMA)
 
 
 def attacked(attack, eps=0.5, **options):
-    report = ay.evaluate(
+    report = du.evaluate(
         MODEL, DATA, space=SCHEMA.space(eps, **options), attack=attack, progress=False
     )
     return report, report.adversarial
@@ -154,7 +154,7 @@ def test_a_larger_ball_never_helps_the_defender_much():
 def test_invalid_clean_rows_are_set_apart():
     x = X0.copy()
     x[3, 0] += 1
-    report = ay.evaluate(
+    report = du.evaluate(
         MODEL, Dataset(x, Y, schema=SCHEMA), space=SCHEMA.space(0.5), attack=CAPGD(), progress=False
     )
     row = report.table.iloc[3]
@@ -178,5 +178,5 @@ def test_contract(attack):
 
 
 def test_two_starts_need_at_least_one():
-    with pytest.raises(ay.AssayError, match="at least one start"):
+    with pytest.raises(du.DurometerError, match="at least one start"):
         attacked(CAPGD(clean=False, random=False))

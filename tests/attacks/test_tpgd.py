@@ -6,12 +6,12 @@ import torch
 import transformers
 from tests.model.test_hugging_face import KEEP, TABLE, TEXTS, config, neighbours, tokenizer
 
-import assay as ay
-from assay.architectures.text import TextCNN
-from assay.attacks.sequences.tpgd import _added, _entry, _head, _Reading
-from assay.spaces import words
+import durometer as du
+from durometer.architectures.text import TextCNN
+from durometer.attacks.sequences.tpgd import _added, _entry, _head, _Reading
+from durometer.spaces import token_ids
 
-SPACE = ay.Text(ay.Synonyms(TABLE), most=0.5, keep=KEEP)
+SPACE = du.Text(du.Synonyms(TABLE), most=0.5, keep=KEEP)
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +30,17 @@ def own(victim, texts):
 
 
 def attack(language, **more):
-    return ay.TPGD(language, tokenizer(), **{"segments": 6, "steps": 8, **more})
+    return du.TPGD(language, tokenizer(), **{"segments": 6, "steps": 8, **more})
 
 
 def test_claims_are_sentences_that_may_be_written_and_flip_the_answer(both):
     victim, language = both
     y = own(victim, TEXTS).argmax(1)
-    model = ay.wrap(victim, tokenizer=tokenizer())
-    report = ay.evaluate(
-        model, ay.Dataset(TEXTS, y.numpy()), space=SPACE, attack=attack(language), progress=False
+    model = du.wrap(victim, tokenizer=tokenizer())
+    report = du.evaluate(
+        model, du.Dataset(TEXTS, y.numpy()), space=SPACE, attack=attack(language), progress=False
     )
-    found = words.sentences(torch.as_tensor(np.array(report.adversarial)))
+    found = token_ids.sentences(torch.as_tensor(np.array(report.adversarial)))
     reachable = 0
     for text, other, label, won in zip(TEXTS, found, y, report.table["success"], strict=True):
         allowed = list(neighbours(text, TABLE, 0.5))
@@ -54,7 +54,7 @@ def test_claims_are_sentences_that_may_be_written_and_flip_the_answer(both):
 def test_of_all_successes_the_most_similar_is_kept(both):
     victim, language = both
     y = own(victim, TEXTS).argmax(1)
-    model = ay.wrap(victim, tokenizer=tokenizer())
+    model = du.wrap(victim, tokenizer=tokenizer())
 
     def same(first, second):  # the share of words that stay
         pairs = zip(first, second, strict=True)
@@ -64,8 +64,8 @@ def test_of_all_successes_the_most_similar_is_kept(both):
     kept = []
     for stop in (0.0, 2.0):  # the first success will do; nothing ever does
         made = attack(language, similarity=same, stop=stop)
-        report = ay.evaluate(
-            model, ay.Dataset(TEXTS, y.numpy()), space=SPACE, attack=made, progress=False
+        report = du.evaluate(
+            model, du.Dataset(TEXTS, y.numpy()), space=SPACE, attack=made, progress=False
         )
         kept.append(report.table["distance"][report.table["success"]])
     assert (kept[1] <= kept[0]).all() and kept[1].sum() < kept[0].sum()
@@ -73,11 +73,11 @@ def test_of_all_successes_the_most_similar_is_kept(both):
 
 def test_the_head_reads_the_likeliest_candidates_within_the_budget(both):
     _, language = both
-    region = SPACE.around(words.encode(TEXTS))
+    region = SPACE.around(token_ids.encode(TEXTS))
     reading = _Reading(region, tokenizer(), _head(attack(language), language))
     torch.manual_seed(0)
     said = torch.randn(*reading.word.shape, 21)
-    got = words.sentences(region.written(reading.slots(said)))
+    got = token_ids.sentences(region.written(reading.slots(said)))
     cut = tokenizer()
     for i, text in enumerate(TEXTS):
         leads = {}
@@ -117,20 +117,20 @@ def test_only_what_enters_the_first_attention_is_moved(both):
 
 def test_models_without_such_a_head_or_layer_are_refused(both):
     victim, language = both
-    data = ay.Dataset(TEXTS, own(victim, TEXTS).argmax(1).numpy())
-    model = ay.wrap(victim, tokenizer=tokenizer())
+    data = du.Dataset(TEXTS, own(victim, TEXTS).argmax(1).numpy())
+    model = du.wrap(victim, tokenizer=tokenizer())
 
     def run(made, of=model, rows=data):
-        ay.evaluate(of, rows, space=SPACE, attack=made, progress=False)
+        du.evaluate(of, rows, space=SPACE, attack=made, progress=False)
 
-    with pytest.raises(ay.Unsupported, match="head"):
+    with pytest.raises(du.Unsupported, match="head"):
         run(attack(victim.bert))
     other = config()
     other.hidden_size = 8
-    with pytest.raises(ay.Unsupported, match="16 numbers"):
+    with pytest.raises(du.Unsupported, match="16 numbers"):
         run(attack(transformers.BertForMaskedLM(other)))
     net = TextCNN(classes=2).eval()
     with torch.no_grad():
-        y = net(words.encode(TEXTS)).argmax(1).numpy()
-    with pytest.raises(ay.Unsupported, match="attention"):
-        run(attack(language), net, ay.Dataset(TEXTS, y))
+        y = net(token_ids.encode(TEXTS)).argmax(1).numpy()
+    with pytest.raises(du.Unsupported, match="attention"):
+        run(attack(language), net, du.Dataset(TEXTS, y))

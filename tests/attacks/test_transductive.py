@@ -5,11 +5,11 @@ import pytest
 import torch
 from tests.toys.transductive import Dice, Fixed, Picky, linear, plane
 
-import assay as ay
-from assay.attacks.transductive.gmsa import lengthened, warmed
-from assay.model.classifier import wrap
+import durometer as du
+from durometer.attacks.transductive.gmsa import lengthened, warmed
+from durometer.model.classifier import wrap
 
-SPACE = ay.Linf(0.2)
+SPACE = du.Linf(0.2)
 
 
 class Dodge:
@@ -36,15 +36,15 @@ def diagonal(n=20):
     g = torch.Generator().manual_seed(0)
     y = torch.arange(n) % 2
     x = 0.3 * torch.rand(n, 2, generator=g) + y[:, None] * 0.7
-    return ay.Dataset(x.clamp(0, 1), y)
+    return du.Dataset(x.clamp(0, 1), y)
 
 
 def play(defender, attack, data, **rules):
-    space = rules.pop("space", ay.Linf(0.45))
+    space = rules.pop("space", du.Linf(0.45))
     goal = rules.pop("goal", None)
     rules.setdefault("batch", len(data))
-    return ay.evaluate(
-        ay.Transductive(defender, **rules), data, space=space, attack=attack, goal=goal
+    return du.evaluate(
+        du.Transductive(defender, **rules), data, space=space, attack=attack, goal=goal
     )
 
 
@@ -53,10 +53,10 @@ def test_a_defender_that_dodges_beats_transfer_but_not_the_model_space():
     robust = {
         attack.name: play(Dodge(data), attack, data).metric("robust").value
         for attack in (
-            ay.Transfer(ay.PGD(20)),
-            ay.FPA(ay.PGD(20), 2),
-            ay.GMSA(ay.PGD(20), "avg", 2),
-            ay.GMSA(ay.PGD(20), "min", 2),
+            du.Transfer(du.PGD(20)),
+            du.FPA(du.PGD(20), 2),
+            du.GMSA(du.PGD(20), "avg", 2),
+            du.GMSA(du.PGD(20), "min", 2),
         )
     }
     # The transfer attack moves along x0 only, the model it meets looks at x1 only.
@@ -67,14 +67,14 @@ def test_a_defender_that_dodges_beats_transfer_but_not_the_model_space():
 @pytest.mark.parametrize("simulations", [1, 3])
 def test_every_candidate_is_rehearsed(simulations):
     # Nothing can be won in so small a space, so no rehearsal ends the search early.
-    attack = ay.GMSA(ay.PGD(3), iterations=4, simulations=simulations)
-    report = play(Fixed(), attack, plane(8), space=ay.Linf(0.01))
+    attack = du.GMSA(du.PGD(3), iterations=4, simulations=simulations)
+    report = play(Fixed(), attack, plane(8), space=du.Linf(0.01))
     assert (report.table["adaptations"] == 5 * simulations).all()
     assert report.metric("adaptations").value == 5 * simulations
 
 
 def test_the_search_ends_when_every_row_is_fooled():
-    report = play(Fixed(), ay.GMSA(ay.PGD(10)), plane(8), space=ay.Linf(0.5))
+    report = play(Fixed(), du.GMSA(du.PGD(10)), plane(8), space=du.Linf(0.5))
     assert (report.table["adaptations"] == 1).all()
     assert report.metric("robust").value == 0.0
 
@@ -82,11 +82,11 @@ def test_the_search_ends_when_every_row_is_fooled():
 def test_clean_fall_back_hands_in_the_clean_batch_when_nothing_is_gained():
     data = plane(8)
     for fallback, moved in (("clean", False), ("attacked", True)):
-        attack = ay.GMSA(ay.PGD(3), iterations=1, fallback=fallback)
-        report = play(Fixed(), attack, data, space=ay.Linf(0.01))
+        attack = du.GMSA(du.PGD(3), iterations=1, fallback=fallback)
+        report = play(Fixed(), attack, data, space=du.Linf(0.01))
         assert (report.adversarial != data.x.numpy()).any() == moved
-    attack = ay.GMSA(ay.PGD(10), iterations=1, fallback="clean", first="clean")
-    assert play(Fixed(), attack, data, space=ay.Linf(0.5)).metric("robust").value == 0.0
+    attack = du.GMSA(du.PGD(10), iterations=1, fallback="clean", first="clean")
+    assert play(Fixed(), attack, data, space=du.Linf(0.5)).metric("robust").value == 0.0
 
 
 def test_several_rehearsals_choose_better_against_dice():
@@ -96,11 +96,11 @@ def test_several_rehearsals_choose_better_against_dice():
     for simulations in (1, 9):
         bias = []
         for seed in range(6):
-            report = ay.evaluate(
-                ay.Transductive(Dice(0.35), batch=24, runs=30, probe=False),
+            report = du.evaluate(
+                du.Transductive(Dice(0.35), batch=24, runs=30, probe=False),
                 data,
-                space=ay.Linf(0.15),
-                attack=ay.GMSA(ay.PGD(6), "last", 4, simulations=simulations),
+                space=du.Linf(0.15),
+                attack=du.GMSA(du.PGD(6), "last", 4, simulations=simulations),
                 seed=seed,
             )
             t = report.table
@@ -114,25 +114,25 @@ def test_selection_bias_is_flagged():
     data = plane(24, gap=0.02)
     found = set()
     for seed in range(4):
-        game = ay.Transductive(Dice(0.35), batch=24, runs=30, probe=False)
-        attack = ay.GMSA(ay.PGD(6), "last", 9)
-        report = ay.evaluate(game, data, space=ay.Linf(0.15), attack=attack, seed=seed)
+        game = du.Transductive(Dice(0.35), batch=24, runs=30, probe=False)
+        attack = du.GMSA(du.PGD(6), "last", 9)
+        report = du.evaluate(game, data, space=du.Linf(0.15), attack=attack, seed=seed)
         found |= {f.id for f in report.flags}
     assert "selection-bias" in found
 
 
 def test_min_takes_as_many_steps_as_models_and_warm_starts_go_on():
-    assert lengthened(ay.PGD(10), 3) == ay.PGD(30, step=0.25)
-    assert lengthened(ay.PGD(10, step=0.1), 3) == ay.PGD(30, step=0.1)
-    assert lengthened(ay.Confident(ay.PGD(10)), 2).attack.steps == 20
-    assert lengthened(ay.Square(), 2) == ay.Square()
-    assert warmed(ay.PGD(10), 4) == ay.PGD(4, step=0.25, start="best")
-    with pytest.raises(ay.Unsupported, match="no steps to be started warm"):
-        warmed(ay.Square(), 4)
+    assert lengthened(du.PGD(10), 3) == du.PGD(30, step=0.25)
+    assert lengthened(du.PGD(10, step=0.1), 3) == du.PGD(30, step=0.1)
+    assert lengthened(du.Confident(du.PGD(10)), 2).attack.steps == 20
+    assert lengthened(du.Square(), 2) == du.Square()
+    assert warmed(du.PGD(10), 4) == du.PGD(4, step=0.25, start="best")
+    with pytest.raises(du.Unsupported, match="no steps to be started warm"):
+        warmed(du.Square(), 4)
     data = diagonal()
     costs = {}
     for warm in (None, 3):
-        report = play(Dodge(data), ay.GMSA(ay.PGD(12), "min", 3, warm=warm), data)
+        report = play(Dodge(data), du.GMSA(du.PGD(12), "min", 3, warm=warm), data)
         assert report.metric("robust").value <= 0.3
         costs[warm] = report.table["backwards"].iloc[0]
     assert costs[3] < costs[None]
@@ -140,25 +140,25 @@ def test_min_takes_as_many_steps_as_models_and_warm_starts_go_on():
 
 def test_a_warm_start_never_loses_what_it_started_from():
     data = plane(12, gap=0.02)
-    game = ay.Transductive(Fixed(), batch=12)
-    cold = ay.evaluate(game, data, space=SPACE, attack=ay.GMSA(ay.PGD(10), "avg", 0))
-    warm = ay.evaluate(game, data, space=SPACE, attack=ay.GMSA(ay.PGD(10), "avg", 3, warm=0))
+    game = du.Transductive(Fixed(), batch=12)
+    cold = du.evaluate(game, data, space=SPACE, attack=du.GMSA(du.PGD(10), "avg", 0))
+    warm = du.evaluate(game, data, space=SPACE, attack=du.GMSA(du.PGD(10), "avg", 3, warm=0))
     assert (warm.table["margin"] >= cold.table["margin"] - 1e-5).all()
 
 
 def test_selective_perturbation_leaves_rows_clean_that_are_not_fooled():
     data = plane(20, gap=0.0)
-    space = ay.Linf(0.12)
-    report = play(Fixed(), ay.GMSA(ay.PGD(10), iterations=1, selective=True), data, space=space)
+    space = du.Linf(0.12)
+    report = play(Fixed(), du.GMSA(du.PGD(10), iterations=1, selective=True), data, space=space)
     moved = (report.adversarial != data.x.numpy()).any(1)
     assert (moved == report.table["success"]).all() and 0 < moved.sum() < 20
 
 
 def test_rejection_aware_the_attack_avoids_what_is_rejected():
     data = plane(30, seed=2)
-    goal, space = ay.Untargeted(reject=2), ay.Linf(0.4)
-    blind = play(Picky(0.6), ay.Transfer(ay.PGD(20)), data, goal=goal, space=space)
-    aware = play(Picky(0.6), ay.GMSA(ay.PGD(20), "last", 2), data, goal=goal, space=space)
+    goal, space = du.Untargeted(reject=2), du.Linf(0.4)
+    blind = play(Picky(0.6), du.Transfer(du.PGD(20)), data, goal=goal, space=space)
+    aware = play(Picky(0.6), du.GMSA(du.PGD(20), "last", 2), data, goal=goal, space=space)
     assert aware.metric("rejected").value < blind.metric("rejected").value
     assert aware.metric("error").value > blind.metric("error").value
 
@@ -172,7 +172,7 @@ def test_a_defender_without_gradients_is_attacked_by_search():
             return self.base(None), None
 
     data = plane(10, gap=0.02)
-    square = ay.GMSA(ay.Square(100), iterations=1)
+    square = du.GMSA(du.Square(100), iterations=1)
     # A callable's nature is found by trying it: it gives arrays, so there is no gradient.
     report = play(Black(), square, data, space=SPACE)
     assert report.metric("robust").value < 0.5
@@ -182,21 +182,21 @@ def test_confident_hands_in_the_surest_error():
     data = plane(10, gap=0.05)
     found = {}
     for attack in (
-        ay.PGD(5, step=0.3, loss="margin"),
-        ay.Confident(ay.PGD(5, step=0.3), restarts=2),
+        du.PGD(5, step=0.3, loss="margin"),
+        du.Confident(du.PGD(5, step=0.3), restarts=2),
     ):
-        report = play(Fixed(), ay.GMSA(attack, "avg", 0), data, space=SPACE)
+        report = play(Fixed(), du.GMSA(attack, "avg", 0), data, space=SPACE)
         found[type(attack).__name__] = report.table["margin"].to_numpy()
     assert (found["Confident"] >= found["PGD"] - 1e-4).all()
 
 
 def test_the_weak_attacks_of_the_papers_have_their_names():
     data = diagonal()
-    assert [a().name for a in (ay.Transfer, ay.PGDSkip, ay.DENTAA)] == [
+    assert [a().name for a in (du.Transfer, du.PGDSkip, du.DENTAA)] == [
         "Transfer", "PGD-skip", "DENT-AA",
     ]  # fmt: skip
     # A defender that dodges has not dodged yet: both meet the model that moves away from them.
-    for attack in (ay.PGDSkip(ay.PGD(20)), ay.DENTAA(ay.PGD(20))):
+    for attack in (du.PGDSkip(du.PGD(20)), du.DENTAA(du.PGD(20))):
         report = play(Dodge(data), attack, data)
         assert report.metric("robust").value > 0.5
         assert (report.table["adaptations"] == (attack.name == "DENT-AA")).all()
@@ -205,7 +205,7 @@ def test_the_weak_attacks_of_the_papers_have_their_names():
 def test_select_by_loss_and_windows():
     data = diagonal()
     for more in ({"select": "loss"}, {"window": 2}, {"first": "clean"}):
-        report = play(Dodge(data), ay.GMSA(ay.PGD(20), "avg", 3, **more), data)
+        report = play(Dodge(data), du.GMSA(du.PGD(20), "avg", 3, **more), data)
         assert report.metric("robust").value <= 0.2, more
 
 
@@ -218,17 +218,17 @@ def test_refusals():
         {"iterations": -1},
         {"simulations": 0},
     ):
-        with pytest.raises(ay.AssayError, match=next(iter(bad))):
-            play(Fixed(), ay.GMSA(ay.PGD(2), **bad), plane(4))
+        with pytest.raises(du.DurometerError, match=next(iter(bad))):
+            play(Fixed(), du.GMSA(du.PGD(2), **bad), plane(4))
 
 
 def test_the_ladder_shows_every_rung():
     data = diagonal()
-    steps = ay.ladder(
-        ay.Transductive(Dodge(data), batch=20),
+    steps = du.ladder(
+        du.Transductive(Dodge(data), batch=20),
         data,
-        space=ay.Linf(0.45),
-        attacks=[ay.FPA(ay.PGD(10), 2), ay.GMSA(ay.PGD(10), "avg", 2)],
+        space=du.Linf(0.45),
+        attacks=[du.FPA(du.PGD(10), 2), du.GMSA(du.PGD(10), "avg", 2)],
         control=Fixed(),
     )
     assert list(steps.reports) == [
@@ -250,8 +250,8 @@ def test_the_ladder_shows_every_rung():
 
 
 def test_a_ladder_says_when_transfer_is_the_stronger_attack():
-    from assay.report.checks import of_ladder
-    from assay.report.stats import wilson
+    from durometer.report.checks import of_ladder
+    from durometer.report.stats import wilson
 
     weak = {"transfer": wilson(10, 100), "GMSA-AVG": wilson(50, 100)}
     assert [f.id for f in of_ladder(weak, "GMSA-AVG")] == ["transfer-beats-gmsa"]
@@ -265,16 +265,16 @@ def test_a_ladder_says_when_transfer_is_the_stronger_attack():
 
 def test_settings_that_mean_nothing_are_refused_when_they_are_written():
     for wrong in ({"combine": "mean"}, {"select": "luck"}, {"fallback": "none"}, {"first": "last"}):
-        with pytest.raises(ay.AssayError, match=f"{next(iter(wrong))}="):
-            ay.GMSA(ay.PGD(5), **wrong)
+        with pytest.raises(du.DurometerError, match=f"{next(iter(wrong))}="):
+            du.GMSA(du.PGD(5), **wrong)
 
 
 def test_fab_takes_one_model_and_says_so():
-    for inner in (ay.FAB(3), ay.Then(ay.PGD(3), ay.FAB(3)), ay.standard(SPACE)):
-        with pytest.raises(ay.Unsupported, match="one model at a time"):
-            ay.GMSA(inner, "avg", 2)
-        with pytest.raises(ay.Unsupported, match="one model at a time"):
-            ay.FPA(inner, 2, simulations=3)
-    for attack in (ay.Transfer(ay.FAB(3)), ay.FPA(ay.FAB(3), 1)):
-        game = ay.Transductive(Fixed(), batch=12)
-        assert len(ay.evaluate(game, plane(), space=SPACE, attack=attack).table) == 24
+    for inner in (du.FAB(3), du.Then(du.PGD(3), du.FAB(3)), du.standard(SPACE)):
+        with pytest.raises(du.Unsupported, match="one model at a time"):
+            du.GMSA(inner, "avg", 2)
+        with pytest.raises(du.Unsupported, match="one model at a time"):
+            du.FPA(inner, 2, simulations=3)
+    for attack in (du.Transfer(du.FAB(3)), du.FPA(du.FAB(3), 1)):
+        game = du.Transductive(Fixed(), batch=12)
+        assert len(du.evaluate(game, plane(), space=SPACE, attack=attack).table) == 24

@@ -9,8 +9,8 @@ from tests.toys.modules import BatchTent, batch_net
 from tests.toys.transductive import Dice, Fixed, Median, plane
 from torch import nn
 
-import assay as ay
-from assay.defenses import DENT, RMC, TENT, Adapting, MedBN, Norm, Purify
+import durometer as du
+from durometer.defenses import DENT, RMC, TENT, Adapting, MedBN, Norm, Purify
 
 DATA = plane(80, gap=0.04)
 NET = batch_net(DATA)
@@ -72,14 +72,14 @@ def test_the_gradient_is_that_of_small_differences(name):
 
 def play(defender, attack, **rules):
     rules = {"batch": 40, "probe": False} | rules
-    return ay.evaluate(ay.Transductive(defender, **rules), DATA, space=ay.Linf(0.05), attack=attack)
+    return du.evaluate(du.Transductive(defender, **rules), DATA, space=du.Linf(0.05), attack=attack)
 
 
 def test_refining_never_loses_what_was_found_and_finds_more():
-    first = ay.GMSA(ay.PGD(5), iterations=1)
+    first = du.GMSA(du.PGD(5), iterations=1)
     for defender in (DENT(NET, rate=0.05), TENT(NET, episodic=True)):
         before = play(defender, first)
-        after = play(defender, ay.Then(first, ay.Unrolled(ay.PGD(10, step=0.2, start="best"))))
+        after = play(defender, du.Then(first, du.Unrolled(du.PGD(10, step=0.2, start="best"))))
         assert after.metric("robust").value <= before.metric("robust").value
         assert after.table["valid"].all() and not [f for f in after.flags if f.id == "put-back"]
         c = after.records.columns
@@ -87,12 +87,12 @@ def test_refining_never_loses_what_was_found_and_finds_more():
 
 
 def test_a_defender_that_offers_no_gradient_is_unrolled_by_its_last_pass():
-    report = play(Fixed(), ay.Unrolled(ay.PGD(10)))
-    static = ay.evaluate(Fixed().model, DATA, space=ay.Linf(0.05), attack=ay.PGD(10))
+    report = play(Fixed(), du.Unrolled(du.PGD(10)))
+    static = du.evaluate(Fixed().model, DATA, space=du.Linf(0.05), attack=du.PGD(10))
     assert report.metric("robust").value == static.metric("robust").value
-    assert len(play(Dice(0.1), ay.Unrolled(ay.PGD(3), simulations=2)).table) == 80
-    with pytest.raises(ay.Unsupported, match="play ay.Transductive"):
-        ay.evaluate(Fixed().model, DATA, space=ay.Linf(0.05), attack=ay.Unrolled(ay.PGD(3)))
+    assert len(play(Dice(0.1), du.Unrolled(du.PGD(3), simulations=2)).table) == 80
+    with pytest.raises(du.Unsupported, match="play du.Transductive"):
+        du.evaluate(Fixed().model, DATA, space=du.Linf(0.05), attack=du.Unrolled(du.PGD(3)))
 
 
 MINE = np.arange(80) % 4 == 0
@@ -101,7 +101,7 @@ MINE = np.arange(80) % 4 == 0
 class Shuffle:
     """Rows moved at random by as much as they may: what a poisoner must beat."""
 
-    needs = ay.extend.Needs()
+    needs = du.extend.Needs()
 
     def __call__(self, problem):
         rows = problem.open
@@ -112,8 +112,8 @@ class Shuffle:
 
 def benign(defender, attack, space=0.5, name="benign", **rules):
     rules = {"batch": 40, "probe": False, "controlled": MINE, "scored": ~MINE} | rules
-    report = ay.evaluate(
-        ay.Transductive(defender, **rules), DATA, space=ay.Linf(space), attack=attack
+    report = du.evaluate(
+        du.Transductive(defender, **rules), DATA, space=du.Linf(space), attack=attack
     )
     moved = (report.adversarial != DATA.x.numpy()).any(1)
     assert not moved[~np.asarray(rules["controlled"])].any()
@@ -124,16 +124,16 @@ def test_a_defender_that_trains_in_its_move_may_do_so_whoever_asks():
     """RMC learns in `adapt`; an attack that only looks at answers must not forbid it to."""
     data = plane(24, gap=0.03)
     defender = RMC(batch_net(data), data, k=8, epochs=1, calibrate=False)
-    game = ay.Transductive(defender, batch=8, probe=False)
-    attack = ay.Then(ay.Transfer(ay.PGD(2)), ay.Unrolled(ay.PGD(2, start="best")))
-    report = ay.evaluate(game, data.take(range(8)), space=ay.Linf(0.1), attack=attack)
+    game = du.Transductive(defender, batch=8, probe=False)
+    attack = du.Then(du.Transfer(du.PGD(2)), du.Unrolled(du.PGD(2, start="best")))
+    report = du.evaluate(game, data.take(range(8)), space=du.Linf(0.1), attack=attack)
     assert report.table["valid"].all() and len(report.table) == 8
 
 
 def test_poisoned_rows_harm_the_rows_of_others():
     lost = {}
     for name, defender in (("Norm", Norm(NET)), ("TENT", TENT(NET)), ("MedBN", MedBN(NET))):
-        poisoned, report = benign(defender, ay.Poison(ay.APGD(15)))
+        poisoned, report = benign(defender, du.Poison(du.APGD(15)))
         chance, _ = benign(defender, Shuffle())
         calm = report.metric("benign_unpoisoned").value
         lost[name] = calm - poisoned
@@ -159,10 +159,10 @@ def test_a_poisoner_by_hand_does_no_more_harm():
             z = torch.where(mine[:, None], (z + 0.04 * g.sign()).clamp(x - 0.5, x + 0.5), z)
             z = z.clamp(0, 1)
     data = DATA.take(range(40))
-    game = ay.Transductive(
+    game = du.Transductive(
         Norm(NET), batch=40, probe=False, controlled=MINE[:40], scored=~MINE[:40]
     )
-    report = ay.evaluate(game, data, space=ay.Linf(0.5), attack=ay.Poison(ay.APGD(30)))
+    report = du.evaluate(game, data, space=du.Linf(0.5), attack=du.Poison(du.APGD(30)))
     assert report.metric("benign").value <= worst + 0.034  # one row of 30
 
 
@@ -170,26 +170,26 @@ def test_harm_in_a_later_round():
     first = MINE & (np.arange(80) < 40)  # rows of the first round alone
     rules = {"controlled": first, "scored": ~first}
     tent = TENT(NET, rate=0.3)
-    later, report = benign(tent, ay.Poison(ay.APGD(15), ahead=1), 1.0, "benign_later", **rules)
+    later, report = benign(tent, du.Poison(du.APGD(15), ahead=1), 1.0, "benign_later", **rules)
     chance, _ = benign(tent, Shuffle(), 1.0, "benign_later", **rules)
     assert later <= chance
     assert report.metric("benign_later").n == 40 and report.metric("benign").n == 30
     assert later <= report.metric("benign_later_unpoisoned").value
     for forgets in (Norm(NET), Adapting(BatchTent(NET))):
-        with pytest.raises(ay.Unsupported, match=r"Poison\(ahead=1\): no gradient"):
-            benign(forgets, ay.Poison(ay.APGD(5), ahead=1), 1.0, **rules)
+        with pytest.raises(du.Unsupported, match=r"Poison\(ahead=1\): no gradient"):
+            benign(forgets, du.Poison(du.APGD(5), ahead=1), 1.0, **rules)
 
 
 def test_a_defender_whose_rows_do_not_meet_cannot_be_poisoned():
-    value, report = benign(Fixed(), ay.Poison(ay.APGD(3)))
+    value, report = benign(Fixed(), du.Poison(du.APGD(3)))
     assert value == report.metric("benign_unpoisoned").value
     assert "vanishing-gradients" in {f.id for f in report.flags}
-    assert len(benign(Median(), ay.Poison(ay.APGD(2)))[1].table) == 80
+    assert len(benign(Median(), du.Poison(du.APGD(2)))[1].table) == 80
 
 
 def test_the_worst_of_several_submissions():
     defender = Purify(NET, noise=0.1)
-    report = play(defender, ay.Transfer(ay.PGD(5)), runs=4)
+    report = play(defender, du.Transfer(du.PGD(5)), runs=4)
     table = report.table
     held = ~table.groupby("id")["success"].any()
     worst = report.metric("robust", over="worst")
@@ -197,5 +197,5 @@ def test_the_worst_of_several_submissions():
     most = table.groupby("id")["success"].mean() <= 0.5
     assert report.metric("robust", over="majority").value == most.mean()
     assert worst.value < report.metric("robust").value
-    with pytest.raises(ay.AssayError, match="over='best'"):
+    with pytest.raises(du.DurometerError, match="over='best'"):
         report.metric("robust", over="best")

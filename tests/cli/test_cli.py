@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import assay
-from assay.cli.app import app
-from assay.report.report import Report
+import durometer
+from durometer.cli.app import app
+from durometer.report.report import Report
 
 MODEL = """
 import torch
@@ -97,7 +97,7 @@ def test_compare(folder):
 @pytest.mark.parametrize("kind", ["attacks", "spaces", "goals", "losses", "datasets"])
 def test_list(kind):
     out = call("list", kind).output
-    from assay.config.registry import names
+    from durometer.config.registry import names
 
     for name in names(kind):
         assert name in out
@@ -116,9 +116,9 @@ def test_list_shows_parameters_with_defaults():
 
 
 def test_version_and_help():
-    assert call("--version").output == f"assay {assay.__version__}\n"
+    assert call("--version").output == f"durometer {durometer.__version__}\n"
     for words in (["--help"], ["run", "--help"], ["compare", "--help"]):
-        assert "assay" in call(*words).output.lower()
+        assert "durometer" in call(*words).output.lower()
     assert "Example" in call("run", "--help").output
 
 
@@ -148,7 +148,7 @@ def test_a_wrong_key_names_file_line_and_nearest(folder):
 
 def test_debug_shows_the_traceback(folder):
     result = CliRunner().invoke(app, ["--debug", "run", "nowhere.toml"])
-    assert isinstance(result.exception, assay.AssayError)
+    assert isinstance(result.exception, durometer.DurometerError)
 
 
 def test_unsupported_is_said_like_any_mistake(folder):
@@ -195,7 +195,9 @@ def test_ctrl_c_on_a_resumed_run_and_twice(folder, monkeypatch):
 
     for name in ("save", "load"):  # while the report is being saved; while the model is loaded
         with monkeypatch.context() as patch:
-            owner = assay.report.report.Report if name == "save" else assay.config.config.Config
+            owner = (
+                durometer.report.report.Report if name == "save" else durometer.config.config.Config
+            )
             patch.setattr(owner, name, again)
             said = call("run", "run.toml", "--resume", code=130).stderr
         assert "chunks are finished and safe in runs/run; --resume goes on" in said
@@ -204,7 +206,7 @@ def test_ctrl_c_on_a_resumed_run_and_twice(folder, monkeypatch):
 
 def test_pipes_get_plain_text_and_the_module_is_a_command(folder):
     done = subprocess.run(
-        [sys.executable, "-m", "assay", "run", "run.toml"],
+        [sys.executable, "-m", "durometer", "run", "run.toml"],
         capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"},
     )  # fmt: skip
     assert "\x1b" not in done.stdout + done.stderr
@@ -214,7 +216,7 @@ def test_pipes_get_plain_text_and_the_module_is_a_command(folder):
 
 def test_help_does_not_load_torch():
     code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom assay.cli import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom durometer.cli import app\n"
         "CliRunner().invoke(app, ['--help'])\n"
         "print([m for m in ('torch', 'pandas', 'numpy', 'sklearn') if m in sys.modules])"
     )
@@ -224,6 +226,6 @@ def test_help_does_not_load_torch():
 
 def test_shells_can_complete_it(folder):
     assert "--install-completion" in call("--help").output
-    env = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": "assay com", "COMP_CWORD": "1"}
-    said = CliRunner().invoke(app, [], env=env, prog_name="assay")
+    env = {"_DUROMETER_COMPLETE": "complete_bash", "COMP_WORDS": "durometer com", "COMP_CWORD": "1"}
+    said = CliRunner().invoke(app, [], env=env, prog_name="durometer")
     assert said.output.split() == ["compare"]

@@ -1,4 +1,4 @@
-"""`assay gate` as a build meets it: exit codes, no more rows than needed, files for other tools."""
+"""`durometer gate` as a build meets it: exit codes, no more rows than needed, files for other tools."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
+import durometer as du
+from durometer.cli.app import app
 
 MODEL = """
 import torch
@@ -77,7 +77,7 @@ def test_pass_fail_and_undecided_have_their_exit_codes(folder, criterion, code, 
     result = call("run.toml", "-q")
     assert result.exit_code == code, result.output
     assert said in result.output
-    rows = len(ay.Report.load(folder / "runs" / "run").table)
+    rows = len(du.Report.load(folder / "runs" / "run").table)
     assert rows == 600 if code == 2 else rows < 200  # no more than needed
     again = call("runs/run")  # the kept run is decided as it was
     assert again.exit_code == code and again.output.splitlines()[0] in result.output
@@ -102,8 +102,8 @@ def test_a_criterion_cannot_be_changed_after_rows_were_seen(folder):
 
 
 def test_workers_that_finish_early_do_not_decide(folder):
-    from assay.run.job import Chunk
-    from assay.run.run import _in_order
+    from durometer.run.job import Chunk
+    from durometer.run.run import _in_order
 
     came = [(k, Chunk(None, {})) for k in (2, 0, 3, 1)]
     assert [k for k, _ in _in_order(range(4), came)] == [0, 1, 2, 3]
@@ -118,7 +118,7 @@ def test_files_for_other_tools(folder):
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
     assert [c.find("failure") is not None for c in suite] == [True, False]
     log = json.loads((folder / "o/g.sarif").read_text())
-    assert log["version"] == "2.1.0" and log["runs"][0]["tool"]["driver"]["name"] == "assay"
+    assert log["version"] == "2.1.0" and log["runs"][0]["tool"]["driver"]["name"] == "durometer"
     (alert,) = log["runs"][0]["results"]
     assert alert["level"] == "error" and alert["message"]["text"]
     assert alert["ruleId"] in [r["id"] for r in log["runs"][0]["tool"]["driver"]["rules"]]
@@ -196,7 +196,7 @@ def test_the_summary_says_what_was_played_and_where_it_was_decided(folder):
     ][:3]
     cells = dict(zip([h.strip() for h in head], [c.strip() for c in row], strict=True))
     kept = json.loads(Path("runs/run/evidence.json").read_text())["criterion"]["decisions"][0]
-    played = len(ay.Report.load("runs/run").table)
+    played = len(du.Report.load("runs/run").table)
     assert cells["rows played"] == str(played) and kept["n"] == played
     assert int(cells["decided after row"]) == kept["decided after row"] < played
 
@@ -216,9 +216,9 @@ def repeated(folder, run, monkeypatch):
 def called(folder, run):
     """The same in a process of its own, by a shell, as somebody would who reads the document."""
     kept = json.loads((folder / run / "evidence.json").read_text())
-    launcher = folder / "bin" / "assay"
+    launcher = folder / "bin" / "durometer"
     launcher.parent.mkdir(exist_ok=True)
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay "$@"\n')
+    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
     launcher.chmod(0o755)
     env = os.environ | {"PATH": f"{launcher.parent}:{os.environ['PATH']}"}
     made = subprocess.run(kept["integrity"]["repeat"], shell=True, cwd=folder / run, env=env,
@@ -287,22 +287,22 @@ def test_verify_of_a_run_made_in_python_takes_its_rows_by_name(folder):
     x = np.load(folder / "d.npz")["x"]
     net = torch.jit.script(torch.nn.Linear(4, 2))
     torch.jit.save(net, folder / "net.pt")
-    data = ay.Dataset(x, np.zeros(600, int), classes=["go|<img>", "stop"])
-    ay.evaluate(torch.jit.load("net.pt"), data, space=ay.Linf(0.2), attack=ay.PGD(3)).save("runs/p")
+    data = du.Dataset(x, np.zeros(600, int), classes=["go|<img>", "stop"])
+    du.evaluate(torch.jit.load("net.pt"), data, space=du.Linf(0.2), attack=du.PGD(3)).save("runs/p")
     asked = look("runs/p", "--model", "net.pt")
     assert asked.exit_code == 2 and "--data" in asked.output
     found = look("runs/p", "--model", "net.pt", "--data", "d.npz")
     assert found.exit_code == 0 and "adversarial examples" in found.output, found.output
     again = json.loads((folder / "runs/p/evidence.json").read_text())["integrity"]["repeat"]
     assert (
-        again.startswith("made in Python: ay.evaluate(MODEL, DATA, space=Linf(") and "PGD(" in again
+        again.startswith("made in Python: du.evaluate(MODEL, DATA, space=Linf(") and "PGD(" in again
     )
 
 
 def test_a_gate_on_a_baseline_that_was_itself_stopped_early(folder):
     write(folder, "robust >= 0.5")
     assert call("run.toml", "-q", "--out", "runs/main").exit_code == 0
-    rows = len(ay.Report.load("runs/main").table)
+    rows = len(du.Report.load("runs/main").table)
     assert rows < 200
     write(folder, "robust no lower than runs/main by more than 0.3")
     result = call("run.toml", "-q", "--summary", "s.md")
@@ -340,16 +340,16 @@ def test_a_gate_on_a_quota_is_refused_before_anything_is_played(folder):
 
 
 def test_a_job_is_played_like_the_file_it_comes_from(folder):
-    from assay.config.config import read
+    from durometer.config.config import read
 
     write(folder, "robust >= 0.95")
-    by_file = ay.gate("run.toml")
-    by_job = ay.gate(read("run.toml").job(), "robust >= 0.95")
+    by_file = du.gate("run.toml")
+    by_job = du.gate(read("run.toml").job(), "robust >= 0.95")
     assert by_job == by_file and by_job.outcome == "fail"
-    with pytest.raises(ay.AssayError, match="no criterion"):
-        ay.gate(read("run.toml").job())
-    with pytest.raises(ay.AssayError, match=r"ay.Job\(model, data, space\)"):
-        ay.gate(len, "robust >= 0.5")
+    with pytest.raises(du.DurometerError, match="no criterion"):
+        du.gate(read("run.toml").job())
+    with pytest.raises(du.DurometerError, match=r"du.Job\(model, data, space\)"):
+        du.gate(len, "robust >= 0.5")
 
 
 def test_alpha_cannot_be_changed_after_rows_were_seen(folder):

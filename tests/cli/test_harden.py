@@ -5,7 +5,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from typer.testing import CliRunner
 
-from assay.cli.app import app
+from durometer.cli.app import app
 
 TOML = """
 [data]

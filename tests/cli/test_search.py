@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
+import durometer as du
+from durometer.cli.app import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -21,7 +21,7 @@ def test_trees_from_the_command_line(tmp_path, kind, table) -> None:
     file = EXAMPLES / f"trees_{table}_{kind}.toml"
     done = CliRunner().invoke(app, ["run", str(file), "--rows", "10", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    report = ay.Report.load(tmp_path)
+    report = du.Report.load(tmp_path)
     assert len(report.table) == 10 and report.table["valid"].all()
     won = (report.table["success"] & report.table["winner"].isin(["Graft", "MOEVA"])).to_numpy()
     assert won.any()

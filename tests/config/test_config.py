@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import assay as ay
-from assay.config.build import build, number, table
-from assay.config.config import Config, parse, read
-from assay.config.models import Model
-from assay.config.registry import KINDS, names, parameters, summary
-from assay.config.sources import Data
-from assay.config.writing import keep, to_toml
-from assay.errors import AssayError
+import durometer as du
+from durometer.config.build import build, number, table
+from durometer.config.config import Config, parse, read
+from durometer.config.models import Model
+from durometer.config.registry import KINDS, names, parameters, summary
+from durometer.config.sources import Data
+from durometer.config.writing import keep, to_toml
+from durometer.core.errors import DurometerError
 
 GOOD = """\
 seed = 7
@@ -55,13 +55,13 @@ def test_a_file_is_the_nouns_it_names():
     config = parse(GOOD)
     assert (config.seed, config.batch, config.out) == (7, 64, "runs/x")
     assert config.space.eps == 8 / 255 and config.space.p == math.inf
-    assert config.attack == ay.Then(
-        ay.APGD(steps=5, loss="margin"), ay.Restarts(ay.PGD(step=0.1), times=2)
+    assert config.attack == du.Then(
+        du.APGD(steps=5, loss="margin"), du.Restarts(du.PGD(step=0.1), times=2)
     )
-    assert config.goal == ay.Group({"1": (7,), "7": ("1", 2)})
-    assert config.budget == ay.Budget(forwards=100)
+    assert config.goal == du.Group({"1": (7,), "7": ("1", 2)})
+    assert config.budget == du.Budget(forwards=100)
     assert config.data == Data(name="mnist", rows=20, where={"y": [1, "7"]})
-    assert config.options(ay.Dataset([[0.0]], [0]))["seed"] == 7
+    assert config.options(du.Dataset([[0.0]], [0]))["seed"] == 7
 
 
 def test_what_was_read_can_be_written_and_reads_the_same():
@@ -89,23 +89,25 @@ def test_in_the_folder_of_a_run_a_file_finds_what_it_names(tmp_path):
 def test_standard_takes_the_space_of_the_run():
     text = GOOD[: GOOD.index("[goal]")] + '[attack]\ntype = "standard"\n'
     config = parse(text)
-    toy = ay.Dataset([[0.0]], [0])
-    assert config.options(toy)["attack"] == ay.standard(ay.Linf(0.1))
-    assert parse(to_toml(config)).options(toy)["attack"] == ay.standard(ay.Linf(0.1))
+    toy = du.Dataset([[0.0]], [0])
+    assert config.options(toy)["attack"] == du.standard(du.Linf(0.1))
+    assert parse(to_toml(config)).options(toy)["attack"] == du.standard(du.Linf(0.1))
 
 
 def test_a_table_space_takes_the_schema_of_the_data():
     start, end = GOOD.index("[space]"), GOOD.index("[goal]")
     text = GOOD[:start] + '[space]\ntype = "TableSpace"\neps = 0.2\np = inf\n' + GOOD[end:]
     config = parse(text)
-    schema = ay.Schema([ay.Feature("a", low=0, high=1)])
-    data = ay.Dataset([[0.5]], [0], schema=schema)
+    schema = du.Schema([du.Feature("a", low=0, high=1)])
+    data = du.Dataset([[0.5]], [0], schema=schema)
     space = config.options(data)["space"]
     assert (space.schema, space.eps, space.p) == (schema, 0.2, math.inf)
     assert to_toml(parse(to_toml(config))) == to_toml(config)
-    with pytest.raises(AssayError, match=r"line 13 \[space\]: TableSpace needs data with a schema"):
-        config.options(ay.Dataset([[0.5]], [0]))
-    with pytest.raises(AssayError, match="no parameter 'ep'; did you mean 'eps'"):
+    with pytest.raises(
+        DurometerError, match=r"line 13 \[space\]: TableSpace needs data with a schema"
+    ):
+        config.options(du.Dataset([[0.5]], [0]))
+    with pytest.raises(DurometerError, match="no parameter 'ep'; did you mean 'eps'"):
         parse(text.replace("eps = 0.2", "ep = 0.2"))
 
 
@@ -150,7 +152,7 @@ WRONG = [
 @pytest.mark.parametrize(("old", "new", "line", "said"), WRONG, ids=[w[1][:30] for w in WRONG])
 def test_a_mistake_is_answered_with_line_expectation_and_nearest_name(old, new, line, said):
     assert old in GOOD
-    with pytest.raises(AssayError) as caught:
+    with pytest.raises(DurometerError) as caught:
         parse(GOOD.replace(old, new, 1))
     message = str(caught.value)
     assert re.search(rf"line {line}\b", message), message
@@ -160,7 +162,7 @@ def test_a_mistake_is_answered_with_line_expectation_and_nearest_name(old, new, 
 @pytest.mark.parametrize("section", ["data", "model", "space"])
 def test_a_missing_section_is_named(section):
     text = re.sub(rf"\[{section}\]\n(.+\n)+", "", GOOD)
-    with pytest.raises(AssayError, match=rf"section \[{section}\] is missing"):
+    with pytest.raises(DurometerError, match=rf"section \[{section}\] is missing"):
         parse(text)
 
 
@@ -169,15 +171,15 @@ def test_nothing_is_loaded_before_everything_was_checked(tmp_path):
     (tmp_path / "net.py").write_text("raise RuntimeError('imported')")
     text = GOOD.replace('demo = "mnist"', 'python = "net.py:net"').replace("steps = 5", "stps = 5")
     (tmp_path / "run.toml").write_text(text)
-    with pytest.raises(AssayError, match="stps"):
+    with pytest.raises(DurometerError, match="stps"):
         read(tmp_path / "run.toml")
     (tmp_path / "run.toml").write_text(text.replace("stps", "steps"))
-    with pytest.raises(AssayError, match=r"line 10 \[model\].*RuntimeError: imported"):
+    with pytest.raises(DurometerError, match=r"line 10 \[model\].*RuntimeError: imported"):
         read(tmp_path / "run.toml").load()
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(AssayError, match="cannot read 'nowhere.toml'"):
+    with pytest.raises(DurometerError, match="cannot read 'nowhere.toml'"):
         read("nowhere.toml")
 
 
@@ -196,7 +198,7 @@ def test_numbers_as_text(x):
 
 @pytest.mark.parametrize("text", ["", "/", "1/", "a", "1/2/3", "2**3", "1 2", "nan", "0x1f", "()"])
 def test_what_is_no_number(text):
-    with pytest.raises(AssayError, match="not a number"):
+    with pytest.raises(DurometerError, match="not a number"):
         number(text)
 
 
@@ -210,38 +212,38 @@ def sure(kind):
 positive = st.floats(1e-6, 1e3)
 losses = st.none() | sure(sorted(names("losses")))
 single = st.one_of(
-    st.builds(ay.PGD, st.integers(1, 99), st.none() | positive, losses, sure(["random", "clean"])),
-    st.builds(ay.APGD, st.integers(1, 99), losses, st.integers(1, 9), positive),
-    st.builds(ay.FGSM, losses),
-    st.builds(ay.Square, st.integers(1, 9999), positive),
-    st.builds(ay.FAB, st.integers(1, 9999)),
-    st.builds(ay.CW, st.integers(1, 9999)),
+    st.builds(du.PGD, st.integers(1, 99), st.none() | positive, losses, sure(["random", "clean"])),
+    st.builds(du.APGD, st.integers(1, 99), losses, st.integers(1, 9), positive),
+    st.builds(du.FGSM, losses),
+    st.builds(du.Square, st.integers(1, 9999), positive),
+    st.builds(du.FAB, st.integers(1, 9999)),
+    st.builds(du.CW, st.integers(1, 9999)),
 )
 attacks = st.recursive(
     single,
     lambda inner: st.one_of(
-        st.lists(inner, min_size=1, max_size=3).map(lambda a: ay.Then(*a)),
-        st.lists(inner, min_size=1, max_size=3).map(lambda a: ay.Worst(*a)),
-        st.builds(ay.Restarts, inner, st.integers(1, 9)),
-        st.builds(ay.Guess, inner, sure(["best", "average"]), st.none() | st.integers(1, 9)),
+        st.lists(inner, min_size=1, max_size=3).map(lambda a: du.Then(*a)),
+        st.lists(inner, min_size=1, max_size=3).map(lambda a: du.Worst(*a)),
+        st.builds(du.Restarts, inner, st.integers(1, 9)),
+        st.builds(du.Guess, inner, sure(["best", "average"]), st.none() | st.integers(1, 9)),
     ),
     max_leaves=5,
 )
 box = st.floats(-10, 10) | st.lists(st.floats(-10, 10), min_size=1, max_size=3)
-spaces = st.sampled_from([ay.L0, ay.L1, ay.L2, ay.Linf]).flatmap(
+spaces = st.sampled_from([du.L0, du.L1, du.L2, du.Linf]).flatmap(
     lambda space: st.builds(space, positive, box, box)
 )
 label = st.integers(0, 42) | st.text(max_size=5)
 goals = st.one_of(
     st.none(),
-    st.builds(ay.Untargeted, st.none() | label),
-    st.builds(ay.Targeted, label | st.lists(label, max_size=3).map(tuple)),
-    st.just(ay.LeastLikely()),
+    st.builds(du.Untargeted, st.none() | label),
+    st.builds(du.Targeted, label | st.lists(label, max_size=3).map(tuple)),
+    st.just(du.LeastLikely()),
     st.builds(
-        ay.Group, st.dictionaries(st.text(max_size=5), st.lists(label, max_size=3).map(tuple))
+        du.Group, st.dictionaries(st.text(max_size=5), st.lists(label, max_size=3).map(tuple))
     ),
 )
-budgets = st.none() | st.builds(ay.Budget, st.none() | st.integers(1, 99))
+budgets = st.none() | st.builds(du.Budget, st.none() | st.integers(1, 99))
 data = st.builds(
     Data,
     name=st.just("mnist"),
@@ -273,11 +275,11 @@ def test_attack_to_table_to_attack(attack):
 
 def test_a_noun_nobody_can_name_is_not_written():
     @dataclasses.dataclass(frozen=True)
-    class Mine(ay.AutoAttack):
+    class Mine(du.AutoAttack):
         pass
 
     odd = Mine(steps=3)
-    with pytest.raises(AssayError, match="cannot be written"):
+    with pytest.raises(DurometerError, match="cannot be written"):
         table(odd)
 
 
@@ -316,5 +318,5 @@ type = "Normal"
 sd = 0.1
 [{section}]
 """
-    with pytest.raises(AssayError, match=rf"line 9 \[{section}\].*nobody attacks"):
+    with pytest.raises(DurometerError, match=rf"line 9 \[{section}\].*nobody attacks"):
         parse(text)

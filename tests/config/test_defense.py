@@ -2,10 +2,10 @@
 
 import pytest
 
-import assay as ay
-from assay.config.config import parse
-from assay.config.registry import names
-from assay.config.writing import to_toml
+import durometer as du
+from durometer.config.config import parse
+from durometer.config.registry import names
+from durometer.config.writing import to_toml
 
 NET = """
 import torch
@@ -48,17 +48,17 @@ def folder(tmp_path):
 def test_a_defence_is_played_from_a_file(folder):
     config = parse(TOML, folder / "run.toml")
     game, data = config.load()
-    assert isinstance(game, ay.Transductive) and game.batch == 16
-    assert isinstance(game.defender, ay.defenses.TENT)
-    report = ay.evaluate(game, data, **config.options(data), progress=False)
+    assert isinstance(game, du.Transductive) and game.batch == 16
+    assert isinstance(game.defender, du.defenses.TENT)
+    report = du.evaluate(game, data, **config.options(data), progress=False)
     assert len(report.table) == 32
     assert parse(to_toml(config), folder / "run.toml").defense == config.defense
 
 
 def test_what_does_not_fit_is_said(folder):
-    with pytest.raises(ay.AssayError, match=r"\[defense\].*no parameter 'stepps'.*'steps'"):
+    with pytest.raises(du.DurometerError, match=r"\[defense\].*no parameter 'stepps'.*'steps'"):
         parse(TOML.replace("steps = 1\n[game]", "stepps = 1\n[game]"), folder / "run.toml")
-    with pytest.raises(ay.AssayError, match=r"add a table \[defense\]"):
+    with pytest.raises(du.DurometerError, match=r"add a table \[defense\]"):
         parse(TOML.replace('[defense]\ntype = "TENT"\nsteps = 1\n', ""), folder / "run.toml").load()
 
 

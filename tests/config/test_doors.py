@@ -4,15 +4,15 @@ import sys
 
 import pytest
 
-import assay as ay
-from assay.config.config import parse
-from assay.config.registry import names
+import durometer as du
+from durometer.config.config import parse
+from durometer.config.registry import names
 
 MODULE = '''
 from dataclasses import dataclass
 import torch
-import assay as ay
-from assay.extend import Goal, Needs, Problem, Splits
+import durometer as du
+from durometer.extend import Goal, Needs, Problem, Splits
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NextClass(Goal):
 def squares() -> Splits:
     """Points of the unit square, by the side they lie on."""
     x = torch.linspace(0.01, 0.99, 40, dtype=torch.float64).reshape(20, 2)
-    data = ay.Dataset(x, (x[:, 0] > 0.5).long(), name="squares")
+    data = du.Dataset(x, (x[:, 0] > 0.5).long(), name="squares")
     return Splits(data, data)
 
 
@@ -70,8 +70,8 @@ def package(tmp_path, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: corners\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[assay.attacks]\nCorner = corners:Corner\n[assay.goals]\nNextClass = corners:NextClass\n"
-        "[assay.datasets]\nsquares = corners:squares\n"
+        "[durometer.attacks]\nCorner = corners:Corner\n[durometer.goals]\nNextClass = corners:NextClass\n"
+        "[durometer.datasets]\nsquares = corners:squares\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     names.cache_clear()
@@ -86,7 +86,7 @@ def test_a_package_is_used_from_a_file(package, attack):
     config = parse(text, package / "run.toml")
     assert repr(config.attack) == "Corner(tries=2)"
     model, data = config.load()
-    report = ay.evaluate(model, data, progress=False, **config.options(data))
+    report = du.evaluate(model, data, progress=False, **config.options(data))
     assert report.spec["attacks"] == ["corners:Corner"]
     assert 0 < report.table["success"].sum() < len(report.table)
 
@@ -97,7 +97,7 @@ def test_a_package_is_used_from_a_file(package, attack):
      ("nowhere:Corner", "cannot be imported")],
 )  # fmt: skip
 def test_what_is_not_there_is_said(package, name, said):
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         parse(TOML.replace("ATTACK", name).replace("MODULE", "corners.py"), package / "run.toml")
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import assay as ay
-from assay.config.config import parse, read
-from assay.config.writing import to_toml
-from assay.run.merge import merge, report_of
-from assay.run.store import Store
+import durometer as du
+from durometer.config.config import parse, read
+from durometer.config.writing import to_toml
+from durometer.run.merge import merge, report_of
+from durometer.run.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -17,12 +17,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def played(config, rows):
     model, data = config.load()
     options = config.options(data)
-    return ay.evaluate(model, rows(data), **options)
+    return du.evaluate(model, rows(data), **options)
 
 
 def test_a_quota_with_eyeglasses():
     config = read(EXAMPLES / "vault.toml")
-    assert config.goal.k == 3 and isinstance(config.attack, ay.Campaign)
+    assert config.goal.k == 3 and isinstance(config.attack, du.Campaign)
     assert parse(to_toml(config)).attack == config.attack
     report = played(config, lambda data: data)
     assert report.metric("robust").n == 15
@@ -70,24 +70,24 @@ attack = {type = "PGD"}
 order = {type = "Product", first = {type = "ByMD", steps = 1}, second = {type = "ByChance"}}
 """
     )
-    assert parse(text).attack.order == ay.orders.ByMD(1) * ay.orders.ByChance()
-    with pytest.raises(ay.AssayError, match="ByMD"):
+    assert parse(text).attack.order == du.orders.ByMD(1) * du.orders.ByChance()
+    with pytest.raises(du.DurometerError, match="ByMD"):
         parse(text.replace('"ByMD"', '"ByMDD"'))
 
 
 def test_a_goal_that_cannot_be_is_told_with_its_line():
-    with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*k=2"):
+    with pytest.raises(du.DurometerError, match=r"line 9 \[goal\].*k=2"):
         parse(VAULT + "k = 2")
-    with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*both a source and a target"):
+    with pytest.raises(du.DurometerError, match=r"line 9 \[goal\].*both a source and a target"):
         parse(VAULT.replace('"s2"', '"s1"'))
     for text in (VAULT, VAULT.replace("Quota", "Group").replace(
         'sources = ["s1"]\ntargets = ["s2"]', 'relation = {"s1" = ["s2"]}'
     )):  # fmt: skip
         config = parse(text.replace('"s2"', '"s222"'))
-        with pytest.raises(ay.AssayError, match=r"line 9 \[goal\].*'s222'"):
+        with pytest.raises(du.DurometerError, match=r"line 9 \[goal\].*'s222'"):
             config.options(config.data.load())
     config = parse(ALSO.replace('"s11"', '"s111"'))
-    with pytest.raises(ay.AssayError, match=r"line 3 \[also\].*'s111'"):
+    with pytest.raises(du.DurometerError, match=r"line 3 \[also\].*'s111'"):
         config.options(config.data.load())
 
 
@@ -112,14 +112,14 @@ steps = 1
 
 def test_further_goals_in_a_file():
     config = parse(ALSO)
-    assert config.also[0] == ay.Untargeted()
+    assert config.also[0] == du.Untargeted()
     assert parse(to_toml(config)).also == config.also
     report = played(config, lambda data: data)
     assert list(report.also) == ["untargeted", "group"]
     assert report.metric("robust_untargeted").n == 24
-    with pytest.raises(ay.AssayError, match=r"line 3 .*Untargetted.*did you mean 'Untargeted'"):
+    with pytest.raises(du.DurometerError, match=r"line 3 .*Untargetted.*did you mean 'Untargeted'"):
         parse(ALSO.replace('"Untargeted"', '"Untargetted"'))
-    with pytest.raises(ay.AssayError, match="list of goals"):
+    with pytest.raises(du.DurometerError, match="list of goals"):
         parse(ALSO.replace("also = [", "also = 3 #"))
 
 
@@ -128,16 +128,16 @@ def test_further_goals_survive_shards(tmp_path):
     model, data = config.load()
     parts = [tmp_path / "1", tmp_path / "2"]
     for k, part in enumerate(parts, 1):
-        run = ay.Run(out=part, shard=(k, 2))
-        ay.evaluate(model, data, **config.options(data), run=run).save(part)
+        run = du.Run(out=part, shard=(k, 2))
+        du.evaluate(model, data, **config.options(data), run=run).save(part)
     (parts[1] / "also" / "group" / "spec.json").rename(tmp_path / "kept")
-    with pytest.raises(ay.AssayError, match=r"2/also/group' is not the folder of a run"):
+    with pytest.raises(du.DurometerError, match=r"2/also/group' is not the folder of a run"):
         merge(parts, tmp_path / "whole")
     assert not (tmp_path / "whole").exists()  # so that the next try can go there
     (tmp_path / "kept").rename(parts[1] / "also" / "group" / "spec.json")
     whole = report_of(parts, merge(parts, tmp_path / "whole"))
     Store(parts[0]).clear()
     assert not list(parts[0].rglob("spec.json"))
-    once = ay.evaluate(model, data, **config.options(data))
+    once = du.evaluate(model, data, **config.options(data))
     assert set(whole.also) == set(once.also)
     assert whole.metric("robust_untargeted") == once.metric("robust_untargeted")

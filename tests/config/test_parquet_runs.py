@@ -12,11 +12,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli import app
-from assay.config.config import parse, read
-from assay.config.writing import to_toml
-from assay.records import FIELDS, TIMES
+import durometer as du
+from durometer.cli import app
+from durometer.config.config import parse, read
+from durometer.config.writing import to_toml
+from durometer.core.records import FIELDS, TIMES
 
 MODEL = """
 import torch
@@ -66,46 +66,48 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def assay(*words: Any) -> Any:
+def durometer(*words: Any) -> Any:
     return CliRunner().invoke(app, [str(w) for w in words])
 
 
 def test_the_same_records_as_from_a_file_that_is_held(folder: Path) -> None:
     for name in ("big", "held"):
-        said = assay("run", folder / f"{name}.toml", "--out", folder / name)
+        said = durometer("run", folder / f"{name}.toml", "--out", folder / name)
         assert said.exit_code == 0, said.output
-    big, held = ay.Report.load(folder / "big"), ay.Report.load(folder / "held")
+    big, held = du.Report.load(folder / "big"), du.Report.load(folder / "held")
     assert big.spec["classes"] == ["no", "yes"] and big.spec["data"] == "d"
     for name in FIELDS:
         if name not in TIMES:
             np.testing.assert_array_equal(
                 big.records.columns[name], held.records.columns[name], name
             )
-    again = assay("run", folder / "big.toml", "--out", folder / "big", "--resume", "--workers", 2)
-    assert again.exit_code == 0 and "700" in assay("show", folder / "big").output
+    again = durometer(
+        "run", folder / "big.toml", "--out", folder / "big", "--resume", "--workers", 2
+    )
+    assert again.exit_code == 0 and "700" in durometer("show", folder / "big").output
 
 
 def test_a_run_on_files_can_be_verified(folder: Path) -> None:
-    assay("run", folder / "big.toml", "--out", folder / "run")
-    said = assay("verify", folder / "run", "--config", folder / "big.toml")
+    durometer("run", folder / "big.toml", "--out", folder / "run")
+    said = durometer("verify", folder / "run", "--config", folder / "big.toml")
     assert said.exit_code == 0, said.output
     frame = pd.read_parquet(folder / "d" / "2.parquet")
     frame.loc[7, "a"] += 0.2
     frame.to_parquet(folder / "d" / "2.parquet", row_group_size=200, index=False)
-    said = assay("verify", folder / "run", "--config", folder / "big.toml")
+    said = durometer("verify", folder / "run", "--config", folder / "big.toml")
     assert said.exit_code == 1 and "1 of 700 clean inputs are not the data's" in said.output
 
 
 def test_a_breakdown_counts_all_rows_and_not_the_sample(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay._evaluate.SHOWN", 100)
+    monkeypatch.setattr("durometer._evaluate.SHOWN", 100)
     file = folder / "breaks.toml"
     file.write_text((folder / "big.toml").read_text().replace("m.py:net", "m.py:Breaks"))
-    said = assay("run", file, "--out", folder / "run")
+    said = durometer("run", file, "--out", folder / "run")
     told = re.search(r"(\d+) of 700 rows were finished", said.output)
     assert said.exit_code == 1 and told is not None, said.output
-    loaded = ay.Report.load(folder / "run")
+    loaded = du.Report.load(folder / "run")
     assert loaded.metric("clean").n == int(told[1]) > 100 == len(loaded.records)
     assert f"{told[1]} of 700" in str(loaded)
 
@@ -114,10 +116,10 @@ def test_a_goal_names_classes_of_all_files(folder: Path) -> None:
     base = (folder / "big.toml").read_text()
     (folder / "g.toml").write_text(base + '[goal]\ntype = "Targeted"\ntarget = "yes"\n')
     _, data = read(folder / "g.toml").load()
-    assert isinstance(data, ay.Parquet) and data.labels == ("no", "yes")
+    assert isinstance(data, du.Parquet) and data.labels == ("no", "yes")
     read(folder / "g.toml").options(data)
     (folder / "g.toml").write_text(base + '[goal]\ntype = "Targeted"\ntarget = "maybe"\n')
-    with pytest.raises(ay.AssayError, match=r"\[goal\].*maybe"):
+    with pytest.raises(du.DurometerError, match=r"\[goal\].*maybe"):
         read(folder / "g.toml").options(data)
 
 
@@ -143,7 +145,7 @@ def test_what_is_read_is_written_again(folder: Path) -> None:
 def test_refused_before_opening(folder: Path, data: str, said: str) -> None:
     (folder / "empty").mkdir()
     (folder / "w.toml").write_text(FILE.format(data=data))
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         read(folder / "w.toml")
 
 
@@ -154,7 +156,7 @@ def test_what_needs_all_rows_says_so(folder: Path) -> None:
         ["gate", folder / "big.toml", "-c", "robust >= 0.5", "--out", folder / "r"],
         ["harden", folder / "big.toml"],
     ):
-        said = assay(*words)
+        said = durometer(*words)
         assert said.exit_code == (3 if words[0] == "gate" else 2), (words, said.output)
         assert "error:" in said.output and "rows" in said.output, (words, said.output)
     assert not (folder / "r").exists()
@@ -162,5 +164,5 @@ def test_what_needs_all_rows_says_so(folder: Path) -> None:
 
 def test_columns_that_are_no_features_are_left_out(folder: Path) -> None:
     data = read(folder / "held.toml").load()[1]
-    assert isinstance(data, ay.Dataset) and data.x.shape == (700, 3)
+    assert isinstance(data, du.Dataset) and data.x.shape == (700, 3)
     assert torch.is_tensor(data.x) and data.table is not None and "branch" in data.table

@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.config.positions import line_of, lines
+from durometer.config.positions import line_of, lines
 
 TEXT = '''# a comment with [brackets] and = signs
 seed = 3
@@ -80,7 +80,7 @@ values = st.recursive(
 
 @given(st.dictionaries(keys, values, max_size=5), st.randoms(use_true_random=False))
 def test_the_same_paths_as_tomllib(given_, random):
-    from assay.toml import key, value
+    from durometer.core.toml import key, value
 
     text = "".join(
         f"{'# [x] = {' * random.randint(0, 1)}\n{key(k)} = {value(v)}\n" for k, v in given_.items()

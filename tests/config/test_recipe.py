@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
-FILE = re.compile(r"`([\w/]+\.(?:py|toml))`[^`]*(?:`assay\.\w+`[^`]*)*:\n\n```\w+\n(.*?)```", re.S)
+FILE = re.compile(
+    r"`([\w/]+\.(?:py|toml))`[^`]*(?:`durometer\.\w+`[^`]*)*:\n\n```\w+\n(.*?)```", re.S
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +48,19 @@ def played(folder, *arguments):
 
 def test_the_command_line_lists_each_part_with_its_origin(desk):
     for room, name in (("attacks", "Corner"), ("goals", "OneUp"), ("datasets", "grades")):
-        done = played(desk, "-m", "assay", "list", room)
+        done = played(desk, "-m", "durometer", "list", room)
         assert done.returncode == 0, done.stderr
         (line,) = [line for line in done.stdout.splitlines() if re.search(rf"\b{name}\b", line)]
         assert "mypackage" in line
 
 
 def test_a_run_file_and_python_give_the_same_figures(desk):
-    done = played(desk, "-m", "assay", "run", "run.toml", "--out", "runs/file")
+    done = played(desk, "-m", "durometer", "run", "run.toml", "--out", "runs/file")
     assert done.returncode == 0, done.stderr
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    (used,) = [block for block in blocks if "ay.evaluate" in block]
-    asked = "print(report.table['success'].tolist())\nimport assay as ay\n"
-    asked += "print(ay.Report.load('runs/file').table['success'].tolist())\n"
+    (used,) = [block for block in blocks if "du.evaluate" in block]
+    asked = "print(report.table['success'].tolist())\nimport durometer as du\n"
+    asked += "print(du.Report.load('runs/file').table['success'].tolist())\n"
     done = played(desk, "-c", "from model import net\n" + used + asked)
     assert done.returncode == 0, done.stderr
     mine, theirs = done.stdout.splitlines()[-2:]
@@ -72,6 +74,6 @@ def test_a_part_that_is_not_registered_is_named_in_full(desk, named):
     (desk / "corners.py").write_bytes((desk / "source/mypackage/corners.py").read_bytes())
     text = (desk / "run.toml").read_text(encoding="utf-8")
     (desk / "full.toml").write_text(text.replace('"Corner"', f'"{named}"'), encoding="utf-8")
-    done = played(desk, "-m", "assay", "run", "full.toml", "--force")
+    done = played(desk, "-m", "durometer", "run", "full.toml", "--force")
     assert done.returncode == 0, done.stderr
     assert "Corner" in done.stdout

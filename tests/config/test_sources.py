@@ -11,10 +11,10 @@ import skops.io
 import torch
 from sklearn.linear_model import LogisticRegression
 
-import assay as ay
-from assay.config.models import Model
-from assay.config.sources import Data
-from assay.errors import AssayError
+import durometer as du
+from durometer.config.models import Model
+from durometer.config.sources import Data
+from durometer.core.errors import DurometerError
 
 X = np.random.default_rng(0).random((12, 3))
 Y = np.arange(12) % 2
@@ -40,14 +40,14 @@ def test_npz_csv_and_parquet_give_the_same_data(folder):
 
 
 def test_a_table_with_a_schema_file(folder):
-    schema = ay.Schema([ay.Feature(n, low=0, high=1) for n in "abc"], ["a <= 2"])
+    schema = du.Schema([du.Feature(n, low=0, high=1) for n in "abc"], ["a <= 2"])
     (folder / "s.toml").write_text(schema.toml())
     source = Data(path="d.csv", label="kind", ids="row", schema="s.toml", rows=5)
     source.check(folder)
     data = source.load(folder)
     assert data.schema.names == ("a", "b", "c") and len(data) == 5
     for wrong in (replace(source, schema="t.toml"), Data(name="url", schema="s.toml")):
-        with pytest.raises(AssayError, match=r"t\.toml|its own schema"):
+        with pytest.raises(DurometerError, match=r"t\.toml|its own schema"):
             wrong.check(folder)
 
 
@@ -58,7 +58,7 @@ def test_where_comes_before_rows(folder):
 
 def test_bytes_are_scaled(folder):
     np.savez(folder / "bytes.npz", x=np.full((2, 4), 255, np.uint8), y=[0, 1])
-    with pytest.raises(AssayError, match="uint8"):
+    with pytest.raises(DurometerError, match="uint8"):
         Data(path="bytes.npz").load(folder)
     assert Data(path="bytes.npz", scale=1 / 255).load(folder).x.tolist() == [[1.0] * 4] * 2
 
@@ -74,7 +74,7 @@ def test_bytes_are_scaled(folder):
 )
 def test_refused_before_opening(folder, source, said):
     (folder / "odd.txt").write_text("x")
-    with pytest.raises(AssayError, match=said):
+    with pytest.raises(DurometerError, match=said):
         source.check(folder)
 
 
@@ -95,7 +95,7 @@ def test_refused_before_opening(folder, source, said):
 def test_refused_when_opened(folder, source, said):
     for name in ("broken.npz", "broken.parquet"):
         (folder / name).write_bytes(b"nothing of the kind")
-    with pytest.raises(AssayError, match=said):
+    with pytest.raises(DurometerError, match=said):
         source.load(folder)
 
 
@@ -118,10 +118,10 @@ def test_models_from_python_files(folder):
         model = Model(python=f"net.py:{name}").load(folder)
         assert model.logits(x).shape == (12, 2), name
         assert model.differentiable is differentiable
-    with pytest.raises(AssayError, match="has no 'mak'; did you mean 'make'"):
+    with pytest.raises(DurometerError, match="has no 'mak'; did you mean 'make'"):
         Model(python="net.py:mak").load(folder)
     (folder / "bad.py").write_text("import nothing_like_it")
-    with pytest.raises(AssayError, match="cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(DurometerError, match="cannot be imported: ModuleNotFoundError"):
         Model(python="bad.py:x").load(folder)
 
 
@@ -140,7 +140,7 @@ def test_models_from_pickles_and_torchscript(folder):
     assert script.differentiable
     (folder / "broken.pt").write_bytes(b"nothing")
     for model in (Model(torchscript="broken.pt"), Model(pickle="broken.pt")):
-        with pytest.raises(AssayError, match=r"broken\.pt"):
+        with pytest.raises(DurometerError, match=r"broken\.pt"):
             model.load(folder)
 
 
@@ -162,7 +162,7 @@ def test_outputs_are_passed_on(folder):
     ],
 )
 def test_models_refused_before_opening(folder, model, said):
-    with pytest.raises(AssayError, match=said):
+    with pytest.raises(DurometerError, match=said):
         model.check(folder)
 
 
@@ -177,7 +177,7 @@ def test_a_class_in_a_file_is_made_and_one_that_needs_more_is_told_of(tmp_path):
         "        super().__init__()\n"
     )
     assert Model(python="nets.py:Plain").load(tmp_path).kind == "torch Plain"
-    with pytest.raises(AssayError, match="a class that needs width; name an object"):
+    with pytest.raises(DurometerError, match="a class that needs width; name an object"):
         Model(python="nets.py:Wide").load(tmp_path)
 
 
@@ -205,11 +205,11 @@ def loans(tmp_path_factory):
     )
     y = ((frame["purpose"] == "boat") ^ (frame["amount"] > 60)).astype(int)
     frame.assign(paid=y).to_csv(folder / "loans.csv", index=False)
-    schema = ay.Schema(
+    schema = du.Schema(
         [
-            ay.Feature("purpose", "category", values=("house", "car", "boat")),
-            ay.Feature("income", low=0, high=100, missing=True),
-            ay.Feature("amount", "integer", 0, 200),
+            du.Feature("purpose", "category", values=("house", "car", "boat")),
+            du.Feature("income", low=0, high=100, missing=True),
+            du.Feature("amount", "integer", 0, 200),
         ]
     )
     (folder / "loans.toml").write_text(schema.toml())
@@ -235,9 +235,9 @@ def loans(tmp_path_factory):
 
 @pytest.mark.parametrize("file", ["pipe.joblib", "pipe.skops", "x.json", "x.ubj", "l.txt", "c.cbm"])
 def test_a_model_file_of_each_kind_answers_as_it_does_by_itself(loans, file):
-    from assay.model.agreement import agree
-    from assay.model.frames import fitted
-    from assay.model.probe import probe
+    from durometer.model.agreement import agree
+    from durometer.model.frames import align_columns
+    from durometer.model.probe import probe
 
     folder, own = loans
     source = Model(path=file, name="mine", score=0.9)
@@ -246,7 +246,7 @@ def test_a_model_file_of_each_kind_answers_as_it_does_by_itself(loans, file):
     assert model.title == "mine" and model.score == 0.9
     for schema in (None, "loans.toml"):
         data = Data(path="loans.csv", label="paid", schema=schema, name="loans").load(folder)
-        made = probe(fitted(model, data), data.x[:32])
+        made = probe(align_columns(model, data), data.x[:32])
         assert made.logits(data.x).argmax(1).tolist() == np.ravel(own[file]).tolist()
         assert agree(made, data) == 200
 
@@ -267,19 +267,19 @@ def test_an_exported_program_is_attacked_with_its_gradients(tmp_path):
     model = source.load(tmp_path)
     x = torch.rand(40, 3)
     assert torch.allclose(model.logits(x), net(x))
-    data = ay.Dataset(x, net(x).argmax(1))
-    asked = {"space": ay.Linf(0.2), "attack": ay.PGD(10), "progress": False}
-    found = ay.evaluate(model, data, **asked).table["success"]
-    assert found.tolist() == ay.evaluate(net, data, **asked).table["success"].tolist()
+    data = du.Dataset(x, net(x).argmax(1))
+    asked = {"space": du.Linf(0.2), "attack": du.PGD(10), "progress": False}
+    found = du.evaluate(model, data, **asked).table["success"]
+    assert found.tolist() == du.evaluate(net, data, **asked).table["success"].tolist()
     assert found.any()
 
 
 def test_a_skops_file_with_a_type_of_ones_own_says_what_to_do(tmp_path):
-    skops.io.dump(ay.Budget(3), tmp_path / "own.skops")
-    with pytest.raises(AssayError, match=r"assay\.problem\.budget\.Budget.*trusted = \["):
+    skops.io.dump(du.Budget(3), tmp_path / "own.skops")
+    with pytest.raises(DurometerError, match=r"durometer\.problem\.budget\.Budget.*trusted = \["):
         Model(skops="own.skops").load(tmp_path)
-    with pytest.raises(AssayError, match=r"cannot wrap a Budget"):  # it was read
-        Model(skops="own.skops", trusted=["assay.problem.budget.Budget"]).load(tmp_path)
+    with pytest.raises(DurometerError, match=r"cannot wrap a Budget"):  # it was read
+        Model(skops="own.skops", trusted=["durometer.problem.budget.Budget"]).load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -300,14 +300,14 @@ def test_a_model_file_of_another_kind_is_said_to_be(loans, kind, file, said):
     torch.save(torch.nn.Linear(2, 2), folder / "saved.pt")
     if "pt2" in file:
         exported(folder / "net.pt2")
-    with pytest.raises(AssayError, match=said):
+    with pytest.raises(DurometerError, match=said):
         Model(**{kind: file}).load(folder)
 
 
 def test_the_command_line_gives_a_pipeline_its_own_accuracy(loans, monkeypatch):
     from typer.testing import CliRunner
 
-    from assay.cli import app
+    from durometer.cli import app
 
     folder, own = loans
     monkeypatch.chdir(folder)
@@ -330,7 +330,7 @@ def test_the_command_line_gives_a_pipeline_its_own_accuracy(loans, monkeypatch):
     )
     done = CliRunner().invoke(app, ["run", "text.toml", "--out", "out", "--quiet"])
     assert done.exit_code == 0, done.output
-    report = ay.Report.load(folder / "out")
+    report = du.Report.load(folder / "out")
     y = pd.read_csv("loans.csv")["paid"].to_numpy()
     ids = report.table["id"].to_numpy(int)
     assert report.metric("clean").value == pytest.approx((own["pipe.joblib"] == y)[ids].mean())
@@ -338,25 +338,25 @@ def test_the_command_line_gives_a_pipeline_its_own_accuracy(loans, monkeypatch):
 
 def test_data_of_a_python_file_come_as_they_are(tmp_path):
     (tmp_path / "mine.py").write_text(
-        "import assay as ay\n"
-        "def rows(): return ay.Dataset([[0.0], [1.0]], [0, 1], name='mine')\n"
+        "import durometer as du\n"
+        "def rows(): return du.Dataset([[0.0], [1.0]], [0, 1], name='mine')\n"
         "numbers = [1, 2]\n"
     )
     assert Data(python="mine.py:rows").load(tmp_path).name == "mine"
     renamed = Data(python="mine.py:rows", name="yours", where={"y": [1]}).load(tmp_path)
     assert renamed.name == "yours" and renamed.x.tolist() == [[1.0]]
     for wrong, said in {
-        "mine.py:numbers": "gives a list; expected an ay.Dataset",
+        "mine.py:numbers": "gives a list; expected an du.Dataset",
         "mine.py:row": "did you mean 'rows'",
     }.items():
-        with pytest.raises(AssayError, match=said):
+        with pytest.raises(DurometerError, match=said):
             Data(python=wrong).load(tmp_path)
     for given, said in (
         ({"python": "other.py:rows"}, "no such file"),
         ({"python": "mine.py"}, "expected 'file.py:name'"),
         ({"python": "mine.py:rows", "path": "a.csv"}, "not from both"),
     ):
-        with pytest.raises(AssayError, match=said):
+        with pytest.raises(DurometerError, match=said):
             Data(**given).check(tmp_path)
 
 
@@ -366,9 +366,9 @@ def test_an_exported_program_is_played(tmp_path):
     x = torch.rand(8, 4)
     made = torch.export.export(net, (x,), dynamic_shapes=({0: size},))
     torch.export.save(made, tmp_path / "m.pt2")
-    data = ay.Dataset(x, net(x).argmax(1))
-    report = ay.evaluate(
-        Model(path="m.pt2").load(tmp_path), data, space=ay.Linf(0.01), attack=ay.FGSM()
+    data = du.Dataset(x, net(x).argmax(1))
+    report = du.evaluate(
+        Model(path="m.pt2").load(tmp_path), data, space=du.Linf(0.01), attack=du.FGSM()
     )
     assert report.metric("clean").value == 1.0
 
@@ -403,7 +403,7 @@ def test_a_damaged_lightgbm_file_does_not_reach_lightgbm(tmp_path, text, said):
     (tmp_path / "m.txt").write_text(light())
     Model(path="m.txt").load(tmp_path)
     (tmp_path / "m.txt").write_text(text)
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         Model(path="m.txt").load(tmp_path)
 
 
@@ -419,7 +419,7 @@ def test_a_damaged_xgboost_file_does_not_reach_xgboost(tmp_path):
         Model(path=name).load(tmp_path)
     content = (tmp_path / "m.ubj").read_bytes()
     (tmp_path / "m.ubj").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ay.AssayError, match="damaged"):
+    with pytest.raises(du.DurometerError, match="damaged"):
         Model(path="m.ubj").load(tmp_path)
     made = json.loads((tmp_path / "m.json").read_text())
     trees = made["learner"]["gradient_booster"]["model"]["trees"]
@@ -429,15 +429,15 @@ def test_a_damaged_xgboost_file_does_not_reach_xgboost(tmp_path):
     ):
         kept, trees[0][column][0] = trees[0][column][0], value
         (tmp_path / "m.json").write_text(json.dumps(made))
-        with pytest.raises(ay.AssayError, match=said):
+        with pytest.raises(du.DurometerError, match=said):
             Model(path="m.json").load(tmp_path)
         trees[0][column][0] = kept
 
 
 def test_a_model_that_has_a_name_keeps_it(tmp_path):
     (tmp_path / "mine.py").write_text(
-        "import assay as ay\n"
-        "def named(): return ay.wrap(lambda x: x, name='credit, March')\n"
+        "import durometer as du\n"
+        "def named(): return du.wrap(lambda x: x, name='credit, March')\n"
         "def plain(): return lambda x: x\n"
     )
     assert Model(python="mine.py:named").load(tmp_path).title == "credit, March"

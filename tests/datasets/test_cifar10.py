@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay import datasets
-from assay.datasets.corruptions import CORRUPTIONS, corrupted, stream
-from assay.datasets.packed import pack, unpack
+import durometer as du
+from durometer import datasets
+from durometer.datasets.corruptions import CORRUPTIONS, corrupted, stream
+from durometer.datasets.packed import pack, unpack
 
 
 @pytest.mark.parametrize("kind", ["noise", "flat", "steps"])
@@ -38,10 +38,10 @@ def test_the_original_folder_is_read(tmp_path):
     assert np.array_equal(seen.reshape(-1), planes[1, 1])  # red plane, green plane, blue plane
     assert splits.train.ids[21] == "train/21"
     (folder / "data_batch_3").write_bytes(pickle.dumps({"data": datasets.Splits}))
-    with pytest.raises(ay.AssayError, match="not a batch of CIFAR-10"):
+    with pytest.raises(du.DurometerError, match="not a batch of CIFAR-10"):
         datasets.cifar10(folder)
     (folder / "data_batch_2").unlink()
-    with pytest.raises(ay.AssayError, match="lacks data_batch_2"):
+    with pytest.raises(du.DurometerError, match="lacks data_batch_2"):
         datasets.cifar10(folder)
 
 
@@ -73,7 +73,7 @@ def test_the_orders_of_a_stream():
         runs[mixing] = int((order.y[1:] != order.y[:-1]).sum())
     assert runs[0.05] < runs[100.0] < int((data.y[1:] != data.y[:-1]).sum()) + 40
     for wrong, said in (({"order": "sorted"}, "order='sorted'"), ({"severity": 6}, "severity=6")):
-        with pytest.raises(ay.AssayError, match=said):
+        with pytest.raises(du.DurometerError, match=said):
             stream(data, ["noise"], **wrong)
-    with pytest.raises(ay.AssayError, match="no corruption 'nois'"):
+    with pytest.raises(du.DurometerError, match="no corruption 'nois'"):
         corrupted(data.x, "nois")

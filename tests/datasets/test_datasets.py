@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-import assay
-from assay import datasets
-from assay.datasets import mnist as load_mnist
-from assay.datasets import netpbm, source
-from assay.datasets.gtsrb import CLASSES as SIGNS
-from assay.datasets.gtsrb import held_out, shrink
-from assay.datasets.mnist import FILES
-from assay.datasets.url import features
-from assay.errors import AssayError
+import durometer
+from durometer import datasets
+from durometer.core.errors import DurometerError
+from durometer.datasets import mnist as load_mnist
+from durometer.datasets import netpbm, source
+from durometer.datasets.gtsrb import CLASSES as SIGNS
+from durometer.datasets.gtsrb import held_out, shrink
+from durometer.datasets.mnist import FILES
+from durometer.datasets.url import features
 
 SHAPES = {
     "mnist": {"train": (4000, 1, 28, 28), "test": (1000, 1, 28, 28)},
@@ -38,7 +38,7 @@ SHA256 = {
     "orl": "710ebfd17d942288f022cb7854f1d88087c4d0c27e2043183be87205db6fa0b2",
 }
 CLASS_COUNT = {"mnist": 10, "cifar10": 10, "gtsrb": 43, "url": 2, "pima": 2, "orl": 40}
-PACKAGE = Path(assay.__file__).parent
+PACKAGE = Path(durometer.__file__).parent
 
 
 def parts(name):
@@ -193,7 +193,7 @@ def test_a_cut_idx_file_is_refused(tmp_path, digits):
         write_idx(tmp_path / name[:-3], digits[key], False)
     file = tmp_path / FILES["x_test"][:-3]
     file.write_bytes(file.read_bytes()[:-1])
-    with pytest.raises(AssayError, match="t10k-images.*not whole.*3, 28, 28"):
+    with pytest.raises(DurometerError, match="t10k-images.*not whole.*3, 28, 28"):
         datasets.mnist(tmp_path)
 
 
@@ -211,13 +211,13 @@ def test_url_from_csv_equals_the_bundled_set(tmp_path):
     again = datasets.url(tmp_path / "dataset.csv")
     assert again.test.hash == splits.test.hash
     frame.head(100).to_csv(tmp_path / "short.csv", index=False)
-    with pytest.raises(AssayError, match=r"short.csv has 100 rows.*11430"):
+    with pytest.raises(DurometerError, match=r"short.csv has 100 rows.*11430"):
         datasets.url(tmp_path / "short.csv")
 
 
 def test_the_eyes_of_orl_are_behind_the_eyeglasses():
     """Eyes are dark: where the columns of the lenses are darkest, by no landmark of ours."""
-    frame = np.flatnonzero(assay.masks.eyeglasses(64, 64).any(1))
+    frame = np.flatnonzero(durometer.masks.eyeglasses(64, 64).any(1))
     middle, share = {}, {}
     for aligned in (False, True):
         faces = datasets.orl(aligned=aligned).test.x[:, 0].numpy()
@@ -251,7 +251,7 @@ def test_orl_reads_the_archive(tmp_path):
     assert splits.train.x.shape == (280, 1, 112, 92)
     assert np.array_equal(splits.test.x[0, 0].numpy() * 255, faces[0, 7])
     (tmp_path / "s3" / "4.pgm").unlink()
-    with pytest.raises(AssayError, match=r"s3/4.pgm"):
+    with pytest.raises(DurometerError, match=r"s3/4.pgm"):
         datasets.orl(tmp_path)
 
 
@@ -294,7 +294,7 @@ def test_held_out_tracks_do_not_depend_on_the_sample():
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_wrong_path_is_named(name, tmp_path):
-    with pytest.raises(AssayError, match=r"no file or folder '.*nowhere'"):
+    with pytest.raises(DurometerError, match=r"no file or folder '.*nowhere'"):
         getattr(datasets, name)(tmp_path / "nowhere")
 
 
@@ -302,19 +302,19 @@ def test_a_wrong_path_is_named(name, tmp_path):
 def test_a_file_of_another_kind_is_refused(name, tmp_path):
     junk = tmp_path / "junk.bin"
     junk.write_bytes(b"\x93not a data set\x00\xff")
-    with pytest.raises(AssayError, match="junk.bin"):
+    with pytest.raises(DurometerError, match="junk.bin"):
         getattr(datasets, name)(junk)
 
 
 def test_missing_arrays_are_listed(tmp_path):
     np.savez(tmp_path / "half.npz", x_train=np.zeros(3))
-    with pytest.raises(AssayError, match=r"half.npz has the arrays \['x_train'\].*'y_test'"):
+    with pytest.raises(DurometerError, match=r"half.npz has the arrays \['x_train'\].*'y_test'"):
         datasets.mnist(tmp_path / "half.npz")
 
 
 def test_float_images_are_refused(tmp_path, digits):
     np.savez(tmp_path / "float.npz", **(digits | {"x_train": digits["x_train"] / 255.0}))
-    with pytest.raises(AssayError, match="dtype float64.*expected uint8"):
+    with pytest.raises(DurometerError, match="dtype float64.*expected uint8"):
         datasets.mnist(tmp_path / "float.npz")
 
 
@@ -328,7 +328,7 @@ def test_float_images_are_refused(tmp_path, digits):
 )
 def test_bad_pictures_are_refused(tmp_path, content, message):
     (tmp_path / "a.pgm").write_bytes(content)
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         netpbm.read(tmp_path / "a.pgm")
 
 
@@ -353,7 +353,7 @@ def test_a_download_is_checked_and_cached(served):
 
 
 def test_other_bytes_than_announced_are_refused(served):
-    with pytest.raises(AssayError, match="SHA-256 is .*, expected 0000"):
+    with pytest.raises(DurometerError, match="SHA-256 is .*, expected 0000"):
         source.fetch([served.as_uri()], "0" * 64, "t")
     assert list((source.cache() / "t").iterdir()) == []
 
@@ -369,7 +369,7 @@ def test_no_network_is_said_plainly(monkeypatch):
         raise OSError("Name or service not known")
 
     monkeypatch.setattr("urllib.request.urlopen", offline)
-    with pytest.raises(AssayError, match=r"(?s)Offline\?.*path=.*Name or service not known"):
+    with pytest.raises(DurometerError, match=r"(?s)Offline\?.*path=.*Name or service not known"):
         datasets.mnist(full=True)
 
 

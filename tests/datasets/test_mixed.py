@@ -8,8 +8,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-import assay as ay
-from assay.datasets.mixed import TABLES
+import durometer as du
+from durometer.datasets.mixed import TABLES
 
 ROWS = {"adult": 2000, "bank": 2000, "german": 1000, "heart": 303}
 GAPS = {"adult": 2, "bank": 0, "german": 0, "heart": 1}  # at least
@@ -17,7 +17,7 @@ GAPS = {"adult": 2, "bank": 0, "german": 0, "heart": 1}  # at least
 
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_schema_and_relations_hold(name):
-    splits = getattr(ay.datasets, name)()
+    splits = getattr(du.datasets, name)()
     train, test = splits.train, splits.test
     assert len(train) + len(test) == ROWS[name] and len(test) == round(ROWS[name] / 4)
     assert not set(train.ids) & set(test.ids) and len(train.classes) == 2
@@ -29,7 +29,7 @@ def test_rows_schema_and_relations_hold(name):
 
 
 def test_a_pipeline_on_census_data_end_to_end():
-    splits = ay.datasets.adult()
+    splits = du.datasets.adult()
     train, test = splits.train, splits.test[:40]
     features = list(train.schema.names)
     text = make_pipeline(SimpleImputer(strategy="most_frequent"),
@@ -39,8 +39,8 @@ def test_a_pipeline_on_census_data_end_to_end():
     )
     pipe = make_pipeline(columns, RandomForestClassifier(20, random_state=0))
     pipe.fit(train.table[features], train.table["income"])
-    report = ay.evaluate(pipe, test, space=test.schema.space(eps=0.5), progress=False,
-                         attack=ay.Graft(evaluations=60))  # fmt: skip
+    report = du.evaluate(pipe, test, space=test.schema.space(eps=0.5), progress=False,
+                         attack=du.Graft(evaluations=60))  # fmt: skip
     own = pipe.predict(test.table[features]) == test.table["income"]
     assert report.metric("clean").value == np.mean(own)
     assert set(report.metric("robust", by="sex")) == {"Male", "Female"}

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from tests.oracles.reviews import allowed
 
-import assay as ay
-from assay.spaces import words
-from assay.spaces.text import STOPWORDS
+import durometer as du
+from durometer.spaces import token_ids
+from durometer.spaces.text import STOPWORDS
 
 ORDER = ["very negative", "negative", "neutral", "positive", "very positive"]
 HARM = {
@@ -21,21 +21,21 @@ HARM = {
 
 @pytest.fixture(scope="module")
 def pipeline():
-    train = ay.datasets.sst5().train.sample(2500)
+    train = du.datasets.sst5().train.sample(2500)
     model = make_pipeline(TfidfVectorizer(), LogisticRegression(C=3, max_iter=200))
-    return model.fit(words.sentences(train.x), train.y.numpy())
+    return model.fit(token_ids.sentences(train.x), train.y.numpy())
 
 
 @pytest.mark.parametrize("goal", HARM)
 def test_what_is_claimed_holds_for_the_strings(pipeline, goal):
-    reviews = ay.datasets.sst5()
+    reviews = du.datasets.sst5()
     data = reviews.test.sample(40)
-    report = ay.evaluate(
-        pipeline, data, space=ay.Text(), goal=reviews.goal(goal),
-        attack=ay.Then(ay.Linear(), ay.Greedy(), ay.Beam(2)), progress=False,
+    report = du.evaluate(
+        pipeline, data, space=du.Text(), goal=reviews.goal(goal),
+        attack=du.Then(du.Linear(), du.Greedy(), du.Beam(2)), progress=False,
     )  # fmt: skip
-    before = words.sentences(data.x)
-    after = words.sentences(data.x.new_tensor(report.adversarial))
+    before = token_ids.sentences(data.x)
+    after = token_ids.sentences(data.x.new_tensor(report.adversarial))
     said = pipeline.predict(after)
     changed = 0
     for i, row in enumerate(report.table.itertuples()):

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 import torch
 
-from assay import datasets
-from assay.datasets import ctu13 as ctu13_loader
-from assay.datasets import lcld as lcld_loader
-from assay.datasets import lending, source
-from assay.datasets.splits import TestOnly
-from assay.errors import AssayError
+from durometer import datasets
+from durometer.core.errors import DurometerError
+from durometer.datasets import ctu13 as ctu13_loader
+from durometer.datasets import lcld as lcld_loader
+from durometer.datasets import lending, source
+from durometer.datasets.splits import TestOnly
 
 ctu13_file = ctu13_loader.__globals__
 lcld_file = lcld_loader.__globals__
@@ -200,7 +200,9 @@ def test_url_bounds_are_the_ranges_of_the_data():
 
 
 def test_url_knows_two_lists_of_relations():
-    with pytest.raises(AssayError, match='relations=\'paper\'; expected "meant" or "published"'):
+    with pytest.raises(
+        DurometerError, match='relations=\'paper\'; expected "meant" or "published"'
+    ):
         datasets.url(relations="paper")
 
 
@@ -262,7 +264,7 @@ def test_samples_without_training_rows_say_where_they_are(name):
     splits = getattr(datasets, name)()
     assert isinstance(splits, TestOnly)
     for part in ("train", "val"):
-        with pytest.raises(AssayError, match="pass path="):
+        with pytest.raises(DurometerError, match="pass path="):
             getattr(splits, part)
 
 
@@ -324,18 +326,18 @@ def test_raw_loans_become_numbers(tmp_path):
 )
 def test_raw_loans_that_cannot_be_read(tmp_path, old, new, message):
     text = "\n".join(LOANS.splitlines()[:2]).replace(old, new)
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         datasets.lcld(path=write(tmp_path, text))
 
 
 def test_loans_without_a_needed_value_in_any_row_say_which(tmp_path):
     text = "\n".join(LOANS.splitlines()[:2]).replace("675,679", ",")
-    with pytest.raises(AssayError, match="none of 1 finished loans is complete: fico_score"):
+    with pytest.raises(DurometerError, match="none of 1 finished loans is complete: fico_score"):
         datasets.lcld(path=write(tmp_path, text))
 
 
 def test_lcld_has_two_versions():
-    with pytest.raises(AssayError, match="28 and with 47 features; asked for 30"):
+    with pytest.raises(DurometerError, match="28 and with 47 features; asked for 30"):
         datasets.lcld(30)
 
 
@@ -393,12 +395,12 @@ def test_ctu13_splits_the_full_table_as_published(monkeypatch, tmp_path):
 )
 def test_ctu13_files_of_another_shape(tmp_path, arrays, message):
     np.savez(tmp_path / "wrong.npz", **arrays)
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         datasets.ctu13(tmp_path / "wrong.npz")
 
 
 def test_ctu13_table_without_the_columns(tmp_path):
-    with pytest.raises(AssayError, match="lacks 757 of 757 columns"):
+    with pytest.raises(DurometerError, match="lacks 757 of 757 columns"):
         datasets.ctu13(write(tmp_path, "a,b\n1,2\n"))
 
 
@@ -452,14 +454,14 @@ def test_wids_prepares_a_licensed_file(tmp_path):
 
 
 def test_wids_tells_where_to_get_the_data():
-    with pytest.raises(AssayError, match="physionet.org/content/widsdatathon2020"):
+    with pytest.raises(DurometerError, match="physionet.org/content/widsdatathon2020"):
         datasets.wids()
 
 
 def test_wids_refuses_other_tables(tmp_path):
-    with pytest.raises(AssayError, match="lacks 1 columns, first .'d1_wbc_min'"):
+    with pytest.raises(DurometerError, match="lacks 1 columns, first .'d1_wbc_min'"):
         read(stays().drop(columns="d1_wbc_min"), tmp_path)
-    with pytest.raises(AssayError, match="hospital_death must be 0 or 1"):
+    with pytest.raises(DurometerError, match="hospital_death must be 0 or 1"):
         read(stays().assign(hospital_death=np.nan), tmp_path)
-    with pytest.raises(AssayError, match="column 'bmi' is empty"):
+    with pytest.raises(DurometerError, match="column 'bmi' is empty"):
         read(stays().assign(bmi=np.nan), tmp_path)

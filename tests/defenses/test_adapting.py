@@ -9,10 +9,10 @@ from tests.toys.modules import SAM, BatchTent, SharpTent, batch_net, entropy
 from tests.toys.transductive import Sloppy, plane
 from torch import nn
 
-import assay as ay
-from assay.defenses import Adapting
-from assay.extend import Needs
-from assay.streams import seeded
+import durometer as du
+from durometer.core.streams import seeded
+from durometer.defenses import Adapting
+from durometer.extend import Needs
 
 
 def tent(**how):
@@ -50,7 +50,7 @@ def test_the_base_is_asked_in_the_company_of_the_rest_too():
 
     data = plane(32)
     rules = {"batch": 32, "controlled": np.arange(32) < 8}
-    ay.evaluate(ay.Transductive(tent(), **rules), data, space=ay.Linf(0.1), attack=Look())
+    du.evaluate(du.Transductive(tent(), **rules), data, space=du.Linf(0.1), attack=Look())
     part, whole = seen[0]
     assert len(part) == 8
     torch.testing.assert_close(part, whole)
@@ -75,12 +75,12 @@ def test_a_quarter_of_the_batch_is_attacked_as_hard_as_by_hand():
     free = torch.arange(80) < 20
     net = batch_net(data)
     by_hand = own_attack(copy.deepcopy(net).train(), data.x, data.y, free, 0.08, 20)
-    game = ay.Transductive(
+    game = du.Transductive(
         Adapting(BatchTent(net), reset="episodic"),
         batch=80, controlled=free.numpy(), scored=free.numpy(), probe=False,
     )  # fmt: skip
-    inner = ay.PGD(20, start="clean")
-    report = ay.evaluate(game, data, space=ay.Linf(0.08), attack=ay.FPA(inner, 1))
+    inner = du.PGD(20, start="clean")
+    report = du.evaluate(game, data, space=du.Linf(0.08), attack=du.FPA(inner, 1))
     assert report.metric("robust").value <= float(by_hand) + 1e-9
 
 
@@ -186,8 +186,8 @@ class Alone(nn.Module):
     "module", [lambda: BatchTent(batch_net()), Tracks, Alone], ids=("tent", "tracks", "alone")
 )
 def test_a_module_that_adapts_is_told_of_the_game_it_belongs_to(module):
-    with pytest.raises(ay.AssayError, match=r"Transductive\(ay\.defenses\.Adapting\(model\)"):
-        ay.evaluate(module(), plane(32), space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)
+    with pytest.raises(du.DurometerError, match=r"Transductive\(du\.defenses\.Adapting\(model\)"):
+        du.evaluate(module(), plane(32), space=du.Linf(0.1), attack=du.PGD(2), progress=False)
 
 
 def test_a_module_that_counts_its_calls_is_still_fixed():
@@ -201,5 +201,5 @@ def test_a_module_that_counts_its_calls_is_still_fixed():
             self.calls += 1
             return self.net(x)
 
-    report = ay.evaluate(Counts(), plane(16), space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)
+    report = du.evaluate(Counts(), plane(16), space=du.Linf(0.1), attack=du.PGD(2), progress=False)
     assert len(report.table) == 16

@@ -20,10 +20,10 @@ from tests.toys.modules import (
 )
 from tests.toys.transductive import plane
 
-import assay as ay
-from assay.defenses import Adapting, MedBN, Norm
-from assay.streams import seeded
-from assay.testing import check_defender
+import durometer as du
+from durometer.core.streams import seeded
+from durometer.defenses import Adapting, MedBN, Norm
+from durometer.testing import check_defender
 
 DATA = plane(48, gap=0.03)
 NET = batch_net(DATA)
@@ -72,12 +72,12 @@ def test_the_modules_own_answers_round_after_round(name):
 def test_every_one_is_a_pure_defender_and_can_be_attacked(name):
     check_defender(wrapped(name), DATA.x[:12])
     attacks = {
-        "GMSA": ay.GMSA(ay.PGD(3), iterations=1),
-        "refined": ay.Then(ay.GMSA(ay.PGD(3), iterations=1), ay.Unrolled(ay.PGD(2, start="best"))),
+        "GMSA": du.GMSA(du.PGD(3), iterations=1),
+        "refined": du.Then(du.GMSA(du.PGD(3), iterations=1), du.Unrolled(du.PGD(2, start="best"))),
     }
-    game = ay.Transductive(wrapped(name), batch=16, probe=False, information="seed")
+    game = du.Transductive(wrapped(name), batch=16, probe=False, information="seed")
     robust = {
-        k: ay.evaluate(game, DATA.take(range(16)), space=ay.Linf(0.1), attack=a)
+        k: du.evaluate(game, DATA.take(range(16)), space=du.Linf(0.1), attack=a)
         for k, a in attacks.items()
     }
     values = {k: r.metric("robust").value for k, r in robust.items()}

@@ -8,17 +8,17 @@ import torch
 from tests.toys.transductive import Sloppy, plane
 from torch import nn
 
-import assay as ay
-from assay.architectures import domain_mlp
-from assay.architectures.domain import Shift
-from assay.defenses import DANN, DENT, RMC, TADV, TENT, Adapting, Control, URejectron
-from assay.defenses.dent import AdaMod, sharpness
-from assay.defenses.neighbours import Bank, penultimate
-from assay.streams import seeded
-from assay.testing import check_defender
+import durometer as du
+from durometer.architectures import domain_mlp
+from durometer.architectures.domain import Shift
+from durometer.core.streams import seeded
+from durometer.defenses import DANN, DENT, RMC, TADV, TENT, Adapting, Control, URejectron
+from durometer.defenses.dent import AdaMod, sharpness
+from durometer.defenses.neighbours import Bank, penultimate
+from durometer.testing import check_defender
 
 TRAIN = plane(80, seed=5)
-SPACE = ay.Linf(0.1)
+SPACE = du.Linf(0.1)
 
 
 def net(width=8, classes=2):
@@ -41,12 +41,12 @@ def domain():
 
 def defenders():
     return {
-        "RMC": RMC(trained(), TRAIN, SPACE, ay.PGD(3), k=16, epochs=3, batch=8),
+        "RMC": RMC(trained(), TRAIN, SPACE, du.PGD(3), k=16, epochs=3, batch=8),
         "DENT": DENT(trained()),
         "TENT": TENT(trained(), steps=2),
         "TENT episodic": TENT(trained(), episodic=True, predict="post"),
         "DANN": DANN(domain, TRAIN, epochs=2, iterations=6, batch=8),
-        "TADV": TADV(net, TRAIN, SPACE, ay.PGD(2), epochs=1),
+        "TADV": TADV(net, TRAIN, SPACE, du.PGD(2), epochs=1),
         "Control": Control(net, TRAIN, epochs=1),
         "URejectron": URejectron(trained(), net, TRAIN, epochs=1),
         "Adapting": Adapting(Sloppy()),
@@ -61,12 +61,12 @@ def test_every_defence_is_pure(name):
 
 @pytest.mark.parametrize("name", list(defenders()))
 def test_every_defence_can_be_attacked(name):
-    goal = ay.Untargeted(reject=2) if name == "URejectron" else None
-    report = ay.evaluate(
-        ay.Transductive(defenders()[name], batch=6),
+    goal = du.Untargeted(reject=2) if name == "URejectron" else None
+    report = du.evaluate(
+        du.Transductive(defenders()[name], batch=6),
         plane(12),
         space=SPACE,
-        attack=ay.GMSA(ay.PGD(3), "min", 1),
+        attack=du.GMSA(du.PGD(3), "min", 1),
         goal=goal,
     )
     assert len(report.table) == 12 and report.table["valid"].all()
@@ -141,7 +141,7 @@ def test_penultimate_features_are_the_inputs_of_the_last_linear_layer():
     model = trained()
     x = plane(6).x
     torch.testing.assert_close(penultimate(model, x), model[:4](x))
-    with pytest.raises(ay.AssayError, match="no linear layer"):
+    with pytest.raises(du.DurometerError, match="no linear layer"):
         penultimate(nn.Conv2d(1, 1, 1), torch.zeros(1, 1, 1, 1))
 
 
@@ -168,8 +168,8 @@ def test_rmc_learns_the_neighbourhood_of_the_test_point():
     torch.manual_seed(0)
     blank = net()
     data = plane(10, seed=9)
-    report = ay.evaluate(
-        ay.Transductive(RMC(blank, TRAIN, k=40, epochs=12, rate=0.02, batch=16), batch=1),
+    report = du.evaluate(
+        du.Transductive(RMC(blank, TRAIN, k=40, epochs=12, rate=0.02, batch=16), batch=1),
         data,
         space=SPACE,
         attack=None,
@@ -204,7 +204,7 @@ def test_dent_sharpens_and_is_bound_to_its_rows():
         zero, _ = DENT(model, steps=0).adapt(None, x, 0)
         torch.testing.assert_close(zero.logits(x), model(x))
     for kind in (DENT, TENT):
-        with pytest.raises(ay.AssayError, match="no BatchNorm"):
+        with pytest.raises(du.DurometerError, match="no BatchNorm"):
             kind(nn.Sequential(nn.Linear(2, 2)))
 
 
@@ -220,7 +220,7 @@ def test_tent_answers_with_the_batch_statistics_and_before_its_step():
         assert not torch.allclose(post.logits(x), expected, atol=1e-2)
         # Frozen statistics: a row's answer does not depend on what else is asked.
         torch.testing.assert_close(pre.logits(x[:3]), pre.logits(x)[:3])
-    with pytest.raises(ay.AssayError, match="predict='now'"):
+    with pytest.raises(du.DurometerError, match="predict='now'"):
         TENT(model, predict="now")
 
 
@@ -231,26 +231,26 @@ def test_tent_answers_with_the_batch_statistics_and_before_its_step():
         ("TENT: model is a Linear; expected a trained", lambda: TENT(nn.Linear)),
         (r"TENT\(steps=1.5\).*whole number", lambda: TENT(trained(), steps=1.5)),
         (r"DENT\(rate=-1\).*at least 0", lambda: DENT(trained(), rate=-1)),
-        ("RMC: data is a Tensor; expected an ay.Dataset", lambda: RMC(trained(), TRAIN.x)),
+        ("RMC: data is a Tensor; expected an du.Dataset", lambda: RMC(trained(), TRAIN.x)),
         ("RMC: space is a float; expected a space", lambda: RMC(trained(), TRAIN, 0.1)),
-        (r"RMC\(attack=PGD\).*PGD\(\)", lambda: RMC(trained(), TRAIN, SPACE, ay.PGD)),
+        (r"RMC\(attack=PGD\).*PGD\(\)", lambda: RMC(trained(), TRAIN, SPACE, du.PGD)),
         (r"RMC\(k=0\).*at least 1", lambda: RMC(trained(), TRAIN, k=0)),
         ("DANN: build is a Sequential; expected a function", lambda: DANN(trained(), TRAIN)),
         ("DANN: model is a function", lambda: DANN(domain, TRAIN, domain)),
-        (r"PGD\(steps=0\)", lambda: TADV(net, TRAIN, SPACE, ay.PGD(0))),
-        ("space is a PGD; expected a space", lambda: TADV(net, TRAIN, ay.PGD(2))),
-        (r"TADV\(attack=Square.*start", lambda: TADV(net, TRAIN, SPACE, ay.Square(5))),
-        ("Control: recipe is a str", lambda: ay.defenses.Control(net, TRAIN, "standard")),
-        ("Adapting: module is a function", lambda: ay.defenses.Adapting(net)),
+        (r"PGD\(steps=0\)", lambda: TADV(net, TRAIN, SPACE, du.PGD(0))),
+        ("space is a PGD; expected a space", lambda: TADV(net, TRAIN, du.PGD(2))),
+        (r"TADV\(attack=Square.*start", lambda: TADV(net, TRAIN, SPACE, du.Square(5))),
+        ("Control: recipe is a str", lambda: du.defenses.Control(net, TRAIN, "standard")),
+        ("Adapting: module is a function", lambda: du.defenses.Adapting(net)),
     ],
 )
 def test_what_a_defender_is_made_of(said, make):
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         make()
 
 
 def test_dann_confuses_the_discriminator():
-    from assay.defenses.dann import _reverse
+    from durometer.defenses.dann import _reverse
 
     features = torch.tensor([1.0, 2.0], requires_grad=True)
     out = _reverse(features, 0.3)
@@ -258,9 +258,9 @@ def test_dann_confuses_the_discriminator():
     torch.testing.assert_close(out.detach(), features.detach())
     torch.testing.assert_close(features.grad, torch.tensor([-0.3, -0.3]))
     defender = DANN(domain, TRAIN, epochs=30, iterations=120, batch=20, rate=0.01)
-    report = ay.evaluate(ay.Transductive(defender, batch=30), plane(30), space=SPACE, attack=None)
+    report = du.evaluate(du.Transductive(defender, batch=30), plane(30), space=SPACE, attack=None)
     assert report.metric("clean").value > 0.9
-    with pytest.raises(ay.AssayError, match="has no encoder"):
+    with pytest.raises(du.DurometerError, match="has no encoder"):
         DANN(net, TRAIN, model=trained()).adapt(None, plane(4).x, 0)
 
 
@@ -275,7 +275,7 @@ def test_tadv_ignores_the_batch_and_control_remembers():
 
 def test_urejectron_rejects_a_batch_unlike_the_training_data():
     shifted = plane(60, seed=8)
-    shifted = ay.Dataset((shifted.x + torch.tensor([0.0, 1.0])) / 2 + 0.4, shifted.y)
+    shifted = du.Dataset((shifted.x + torch.tensor([0.0, 1.0])) / 2 + 0.4, shifted.y)
     make = lambda: nn.Sequential(  # noqa: E731
         Shift(torch.tensor([0.5, 0.5]), torch.tensor([0.3, 0.3])),
         nn.Linear(2, 16),
@@ -285,20 +285,20 @@ def test_urejectron_rejects_a_batch_unlike_the_training_data():
     rates = []
     for data in (shifted, plane(60, seed=8)):
         defender = URejectron(trained(), make, TRAIN, epochs=40, rate=0.02)
-        report = ay.evaluate(
-            ay.Transductive(defender, batch=60),
+        report = du.evaluate(
+            du.Transductive(defender, batch=60),
             data,
-            space=ay.Linf(0.1, high=2.0),
+            space=du.Linf(0.1, high=2.0),
             attack=None,
-            goal=ay.Untargeted(reject="reject") if data.classes else ay.Untargeted(reject=2),
+            goal=du.Untargeted(reject="reject") if data.classes else du.Untargeted(reject=2),
         )
         rates.append(report.metric("rejected").value)
     assert rates[0] > 0.9 and rates[1] < 0.6
-    with pytest.raises(ay.AssayError, match="threshold=1"):
+    with pytest.raises(du.DurometerError, match="threshold=1"):
         URejectron(trained(), make, TRAIN, threshold=1.0)
-    with pytest.raises(ay.AssayError, match="model is a function; expected a trained"):
+    with pytest.raises(du.DurometerError, match="model is a function; expected a trained"):
         URejectron(make, trained(), TRAIN)
-    with pytest.raises(ay.AssayError, match="build is a .*; expected a function"):
+    with pytest.raises(du.DurometerError, match="build is a .*; expected a function"):
         URejectron(trained(), trained(), TRAIN)
     assert "URejectron on torch" in report.spec["model"]
 
@@ -314,7 +314,7 @@ def test_adapting_gives_the_modules_own_answers():
     point = x.clone().requires_grad_()
     adapted.logits(point).sum().backward()
     assert point.grad is not None
-    with pytest.raises(ay.AssayError, match="no network 'net'"):
+    with pytest.raises(du.DurometerError, match="no network 'net'"):
         Adapting(module, network="net")
-    with pytest.raises(ay.AssayError, match="reset='never'"):
+    with pytest.raises(du.DurometerError, match="reset='never'"):
         Adapting(module, reset="never")

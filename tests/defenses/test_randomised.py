@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
-import assay as ay
-from assay.defenses import Randomised
-from assay.testing import check_defender
+import durometer as du
+from durometer.defenses import Randomised
+from durometer.testing import check_defender
 
 
 class Noisy(nn.Module):
@@ -25,15 +25,15 @@ class Noisy(nn.Module):
 
 def rows(n=120):
     x = torch.linspace(0.1, 0.45, n, dtype=torch.float64)[:, None]
-    return ay.Dataset(x, torch.zeros(n, dtype=torch.long), classes=("go", "stop"))
+    return du.Dataset(x, torch.zeros(n, dtype=torch.long), classes=("go", "stop"))
 
 
 def test_rob_is_the_mean_over_inputs_and_draws():
     data, eps, runs = rows(), 0.15, 12
-    game = ay.Transductive(Randomised(Noisy()), batch=60, runs=runs)
-    report = ay.evaluate(
-        game, data, space=ay.Linf(eps), goal=ay.Group({"go": ["stop"]}),
-        attack=ay.GMSA(ay.PGD(3, step=1.0), iterations=1),
+    game = du.Transductive(Randomised(Noisy()), batch=60, runs=runs)
+    report = du.evaluate(
+        game, data, space=du.Linf(eps), goal=du.Group({"go": ["stop"]}),
+        attack=du.GMSA(du.PGD(3, step=1.0), iterations=1),
     )  # fmt: skip
     # All the attacker can do is to move by eps; then a draw decides.
     held = [0.5 * math.erfc((float(x) + eps - 0.5) / 0.1 / math.sqrt(2)) for x in data.x[:, 0]]
@@ -64,13 +64,13 @@ def test_draws_are_the_defenders_alone_and_layers_that_draw_stay_on():
 
 
 def test_clean_figures_of_several_runs_count_a_row_once_per_run_in_their_interval():
-    game = ay.Transductive(Randomised(Noisy(0.3)), batch=60, runs=8, probe=False)
-    both = ay.Dataset(
+    game = du.Transductive(Randomised(Noisy(0.3)), batch=60, runs=8, probe=False)
+    both = du.Dataset(
         torch.cat([rows(60).x, rows(60).x + 0.5]), [0] * 60 + [1] * 60, classes=("go", "stop")
     )
-    report = ay.evaluate(
-        game, both, space=ay.Linf(0.05), goal=ay.Group({"go": ["stop"]}),
-        attack=ay.Transfer(ay.PGD(2)),
+    report = du.evaluate(
+        game, both, space=du.Linf(0.05), goal=du.Group({"go": ["stop"]}),
+        attack=du.Transfer(du.PGD(2)),
     )  # fmt: skip
     found = report.metric("clean_on_targets")
     assert found.n == 8 * 60

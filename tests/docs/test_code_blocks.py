@@ -16,9 +16,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(?:<!-- not run: (?P<why>[^>]*?) -->\n)?```python\n(?P<code>.*?)```", re.S)
 
 TOY = """
-import assay as ay, numpy as np, torch
+import durometer as du, numpy as np, torch
 from dataclasses import dataclass
-from assay.extend import Needs
+from durometer.extend import Needs
 torch.manual_seed(0)
 rng = np.random.default_rng(0)
 
@@ -26,14 +26,14 @@ def toy(classes, size, kind=torch.float32):
     layers = torch.nn.Flatten(), torch.nn.BatchNorm1d(size), torch.nn.Linear(size, classes)
     return torch.nn.Sequential(*layers).to(kind).eval()
 
-url = ay.datasets.url()
+url = du.datasets.url()
 """
 
 # What a page takes for granted, before its first block or, by number, before a later one.
 GIVEN = {
     "README": {
         1: "net = toy(43, 3072)",
-        2: "digit_net, digits = toy(10, 784), ay.datasets.mnist().test.head(32)",
+        2: "digit_net, digits = toy(10, 784), du.datasets.mnist().test.head(32)",
     },
     "configuration": {
         0: """
@@ -47,7 +47,7 @@ open("first.toml", "w").write(
         0: """
 import pandas as pd
 frame = pd.DataFrame({"amount": [1.0, 2.0], "label": ["charged off", "fully paid"]})
-open("loans.toml", "w").write(ay.Schema([ay.Feature("amount", "real", 0, 9)]).toml())"""
+open("loans.toml", "w").write(du.Schema([du.Feature("amount", "real", 0, 9)]).toml())"""
     },
     "groups": {
         0: "net = toy(43, 3072)",
@@ -73,7 +73,7 @@ data = url.test.head(8); schema = data.schema; space = schema.space(eps=0.05, p=
         0: """
 from pathlib import Path
 from sklearn.ensemble import RandomForestClassifier
-schema = ay.Schema([ay.Feature(f"f{i}", "real", 0, 1) for i in range(3)])
+schema = du.Schema([du.Feature(f"f{i}", "real", 0, 1) for i in range(3)])
 frame = schema.frame(rng.random((40, 3))); model = RandomForestClassifier(3, max_depth=2)
 model.fit(frame, frame["f0"] > 0.5); Path("loans").mkdir()
 frame.assign(paid=(frame["f0"] > 0.5).astype(int)).to_parquet("loans/1.parquet")"""
@@ -99,8 +99,8 @@ pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
 pipeline.fit(["a good film", "a dull film"], ["nice", "poor"])"""
     },
     "transductive": {
-        0: "net, images = toy(10, 784), ay.datasets.mnist().test.head(8)",
-        2: "net, images = toy(43, 3072), ay.datasets.gtsrb().test.head(8); train = images",
+        0: "net, images = toy(10, 784), du.datasets.mnist().test.head(8)",
+        2: "net, images = toy(43, 3072), du.datasets.gtsrb().test.head(8); train = images",
     },
 }
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import assay as ay
-from assay.config.config import parse
-from assay.config.sweep import Plan, read
-from assay.errors import AssayError
+import durometer as du
+from durometer.config.config import parse
+from durometer.config.sweep import Plan, read
+from durometer.core.errors import DurometerError
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.toml")), ids=lambda f: f.name)
 def test_examples_read(file):
     if file.stem.endswith("_schema"):
-        assert len(ay.Schema.read(file)) > 0
+        assert len(du.Schema.read(file)) > 0
         return
     plan = read(file)
     configs = [p.config for p in plan.points] if isinstance(plan, Plan) else [plan]
@@ -27,7 +27,7 @@ def test_examples_read(file):
 def test_own_model_example_runs(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from assay.cli.app import app
+    from durometer.cli.app import app
 
     monkeypatch.chdir(tmp_path)
     file = ROOT / "examples" / "own_model.toml"
@@ -39,12 +39,12 @@ def test_the_file_in_the_docs_reads_but_for_its_model(tmp_path):
     (text,) = re.findall(
         r"```toml\n(seed.*?)```", (ROOT / "docs/configuration.md").read_text(), re.S
     )
-    with pytest.raises(AssayError, match=r"model\.onnx'.*no such file"):
+    with pytest.raises(DurometerError, match=r"model\.onnx'.*no such file"):
         parse(text)
     (tmp_path / "model.onnx").touch()
     assert parse(text, tmp_path / "first.toml").seed == 0
     with pytest.raises(
-        AssayError, match=r"line 23 \[attack\]: APGD has no parameter 'stepps'; did"
+        DurometerError, match=r"line 23 \[attack\]: APGD has no parameter 'stepps'; did"
     ):
         parse(text.replace("steps", "stepps"), tmp_path / "first.toml")
 
@@ -58,7 +58,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_names_in_the_docs_exist(page):
-    import assay as ay
+    import durometer as du
 
     for name in set(re.findall(r"\bay\.([A-Za-z_]\w*)", page.read_text())):
-        assert hasattr(ay, name), name
+        assert hasattr(du, name), name

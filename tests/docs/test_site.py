@@ -66,14 +66,14 @@ def test_a_gallery_page_is_played_again_when_the_package_changes(tmp_path, monke
 def test_the_version_is_said_once():
     import tomllib
 
-    import assay as ay
+    import durometer as du
 
     root = SITE.parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
-    assert f"site_name: assay {ay.__version__}\n" in (root / "mkdocs.yml").read_text()
-    assert f"\nversion: {ay.__version__}\n" in (root / "CITATION.cff").read_text()
-    assert f"## {ay.__version__}\n" in (root / "CHANGELOG.md").read_text()
+    assert f"site_name: durometer {du.__version__}\n" in (root / "mkdocs.yml").read_text()
+    assert f"\nversion: {du.__version__}\n" in (root / "CITATION.cff").read_text()
+    assert f"## {du.__version__}\n" in (root / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.heavy

@@ -14,9 +14,9 @@ import torch
 from tests.toys.accelerator import Accelerator, MixedPlaces, Remote, placed
 from torch import nn
 
-import assay as ay
-from assay.problem.problem import Problem
-from assay.training import CraftBy, fresh
+import durometer as du
+from durometer.problem.problem import Problem
+from durometer.training import CraftBy, fresh
 
 ROWS = 12
 
@@ -31,64 +31,64 @@ def network(double: bool = False) -> nn.Module:
     return net.double() if double else net
 
 
-def pictures(dtype: Any = np.float32) -> ay.Dataset:
+def pictures(dtype: Any = np.float32) -> du.Dataset:
     x = np.random.default_rng(0).random((ROWS, 1, 6, 6)).astype(np.float32)
     x = (x * 255).round() / np.float32(255)
     with torch.no_grad():
         y = network()(torch.from_numpy(x)).argmax(1).numpy()
-    return ay.Dataset(x.astype(dtype), y)
+    return du.Dataset(x.astype(dtype), y)
 
 
 def played(device: Accelerator, attack: Any, space: Any, data: Any, net: Any = None) -> Any:
     """The records, with the device's counters at what the game itself has cost."""
     model = placed(network() if net is None else net)
-    game, _ = ay.Static(model).prepare(data, space, ay.Untargeted(), attack)
+    game, _ = du.Static(model).prepare(data, space, du.Untargeted(), attack)
     device.reset()
-    (records,) = game.play(data, space, ay.Untargeted(), attack, 0)
+    (records,) = game.play(data, space, du.Untargeted(), attack, 0)
     return records
 
 
-LINF, L2, L1 = ay.Linf(0.05), ay.L2(0.3), ay.L1(1.0)
-HALF = ay.Patch(np.triu(np.ones((6, 6))))
+LINF, L2, L1 = du.Linf(0.05), du.L2(0.3), du.L1(1.0)
+HALF = du.Patch(np.triu(np.ones((6, 6))))
 CASES = {
-    "PGD Linf": (ay.PGD(4), LINF),
-    "PGD L2": (ay.PGD(4), L2),
-    "PGD L1": (ay.PGD(4), L1),
-    "PGD L0": (ay.PGD(4), ay.L0(3)),
-    "FGSM": (ay.FGSM(), LINF),
-    "APGD Linf": (ay.APGD(4, loss="dlr"), LINF),
-    "APGD L2": (ay.APGD(4), L2),
-    "APGD L1": (ay.APGD(4), L1),
-    "FAB Linf": (ay.FAB(4, targets=2), LINF),
-    "FAB L2, all classes": (ay.FAB(3, targets=None, restarts=2), L2),
-    "FAB L1": (ay.FAB(4, targets=1), L1),
-    "Square Linf": (ay.Square(20, prune=True), LINF),
-    "Square L2": (ay.Square(20), L2),
-    "Square L1": (ay.Square(20), L1),
-    "CW": (ay.CW(6, searches=2), L2),
-    "Patch": (ay.PGD(3, step=0.02), HALF),
-    "Eyeglasses": (ay.Eyeglasses(3), HALF),
-    "Rectangle": (ay.PGD(3), ay.Rectangle(2, 2)),
-    "DOA": (ay.DOA(3, stride=2, candidates=3), ay.Rectangle(2, 2)),
-    "Quantised": (ay.APGD(4), ay.Quantised(LINF)),
-    "Quantised L2": (ay.APGD(4), ay.Quantised(L2)),
-    "Guess": (ay.Guess(ay.APGD(3), mode="worst", most=2), LINF),
-    "MALT": (ay.Guess(ay.APGD(3), most=2, order=ay.orders.ByDistance()), LINF),
-    "by chance": (ay.Guess(ay.PGD(3), most=2, order=ay.orders.ByChance()), LINF),
-    "Escalation": (ay.Escalation(3), LINF),
-    "Cascade": (ay.Cascade(3, queries=12), LINF),
-    "AutoAttack": (ay.AutoAttack(2, queries=5), L2),
-    "Worst": (ay.Worst(ay.FGSM(), ay.PGD(3)), LINF),
-    "Restarts": (ay.Restarts(ay.PGD(3), 2), LINF),
-    "Confident": (ay.Confident(ay.PGD(3), restarts=1, targets=1), LINF),
-    "CPGD": (ay.CPGD(3, step=0.4), LINF),
-    "CAPGD": (ay.CAPGD(3), LINF),
-    "LowProFool": (ay.LowProFool(5, step=0.1), LINF),
-    "MOEVA": (ay.MOEVA(generations=2, population=6, offspring=4), LINF),
-    "Graft": (ay.Graft(40), LINF),
-    "BFS": (ay.BFS(2), LINF),
-    "Bounds": (ay.Bounds(splits=1), ay.Linf(0.002)),
-    "Standard": (ay.Standard(), ay.Linf(0.005)),
+    "PGD Linf": (du.PGD(4), LINF),
+    "PGD L2": (du.PGD(4), L2),
+    "PGD L1": (du.PGD(4), L1),
+    "PGD L0": (du.PGD(4), du.L0(3)),
+    "FGSM": (du.FGSM(), LINF),
+    "APGD Linf": (du.APGD(4, loss="dlr"), LINF),
+    "APGD L2": (du.APGD(4), L2),
+    "APGD L1": (du.APGD(4), L1),
+    "FAB Linf": (du.FAB(4, targets=2), LINF),
+    "FAB L2, all classes": (du.FAB(3, targets=None, restarts=2), L2),
+    "FAB L1": (du.FAB(4, targets=1), L1),
+    "Square Linf": (du.Square(20, prune=True), LINF),
+    "Square L2": (du.Square(20), L2),
+    "Square L1": (du.Square(20), L1),
+    "CW": (du.CW(6, searches=2), L2),
+    "Patch": (du.PGD(3, step=0.02), HALF),
+    "Eyeglasses": (du.Eyeglasses(3), HALF),
+    "Rectangle": (du.PGD(3), du.Rectangle(2, 2)),
+    "DOA": (du.DOA(3, stride=2, candidates=3), du.Rectangle(2, 2)),
+    "Quantised": (du.APGD(4), du.Quantised(LINF)),
+    "Quantised L2": (du.APGD(4), du.Quantised(L2)),
+    "Guess": (du.Guess(du.APGD(3), mode="worst", most=2), LINF),
+    "MALT": (du.Guess(du.APGD(3), most=2, order=du.orders.ByDistance()), LINF),
+    "by chance": (du.Guess(du.PGD(3), most=2, order=du.orders.ByChance()), LINF),
+    "Escalation": (du.Escalation(3), LINF),
+    "Cascade": (du.Cascade(3, queries=12), LINF),
+    "AutoAttack": (du.AutoAttack(2, queries=5), L2),
+    "Worst": (du.Worst(du.FGSM(), du.PGD(3)), LINF),
+    "Restarts": (du.Restarts(du.PGD(3), 2), LINF),
+    "Confident": (du.Confident(du.PGD(3), restarts=1, targets=1), LINF),
+    "CPGD": (du.CPGD(3, step=0.4), LINF),
+    "CAPGD": (du.CAPGD(3), LINF),
+    "LowProFool": (du.LowProFool(5, step=0.1), LINF),
+    "MOEVA": (du.MOEVA(generations=2, population=6, offspring=4), LINF),
+    "Graft": (du.Graft(40), LINF),
+    "BFS": (du.BFS(2), LINF),
+    "Bounds": (du.Bounds(splits=1), du.Linf(0.002)),
+    "Standard": (du.Standard(), du.Linf(0.005)),
 }
 
 
@@ -98,8 +98,8 @@ def test_every_attack_in_every_space_stays_on_one_device_and_agrees_with_the_hos
 ) -> None:
     attack, space = CASES[name]
     data = pictures()
-    host, _ = ay.Static(network()).prepare(data, space, ay.Untargeted(), attack)
-    (expected,) = host.play(data, space, ay.Untargeted(), attack, 0)
+    host, _ = du.Static(network()).prepare(data, space, du.Untargeted(), attack)
+    (expected,) = host.play(data, space, du.Untargeted(), attack, 0)
     with Accelerator() as device:
         got = played(device, attack, space, data)
     assert device.operations
@@ -125,16 +125,16 @@ def per_step(short: tuple[Any, int], long: tuple[Any, int], space: Any) -> list[
 @pytest.mark.parametrize(
     ("make", "space", "calls"),
     [
-        (lambda k: ay.PGD(k), ay.Linf(0.001), 1),
-        (lambda k: ay.PGD(k), ay.L1(0.01), 1),
-        (lambda k: ay.APGD(k), ay.Linf(0.001), 1),
-        (lambda k: ay.APGD(k), ay.L2(0.005), 1),
-        (lambda k: ay.APGD(k), ay.L1(0.01), 1),
-        (lambda k: ay.APGD(k), ay.Quantised(ay.Linf(0.004)), 1),
-        (lambda k: ay.FAB(k, targets=1, prune=False), ay.Linf(0.001), 2),
-        (lambda k: ay.Square(k), ay.Linf(0.001), 1),
-        (lambda k: ay.Square(k), ay.L2(0.005), 1),
-        (lambda k: ay.CW(k, searches=1, early_abort=False), ay.L2(0.005), 1),
+        (lambda k: du.PGD(k), du.Linf(0.001), 1),
+        (lambda k: du.PGD(k), du.L1(0.01), 1),
+        (lambda k: du.APGD(k), du.Linf(0.001), 1),
+        (lambda k: du.APGD(k), du.L2(0.005), 1),
+        (lambda k: du.APGD(k), du.L1(0.01), 1),
+        (lambda k: du.APGD(k), du.Quantised(du.Linf(0.004)), 1),
+        (lambda k: du.FAB(k, targets=1, prune=False), du.Linf(0.001), 2),
+        (lambda k: du.Square(k), du.Linf(0.001), 1),
+        (lambda k: du.Square(k), du.L2(0.005), 1),
+        (lambda k: du.CW(k, searches=1, early_abort=False), du.L2(0.005), 1),
     ],
 )
 def test_a_step_moves_nothing_and_waits_once_for_each_call_of_the_model(
@@ -147,30 +147,30 @@ def test_a_step_moves_nothing_and_waits_once_for_each_call_of_the_model(
 
 def test_all_in_all_a_gradient_costs_less_than_one_transfer_each_way() -> None:
     with Accelerator() as device:
-        records = played(device, ay.PGD(20), ay.Linf(0.001), pictures())
+        records = played(device, du.PGD(20), du.Linf(0.001), pictures())
     queries = records.columns["backwards"].max()
     assert queries == 20
     assert device.up <= queries and device.down <= queries
     assert device.syncs <= 2 * queries
 
 
-@pytest.mark.parametrize("make", [lambda k: ay.PGD(k), lambda k: ay.Square(k)])
+@pytest.mark.parametrize("make", [lambda k: du.PGD(k), lambda k: du.Square(k)])
 def test_double_precision_stays_on_the_host_and_crosses_once_each_way_per_query(make: Any) -> None:
     data, costs = pictures(np.float64), []
     for steps in (5, 10):
         with Accelerator() as device:
-            played(device, make(steps), ay.Linf(0.001), data)
+            played(device, make(steps), du.Linf(0.001), data)
         costs.append(np.array([device.up, device.down]))
     assert ((costs[1] - costs[0]) / 5 == 1).all()
 
 
-def table() -> tuple[nn.Module, ay.Dataset, Any]:
-    schema = ay.Schema([ay.Feature(f"f{i}", low=0, high=1) for i in range(4)], ["f0 + f1 <= 2"])
+def table() -> tuple[nn.Module, du.Dataset, Any]:
+    schema = du.Schema([du.Feature(f"f{i}", low=0, high=1) for i in range(4)], ["f0 + f1 <= 2"])
     x = np.random.default_rng(0).random((ROWS, 4))
     net = fresh(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), 0)
     with torch.no_grad():
         y = net(torch.from_numpy(x).float()).argmax(1).numpy()
-    return net, ay.Dataset(x, y, schema=schema), schema.space(eps=0.05)
+    return net, du.Dataset(x, y, schema=schema), schema.space(eps=0.05)
 
 
 def test_a_table_is_searched_on_the_host_and_its_gradients_cross_once_each_way() -> None:
@@ -178,12 +178,12 @@ def test_a_table_is_searched_on_the_host_and_its_gradients_cross_once_each_way()
     for steps in (10, 20):
         net, data, space = table()
         (expected,) = (
-            ay.Static(net)
-            .prepare(data, space, ay.Untargeted(), ay.CAPGD(steps))[0]
-            .play(data, space, ay.Untargeted(), ay.CAPGD(steps), 0)
+            du.Static(net)
+            .prepare(data, space, du.Untargeted(), du.CAPGD(steps))[0]
+            .play(data, space, du.Untargeted(), du.CAPGD(steps), 0)
         )
         with Accelerator() as device:
-            got = played(device, ay.CAPGD(steps, random=False), space, data, net)
+            got = played(device, du.CAPGD(steps, random=False), space, data, net)
         costs.append(np.array([device.up, device.down]))
         found.append((got.columns["success"], expected.columns["success"]))
     assert ((costs[1] - costs[0]) / 10 <= 1).all()
@@ -193,29 +193,29 @@ def test_a_table_is_searched_on_the_host_and_its_gradients_cross_once_each_way()
 def test_the_standard_of_a_table_runs_with_its_model_on_an_accelerator() -> None:
     net, data, space = table()
     with Accelerator() as device:
-        records = played(device, ay.Standard(0.1), space, data, net)
+        records = played(device, du.Standard(0.1), space, data, net)
     assert set(records.columns["verdict"]) <= {"broken", "proven", "open"}
 
 
 def test_the_whole_verb_runs_and_reports_as_on_the_host() -> None:
-    goal = ay.Group({c: [(c + 1) % 5] for c in range(5)})
-    kinds = {"space": LINF, "attack": ay.Escalation(5), "goal": goal, "progress": False}
-    expected = ay.evaluate(network(), pictures(), **kinds)
+    goal = du.Group({c: [(c + 1) % 5] for c in range(5)})
+    kinds = {"space": LINF, "attack": du.Escalation(5), "goal": goal, "progress": False}
+    expected = du.evaluate(network(), pictures(), **kinds)
     with Accelerator():
-        report = ay.evaluate(placed(network()), pictures(), **kinds)
+        report = du.evaluate(placed(network()), pictures(), **kinds)
     assert report.metric("robust").value == expected.metric("robust").value
     assert list(report.table["winner"]) == list(expected.table["winner"])
 
 
-@pytest.mark.parametrize("attack", [ay.PGD(2), ay.GMSA(ay.PGD(2), iterations=1)])
+@pytest.mark.parametrize("attack", [du.PGD(2), du.GMSA(du.PGD(2), iterations=1)])
 def test_a_defender_adapts_where_its_network_is(attack: Any) -> None:
     def normalised() -> nn.Module:
         parts = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]
         return nn.Sequential(*parts, nn.Linear(4 * 36, 5)).eval()
 
     def robust(net: nn.Module) -> float:
-        game = ay.Transductive(ay.defenses.DENT(net, steps=1), batch=6)
-        report = ay.evaluate(game, pictures(), space=LINF, attack=attack, progress=False)
+        game = du.Transductive(du.defenses.DENT(net, steps=1), batch=6)
+        report = du.evaluate(game, pictures(), space=LINF, attack=attack, progress=False)
         return float(report.metric("robust").value)
 
     expected = robust(fresh(normalised, 0))
@@ -228,7 +228,7 @@ def test_adversarial_training_works_where_the_network_is() -> None:
         net = placed(network())
         x = torch.from_numpy(pictures().x.numpy()).to(Accelerator.place)
         y = torch.from_numpy(pictures().y.numpy()).to(Accelerator.place)
-        crafted = CraftBy(ay.PGD(2), ay.Linf(0.1))(net, x, y, 0)
+        crafted = CraftBy(du.PGD(2), du.Linf(0.1))(net, x, y, 0)
         assert isinstance(crafted, Remote)
         assert float((crafted - x).abs().max()) <= 0.1 + 1e-6
 
@@ -240,7 +240,7 @@ def test_a_problem_lent_to_the_host_comes_back_with_what_was_found() -> None:
         """Breaks nothing, proves the first row, draws once; then says where it was."""
 
         on_host = True
-        needs = ay.extend.Needs(fixed=True)
+        needs = du.extend.Needs(is_proof=True)
 
         def __call__(self, problem: Problem) -> None:
             problem.random.uniform(problem.open, 1)
@@ -248,7 +248,7 @@ def test_a_problem_lent_to_the_host_comes_back_with_what_was_found() -> None:
             found.append(problem.y.device.type)
 
     with Accelerator() as device:
-        records = played(device, ay.Then(Lent(), ay.PGD(2)), ay.Linf(0.001), pictures())
+        records = played(device, du.Then(Lent(), du.PGD(2)), du.Linf(0.001), pictures())
     assert found == ["cpu"]
     assert list(records.columns["verdict"]) == ["proven"] + ["open"] * (ROWS - 1)
     assert list(records.columns["backwards"]) == [0] + [2] * (ROWS - 1)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import assay as ay
-from assay import _evaluate
-from assay.games.game import Game
-from assay.model.classifier import Classifier
+import durometer as du
+from durometer import _evaluate
+from durometer.games.game import Game
+from durometer.model.classifier import Classifier
 
-DATA = ay.Dataset(torch.rand(8, 2, dtype=torch.float64), [0, 1] * 4)
-SPACE = ay.Linf(0.1)
+DATA = du.Dataset(torch.rand(8, 2, dtype=torch.float64), [0, 1] * 4)
+SPACE = du.Linf(0.1)
 
 
 @pytest.fixture
@@ -29,15 +29,15 @@ def net():
 
 
 def test_looking_at_a_game_hashes_no_model(hashes):
-    for game in (ay.Static(net()), ay.Nature(net(), ay.Normal(sd=0.1))):
+    for game in (du.Static(net()), du.Nature(net(), du.Normal(sd=0.1))):
         assert isinstance(game, Game)
     assert not isinstance(net(), Game)
     assert hashes == []
 
 
-@pytest.mark.parametrize("target", [net(), ay.Static(net())], ids=["model", "game"])
+@pytest.mark.parametrize("target", [net(), du.Static(net())], ids=["model", "game"])
 def test_an_evaluation_hashes_its_model_once(target, hashes):
-    ay.evaluate(target, DATA, space=SPACE, attack=ay.FGSM(), progress=False)
+    du.evaluate(target, DATA, space=SPACE, attack=du.FGSM(), progress=False)
     assert len(hashes) == 1
 
 
@@ -45,10 +45,10 @@ def test_an_error_inside_a_description_is_said(monkeypatch):
     def broken(self):
         raise AttributeError("no weights")
 
-    monkeypatch.setattr(ay.Static, "describe", broken)
-    assert isinstance(ay.Static(net()), Game)
+    monkeypatch.setattr(du.Static, "describe", broken)
+    assert isinstance(du.Static(net()), Game)
     with pytest.raises(AttributeError, match="no weights"):
-        ay.evaluate(net(), DATA, space=SPACE, attack=ay.FGSM(), progress=False)
+        du.evaluate(net(), DATA, space=SPACE, attack=du.FGSM(), progress=False)
 
 
 def test_evaluate_asks_for_no_particular_game_goal_space_or_attack():
@@ -76,32 +76,32 @@ def test_evaluate_asks_for_no_particular_game_goal_space_or_attack():
 
 
 def test_a_fixed_model_that_nobody_attacks_is_no_question():
-    with pytest.raises(ay.AssayError, match="leave attack= out"):
-        ay.evaluate(net(), DATA, space=SPACE, attack=None, progress=False)
+    with pytest.raises(du.DurometerError, match="leave attack= out"):
+        du.evaluate(net(), DATA, space=SPACE, attack=None, progress=False)
 
 
 def test_a_name_that_is_no_attack_is_refused():
-    with pytest.raises(ay.AssayError, match="attack='strongest'"):
-        ay.evaluate(net(), DATA, space=SPACE, attack="strongest", progress=False)
+    with pytest.raises(du.DurometerError, match="attack='strongest'"):
+        du.evaluate(net(), DATA, space=SPACE, attack="strongest", progress=False)
 
 
 def test_a_foreign_game_is_played_by_its_hooks():
-    class Untouched(ay.Static):
+    class Untouched(du.Static):
         """A fixed model of which one row at a time is looked at, by one attack."""
 
         batch, divisible = 3, True
 
         def default_attack(self, space):
-            return ay.FGSM()
+            return du.FGSM()
 
         def refuses(self, goal, run):
-            return None if isinstance(goal, ay.Untargeted) else "only untargeted here"
+            return None if isinstance(goal, du.Untargeted) else "only untargeted here"
 
         def prepare(self, data, space, goal, attack):
             ready, facts = super().prepare(data, space, goal, attack)
             return Untouched(ready.model), facts
 
-    report = ay.evaluate(Untouched(net()), DATA, space=SPACE, progress=False)
+    report = du.evaluate(Untouched(net()), DATA, space=SPACE, progress=False)
     assert report.spec["batch"] == 3 and report.spec["chunks"] == 3
-    with pytest.raises(ay.Unsupported, match="only untargeted"):
-        ay.evaluate(Untouched(net()), DATA, space=SPACE, goal=ay.Targeted(1), progress=False)
+    with pytest.raises(du.Unsupported, match="only untargeted"):
+        du.evaluate(Untouched(net()), DATA, space=SPACE, goal=du.Targeted(1), progress=False)

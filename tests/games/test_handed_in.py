@@ -5,11 +5,11 @@ import pytest
 import torch
 from tests.toys.transductive import Dice, Median, plane
 
-import assay as ay
-from assay.extend import Needs
-from assay.streams import derive
+import durometer as du
+from durometer.core.streams import derive
+from durometer.extend import Needs
 
-SPACE = ay.Linf(0.05)
+SPACE = du.Linf(0.05)
 
 
 class Forger:
@@ -36,7 +36,7 @@ class Poisoner:
 
 
 def play(attack, data, **rules):
-    return ay.evaluate(ay.Transductive(Median(), batch=len(data), probe=False, **rules),
+    return du.evaluate(du.Transductive(Median(), batch=len(data), probe=False, **rules),
                        data, space=SPACE, attack=attack)  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_rows_that_were_forged_are_put_back_and_flagged():
     assert report.table["valid"].all()
     (flag,) = (f for f in report.flags if f.id == "put-back")
     assert "24 rows" in flag.text and flag.level == "warning"
-    assert not [f for f in play(ay.Transfer(ay.PGD(3)), data).flags if f.id == "put-back"]
+    assert not [f for f in play(du.Transfer(du.PGD(3)), data).flags if f.id == "put-back"]
 
 
 @pytest.mark.parametrize(("shift", "taken"), [(0.04, 8), (0.2, 0)])
@@ -67,10 +67,10 @@ def test_a_batch_of_another_shape_is_refused():
         def __call__(self, problem):
             problem.hand_in(problem.kept(torch.arange(2)))
 
-    with pytest.raises(ay.AssayError, match=r"hand_in.*\(2, 2\).*\(24, 2\)"):
+    with pytest.raises(du.DurometerError, match=r"hand_in.*\(2, 2\).*\(24, 2\)"):
         play(Short(0), plane(24))
-    with pytest.raises(ay.Unsupported, match="model that moves"):
-        ay.evaluate(torch.nn.Linear(2, 2), plane(8), space=SPACE, attack=Poisoner(0.01))
+    with pytest.raises(du.Unsupported, match="model that moves"):
+        du.evaluate(torch.nn.Linear(2, 2), plane(8), space=SPACE, attack=Poisoner(0.01))
 
 
 @pytest.mark.parametrize("information", ["start", "state"])
@@ -88,8 +88,8 @@ def test_the_attackers_seed_says_nothing_of_the_defenders(information):
         def __call__(self, problem):
             known.append(problem.random.seed)
 
-    game = ay.Transductive(Watched(), batch=12, probe=False, information=information)
-    ay.evaluate(game, plane(12), space=SPACE, attack=Look(), seed=5)
+    game = du.Transductive(Watched(), batch=12, probe=False, information=information)
+    du.evaluate(game, plane(12), space=SPACE, attack=Look(), seed=5)
     assert used and known
     for seed in known:
         guesses = {seed, *(derive(seed, "referee", run, 0) for run in range(3))}

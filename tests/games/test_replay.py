@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.oracles import transductive as oracle
 
-import assay as ay
+import durometer as du
 
 START = (0.5, 0.5)
 
@@ -31,7 +31,7 @@ class Swing:
             z = (x - middle) @ weight
             return torch.stack([-z / 2, z / 2], dim=1)
 
-        return ay.Classifier(call, "swing", True)
+        return du.Classifier(call, "swing", True)
 
 
 @pytest.mark.parametrize("average", [True, False], ids=["GMSA-AVG", "FPA"])
@@ -42,11 +42,11 @@ def test_the_same_records(average, seed):
     x = rng.random((36, 2))
     x[:, 0] = 0.5 + np.where(y == 1, 1, -1) * (0.05 + 0.4 * x[:, 0])
     handed, answers, rehearsed = oracle.play(x, y, START, 12, 0.2, 8, 3, average)
-    attack = (ay.GMSA if average else ay.FPA)(ay.PGD(8, start="clean"), iterations=3)
-    report = ay.evaluate(
-        ay.Transductive(Swing(), batch=12),
-        ay.Dataset(torch.as_tensor(x), torch.as_tensor(y)),
-        space=ay.Linf(0.2),
+    attack = (du.GMSA if average else du.FPA)(du.PGD(8, start="clean"), iterations=3)
+    report = du.evaluate(
+        du.Transductive(Swing(), batch=12),
+        du.Dataset(torch.as_tensor(x), torch.as_tensor(y)),
+        space=du.Linf(0.2),
         attack=attack,
     )
     c = report.records.columns

@@ -9,12 +9,12 @@ from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 
-import assay as ay
-from assay.errors import AssayError, Unsupported
-from assay.probability.methods import probability
-from assay.probability.sampling import clopper_pearson
-from assay.probability.shifted import shift
-from assay.trees import read
+import durometer as du
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.probability.methods import probability
+from durometer.probability.sampling import clopper_pearson
+from durometer.probability.shifted import adversarial_shift
+from durometer.trees import read
 
 X, Y = load_iris(return_X_y=True)
 FREE = {"low": -math.inf, "high": math.inf}
@@ -26,11 +26,11 @@ def forest() -> RandomForestClassifier:
 
 
 @pytest.mark.parametrize("sd", [0.3, (0.2, 0.3, 0.4, 0.5)])
-@pytest.mark.parametrize("space", [ay.L2(0.2, **FREE), ay.L1(0.2, **FREE), ay.Linf(0.1, **FREE)])
+@pytest.mark.parametrize("space", [du.L2(0.2, **FREE), du.L1(0.2, **FREE), du.Linf(0.1, **FREE)])
 def test_no_shift_is_below_the_bound(forest, sd, space) -> None:
-    data = ay.Dataset(X[::15], Y[::15])
-    noise = ay.Normal(sd=sd)
-    t = ay.evaluate(ay.Nature(forest, noise), data, space=space).table
+    data = du.Dataset(X[::15], Y[::15])
+    noise = du.Normal(sd=sd)
+    t = du.evaluate(du.Nature(forest, noise), data, space=space).table
     assert (t["probability_low"] <= t["probability_high"]).all()
     ensemble, rng = read(forest), np.random.default_rng(0)
     label = ensemble.decide(X[::15])
@@ -54,21 +54,21 @@ def test_the_bound_is_reached_by_a_half_space() -> None:
     tree = xgb.XGBClassifier(n_estimators=1, max_depth=1, n_jobs=1, min_child_weight=0)
     tree.fit(np.repeat([[0.0], [2.0]], 20, axis=0), np.repeat([0, 1], 20))
     border = float(read(tree).threshold[read(tree).feature >= 0][0])
-    data = ay.Dataset([[border - 1.0]], [0])
-    nature = ay.Nature(tree, ay.Normal(sd=0.8), tolerance=1e-9)
-    t = ay.evaluate(nature, data, space=ay.L2(0.5, **FREE)).table
+    data = du.Dataset([[border - 1.0]], [0])
+    nature = du.Nature(tree, du.Normal(sd=0.8), tolerance=1e-9)
+    t = du.evaluate(nature, data, space=du.L2(0.5, **FREE)).table
     worst = norm.cdf(0.5 / 0.8)
     assert t["probability_low"][0] == pytest.approx(worst, abs=1e-6)
     assert t["probability_high"][0] == pytest.approx(worst, abs=1e-3)
-    assert nature.radius(data)["L2"][0] == pytest.approx(1.0, abs=1e-5)
+    assert nature.certified_radius(data)["L2"][0] == pytest.approx(1.0, abs=1e-5)
 
 
 def test_uniform_noise_within_l1(forest) -> None:
-    noise = ay.Independent([ay.noise.uniform(-0.5, 0.5)] * 4)
-    assert shift(noise, 4, 1.0, 0.1).worst(np.array([0.95]))[0] == pytest.approx(0.85)
+    noise = du.Independent([du.noise.uniform(-0.5, 0.5)] * 4)
+    assert adversarial_shift(noise, 4, 1.0, 0.1).worst(np.array([0.95]))[0] == pytest.approx(0.85)
     rows, ensemble = X[::15], read(forest)
     label = ensemble.decide(rows)
-    low = shift(noise, 4, 1.0, 0.1).worst(probability(ensemble, noise, rows, label).low)
+    low = adversarial_shift(noise, 4, 1.0, 0.1).worst(probability(ensemble, noise, rows, label).low)
     for f in range(4):
         for sign in (-0.1, 0.1):
             moved = rows + sign * np.eye(4)[f]
@@ -78,7 +78,7 @@ def test_uniform_noise_within_l1(forest) -> None:
 def test_the_radius_beats_that_of_draws(forest) -> None:
     """Cohen et al. with 100,000 draws at level 0.001, on the same records."""
     sd, rows = 0.3, X[::10]
-    ours = ay.Nature(forest, ay.Normal(sd=sd), tolerance=1e-9).radius(rows)
+    ours = du.Nature(forest, du.Normal(sd=sd), tolerance=1e-9).radius(rows)
     rng, won = np.random.default_rng(0), 0
     for i, row in enumerate(rows):
         label = forest.predict(row + sd * rng.normal(size=(100_000, 4)))
@@ -90,39 +90,39 @@ def test_the_radius_beats_that_of_draws(forest) -> None:
 
 
 def test_what_cannot_be_shifted_is_refused(forest) -> None:
-    data = ay.Dataset(X[::30], Y[::30])
-    still = ay.Normal(sd=(0.1, 0.1, 0.1, 0.0))
+    data = du.Dataset(X[::30], Y[::30])
+    still = du.Normal(sd=(0.1, 0.1, 0.1, 0.0))
     with pytest.raises(Unsupported, match="feature 3"):
-        ay.evaluate(ay.Nature(forest, still), data, space=ay.L2(0.1, **FREE))
+        du.evaluate(du.Nature(forest, still), data, space=du.L2(0.1, **FREE))
     with pytest.raises(Unsupported, match="Lp ball"):
-        ay.evaluate(
-            ay.Nature(forest, ay.Normal(sd=0.1)), data, space=ay.Quantised(ay.Linf(0.1, high=9))
+        du.evaluate(
+            du.Nature(forest, du.Normal(sd=0.1)), data, space=du.Quantised(du.Linf(0.1, high=9))
         )
 
 
 def test_the_level_at_which_a_decision_falls(forest) -> None:
-    nature = ay.Nature(forest, ay.Normal(sd=0.1))
-    found = nature.flip_level(X[::25], 0.99)
+    nature = du.Nature(forest, du.Normal(sd=0.1))
+    found = nature.breakdown_noise_level(X[::25], 0.99)
     assert (found["low"] < found["high"]).all()
     label = read(forest).decide(X[::25])
     for i, (low, high) in enumerate(found.to_numpy()):
         for level, below in ((low, False), (high, True)):
             if 0 < level < np.inf:
                 at = probability(
-                    read(forest), ay.Normal(sd=0.1 * level), X[::25][i : i + 1], label[i : i + 1]
+                    read(forest), du.Normal(sd=0.1 * level), X[::25][i : i + 1], label[i : i + 1]
                 )
                 assert (at.high[0] < 0.99) == below
-    one = nature.flip_level(X[::25], 0.99, feature=0)
+    one = nature.breakdown_noise_level(X[::25], 0.99, feature=0)
     assert (one["low"] >= found["low"]).mean() > 0.5  # one instrument alone does less harm
-    drift = nature.flip_level(X[::25], 0.9, bias=True, levels=[1.0, 4.0, 16.0])
+    drift = nature.breakdown_noise_level(X[::25], 0.9, bias=True, levels=[1.0, 4.0, 16.0])
     assert drift["high"].isin([1.0, 4.0, 16.0, np.inf]).all()
-    with pytest.raises(AssayError, match="no feature 'x'"):
-        nature.flip_level(X[:2], feature="x")
+    with pytest.raises(DurometerError, match="no feature 'x'"):
+        nature.breakdown_noise_level(X[:2], feature="x")
 
 
 def test_screening_finds_the_worst_first(forest) -> None:
-    noise = ay.Normal(sd=0.2)
-    found = ay.Nature(forest, noise).screen(ay.Dataset(X, Y), 0.99)
+    noise = du.Normal(sd=0.2)
+    found = du.Nature(forest, noise).screen(du.Dataset(X, Y), 0.99)
     assert len(found) == len(X) and set(found["stays"]) <= {"yes", "no", "open"}
     assert found["high"].is_monotonic_increasing
     label = read(forest).decide(X)
@@ -135,17 +135,17 @@ def test_screening_finds_the_worst_first(forest) -> None:
 
 
 def test_a_radius_as_precise_as_draws_is_below_the_exact_one_and_near_it(forest) -> None:
-    noise, rows = ay.Normal(sd=0.3), X[::12]
-    exact = ay.Nature(forest, noise, tolerance=1e-9).radius(rows)
-    quick = ay.Nature(forest, noise, tolerance=1e-9).radius(rows, like=10**5)
+    noise, rows = du.Normal(sd=0.3), X[::12]
+    exact = du.Nature(forest, noise, tolerance=1e-9).radius(rows)
+    quick = du.Nature(forest, noise, tolerance=1e-9).radius(rows, like=10**5)
     assert (quick["sds"] <= exact["sds"] + 1e-9).all()
     p, q = norm.cdf(exact["sds"]), norm.cdf(quick["sds"])
     error = np.sqrt(np.maximum(p * (1 - p), 1e-5) / 1e5)
     known = exact["sds"] > 0
     assert (quick["label"] == exact["label"])[known].all()
     assert (p - q <= 1.01 * error + 1e-9)[known].all()
-    with pytest.raises(AssayError, match="like=2"):
-        ay.Nature(forest, noise).radius(rows, like=2)
+    with pytest.raises(DurometerError, match="like=2"):
+        du.Nature(forest, noise).radius(rows, like=2)
 
 
 def test_the_laboratorys_page_says_what_the_questions_answer(forest) -> None:
@@ -153,9 +153,9 @@ def test_the_laboratorys_page_says_what_the_questions_answer(forest) -> None:
 
     frame = pd.DataFrame(X[::10], columns=["glucose", "bmi", "<b>", "age"])
     frame.attrs["units"] = {"glucose": "mg/dl"}
-    nature = ay.Nature(forest, ay.Normal(sd=0.2), tolerance=1e-3, budget=0.1)
-    page = nature.laboratory(frame, rows=2)
-    found = nature.screen(frame, 0.99)
+    nature = du.Nature(forest, du.Normal(sd=0.2), tolerance=1e-3, budget=0.1)
+    page = nature.html_report(frame, rows=2)
+    found = nature.rank_by_stability(frame, 0.99)
     stay = int((found["stays"] == "yes").sum())
     assert f"{stay} of {len(frame)} decisions stay" in page
     gains = nature.importance(frame.loc[list(found.index[:2])])["low"].mean()
@@ -163,11 +163,11 @@ def test_the_laboratorys_page_says_what_the_questions_answer(forest) -> None:
     assert "&lt;b&gt;" in page and "<b>" not in page
     for word in ("Which instrument to improve", "How much a decision bears", "of readings"):
         assert word in page
-    with pytest.raises(AssayError, match="rows=0"):
-        nature.laboratory(frame, rows=0)
+    with pytest.raises(DurometerError, match="rows=0"):
+        nature.html_report(frame, rows=0)
 
 
-@pytest.mark.parametrize("space", [ay.L2(0.3, **FREE), ay.Linf(0.2, **FREE)])
+@pytest.mark.parametrize("space", [du.L2(0.3, **FREE), du.Linf(0.2, **FREE)])
 @pytest.mark.parametrize("uniform", [True, False])
 def test_the_search_is_not_beaten_by_random_shifts(space, uniform) -> None:
     """Of boosted trees the probability jumps: twelve random shifts found places .02 lower."""
@@ -177,10 +177,10 @@ def test_the_search_is_not_beaten_by_random_shifts(space, uniform) -> None:
     x = rng.normal(size=(400, 4))
     y = (np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.3 * rng.normal(size=400) > 0).astype(int)
     model = HistGradientBoostingClassifier(max_iter=12, max_leaf_nodes=8, random_state=0).fit(x, y)
-    noise = ay.Independent([ay.noise.uniform(-0.6, 0.6)] * 4) if uniform else ay.Normal(sd=0.3)
+    noise = du.Independent([du.noise.uniform(-0.6, 0.6)] * 4) if uniform else du.Normal(sd=0.3)
     rows = x[:25]
-    nature = ay.Nature(model, noise, tolerance=1e-3, budget=0.2)
-    t = ay.evaluate(nature, ay.Dataset(rows, y[:25]), space=space).table
+    nature = du.Nature(model, noise, tolerance=1e-3, budget=0.2)
+    t = du.evaluate(nature, du.Dataset(rows, y[:25]), space=space).table
     assert (t["probability_low"] <= t["probability_high"]).all()
     ensemble = read(model)
     label = ensemble.decide(rows)
@@ -204,15 +204,15 @@ def test_queries_of_a_model_under_noise_are_counted(method) -> None:
         asked.append(len(rows))
         return np.stack([rows[:, 0], -rows[:, 0]], 1)
 
-    data = ay.Dataset(np.array([[0.3, 0.0], [-1.0, 0.0], [4.0, 1.0]]), [0, 1, 0])
-    wrapped = ay.wrap(model, outputs="logits", inputs="array")
-    nature = ay.Nature(wrapped, ay.Normal(sd=0.5), draws=4000, method=method)
-    t = ay.evaluate(nature, data).table
+    data = du.Dataset(np.array([[0.3, 0.0], [-1.0, 0.0], [4.0, 1.0]]), [0, 1, 0])
+    wrapped = du.wrap(model, outputs="logits", inputs="array")
+    nature = du.Nature(wrapped, du.Normal(sd=0.5), draws=4000, method=method)
+    t = du.evaluate(nature, data).table
     few = 200  # checks of the model before it is played, and the clean answers
     assert 0 <= sum(asked) - t["forwards"].sum() <= few
     assert (t["forwards"] >= 1000).all()
 
 
 def test_trees_that_are_read_are_not_asked(forest) -> None:
-    t = ay.evaluate(ay.Nature(forest, ay.Normal(sd=0.3)), ay.Dataset(X[::30], Y[::30])).table
+    t = du.evaluate(du.Nature(forest, du.Normal(sd=0.3)), du.Dataset(X[::30], Y[::30])).table
     assert (t["forwards"] == 0).all()

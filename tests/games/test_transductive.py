@@ -7,18 +7,18 @@ import pytest
 import torch
 from tests.toys.transductive import Bound, Dice, Drift, Fixed, Median, Picky, linear, plane
 
-import assay as ay
-from assay.problem.needs import Needs
-from assay.report.page.ladder import cost
-from assay.report.stats import bootstrap
+import durometer as du
+from durometer.problem.needs import Needs
+from durometer.report.page.ladder import cost
+from durometer.report.stats import bootstrap
 
-SPACE = ay.Linf(0.2)
-INNER = ay.PGD(8)
+SPACE = du.Linf(0.2)
+INNER = du.PGD(8)
 
 
 def play(defender, attack, data=None, seed=0, goal=None, space=SPACE, **rules):
-    return ay.evaluate(
-        ay.Transductive(defender, **rules),
+    return du.evaluate(
+        du.Transductive(defender, **rules),
         data or plane(),
         space=space,
         attack=attack,
@@ -53,10 +53,10 @@ def test_the_referee_does_not_depend_on_what_the_attack_consumed():
 
 
 def test_replaying_a_saved_game_gives_the_same_records(tmp_path):
-    attack = ay.GMSA(INNER, iterations=2)
+    attack = du.GMSA(INNER, iterations=2)
     first = play(Dice(), attack, batch=8, runs=2)
     first.save(tmp_path / "game")
-    loaded = ay.Report.load(tmp_path / "game")
+    loaded = du.Report.load(tmp_path / "game")
     again = play(Dice(), attack, batch=8, runs=2, seed=loaded.spec["seed"])
     same(loaded, again)
     other = play(Dice(), attack, batch=8, runs=2, seed=1)
@@ -72,44 +72,44 @@ class Counted(Drift):
 
 
 def test_the_game_nobody_attacks_is_played_once_for_all_attacks():
-    game, attack = ay.Transductive(Counted(), batch=8, probe=False), ay.Transfer(INNER)
+    game, attack = du.Transductive(Counted(), batch=8, probe=False), du.Transfer(INNER)
     how = {"space": SPACE, "attack": attack, "progress": False}
-    first, before = ay.evaluate(game, plane(), **how), Counted.calls
-    again = ay.evaluate(game, plane(), **how)
+    first, before = du.evaluate(game, plane(), **how), Counted.calls
+    again = du.evaluate(game, plane(), **how)
     assert before == 9  # three rounds: the attacker's belief, the truth, the calm game
     assert Counted.calls - before == 6
     same(first, again)
     for change in ({"seed": 1}, {"data": plane(seed=1)}):
         data = change.pop("data", plane())
-        known = ay.evaluate(game, data, **how, **change)
+        known = du.evaluate(game, data, **how, **change)
         same(known, play(Counted(), attack, data, batch=8, probe=False, **change))
 
 
 def test_a_model_that_was_trained_on_is_asked_again():
     defender = Fixed()
-    game = ay.Transductive(defender, batch=8, probe=False)
-    how = {"space": SPACE, "attack": ay.Transfer(INNER), "progress": False}
-    assert ay.evaluate(game, plane(), **how).metric("clean").value == 1.0
+    game = du.Transductive(defender, batch=8, probe=False)
+    how = {"space": SPACE, "attack": du.Transfer(INNER), "progress": False}
+    assert du.evaluate(game, plane(), **how).metric("clean").value == 1.0
     with torch.no_grad():
         defender.model.weight.neg_()
         defender.model.bias.neg_()
-    assert ay.evaluate(game, plane(), **how).metric("clean").value == 0.0
+    assert du.evaluate(game, plane(), **how).metric("clean").value == 0.0
 
 
 def test_a_defender_that_does_not_move_is_as_robust_as_its_model():
     data = plane(40, gap=0.1)
-    static = ay.evaluate(Fixed().model, data, space=ay.Linf(0.15), attack=ay.PGD(20))
-    for attack in (ay.PGD(20), ay.Transfer(ay.PGD(20)), ay.GMSA(ay.PGD(20), iterations=1)):
-        moved = play(Fixed(), attack, data, space=ay.Linf(0.15), batch=16)
+    static = du.evaluate(Fixed().model, data, space=du.Linf(0.15), attack=du.PGD(20))
+    for attack in (du.PGD(20), du.Transfer(du.PGD(20)), du.GMSA(du.PGD(20), iterations=1)):
+        moved = play(Fixed(), attack, data, space=du.Linf(0.15), batch=16)
         assert moved.metric("robust").value == static.metric("robust").value
         assert moved.metric("clean").value == 1.0
 
 
 def test_public_randomness_is_a_rehearsal_of_the_game_itself():
-    report = play(Dice(), ay.GMSA(INNER, iterations=2), batch=8, runs=2, information="seed")
+    report = play(Dice(), du.GMSA(INNER, iterations=2), batch=8, runs=2, information="seed")
     c = report.records.columns
     np.testing.assert_array_equal(c["simulated"], c["success"].astype(float))
-    private = play(Dice(), ay.GMSA(INNER, iterations=2), batch=8, runs=2)
+    private = play(Dice(), du.GMSA(INNER, iterations=2), batch=8, runs=2)
     assert report.metric("robust").value <= private.metric("robust").value
 
 
@@ -148,14 +148,14 @@ def test_sorted_windows_and_callables():
     assert sorted(report.table["id"]) == list(range(16))
     turned = play(Fixed(), None, data, batch=4, order=lambda d: np.arange(len(d))[::-1])
     assert turned.table["id"].tolist() == list(range(15, -1, -1))
-    with pytest.raises(ay.AssayError, match="exactly once"):
+    with pytest.raises(du.DurometerError, match="exactly once"):
         play(Fixed(), None, data, order=lambda d: np.zeros(len(d)))
-    with pytest.raises(ay.AssayError, match="order='label'"):
+    with pytest.raises(du.DurometerError, match="order='label'"):
         play(Fixed(), None, data, order="label")
 
 
 def test_reordered_rows_keep_their_own_clean_inputs_in_the_examples():
-    report = play(Fixed(), ay.PGD(20), plane(16, gap=0.05), batch=4, order="sorted")
+    report = play(Fixed(), du.PGD(20), plane(16, gap=0.05), batch=4, order="sorted")
     moved = np.abs(report.examples.clean - report.examples.adversarial).max()
     assert moved <= 0.2 + 1e-6
 
@@ -163,7 +163,7 @@ def test_reordered_rows_keep_their_own_clean_inputs_in_the_examples():
 def test_only_controlled_rows_change_and_only_scored_rows_count():
     data = plane(20)
     controlled = np.arange(20) < 10
-    report = play(Median(), ay.GMSA(INNER, iterations=1), data, batch=20,
+    report = play(Median(), du.GMSA(INNER, iterations=1), data, batch=20,
                   controlled=controlled, scored=~controlled)  # fmt: skip
     moved = (report.adversarial != data.x.numpy()).any(1)
     assert moved[controlled].any() and not moved[~controlled].any()
@@ -186,7 +186,7 @@ class Shove:
 def test_rows_that_others_poisoned_are_told_from_rows_that_were_attacked():
     data = plane(24)
     controlled = np.arange(24) < 16
-    report = play(Median(), Shove(), data, space=ay.Linf(0.5), batch=24, probe=False,
+    report = play(Median(), Shove(), data, space=du.Linf(0.5), batch=24, probe=False,
                   controlled=controlled, scored=~controlled)  # fmt: skip
     fallen = report.table[~controlled & report.table["success"]]
     assert len(fallen) and set(fallen["winner"]) == {"other rows"}
@@ -198,7 +198,7 @@ def test_answers_that_depend_on_company_are_flagged():
     data = data.take(data.y.argsort(stable=True))
     flags = {f.id for f in play(Median(), None, data, batch=12).flags}
     assert "company-dependent" in flags and "order-dependent" not in flags
-    assert not play(Fixed(), ay.Transfer(INNER)).flags
+    assert not play(Fixed(), du.Transfer(INNER)).flags
 
 
 def test_a_classifier_bound_to_its_batch_is_asked_by_row():
@@ -206,12 +206,12 @@ def test_a_classifier_bound_to_its_batch_is_asked_by_row():
     report = play(Bound(), None, data, batch=5)
     np.testing.assert_allclose(report.table["margin"], -0.1, atol=1e-5)
     # Each border follows its own row, so handing in any point on the right side changes nothing.
-    attacked = play(Bound(), ay.GMSA(INNER, iterations=2), data, batch=5, space=ay.Linf(0.05))
+    attacked = play(Bound(), du.GMSA(INNER, iterations=2), data, batch=5, space=du.Linf(0.05))
     assert attacked.metric("robust").value == 1.0
 
 
 def test_runs_are_played_with_other_random_numbers_and_widen_the_interval():
-    report = play(Dice(), ay.Transfer(INNER), batch=24, runs=4)
+    report = play(Dice(), du.Transfer(INNER), batch=24, runs=4)
     assert report.table["run"].nunique() == 4 and len(report.table) == 96
     by_run = [e.value for e in report.metric("robust", by="run").values()]
     assert len(set(by_run)) > 1
@@ -221,12 +221,12 @@ def test_runs_are_played_with_other_random_numbers_and_widen_the_interval():
 
 
 def test_a_batch_is_one_adaptation_and_a_move_is_paid_once():
-    report = play(Dice(), ay.GMSA(INNER, iterations=1), batch=8, runs=3)
+    report = play(Dice(), du.GMSA(INNER, iterations=1), batch=8, runs=3)
     assert report.metric("adaptations").n == 9  # three rounds, three runs
     t = report.table
     assert cost(report)[0] == pytest.approx(t.loc[t["run"] == 0, "seconds"].sum())
     assert cost(report)[1] == pytest.approx(t["adapting"].sum())
-    leaked = play(Dice(), ay.GMSA(INNER, iterations=1), batch=8, runs=3, information="state")
+    leaked = play(Dice(), du.GMSA(INNER, iterations=1), batch=8, runs=3, information="state")
     assert cost(leaked)[0] == pytest.approx(leaked.table["seconds"].sum())
     values = np.repeat(t.groupby(["run", "round"])["adapting"].first().to_numpy(), 8)
     alone = bootstrap(values, np.repeat(np.arange(9), 8))
@@ -236,69 +236,69 @@ def test_a_batch_is_one_adaptation_and_a_move_is_paid_once():
 
 def test_rejecting_is_no_success_and_has_figures_of_its_own():
     data = plane(40)
-    report = play(Picky(0.7), None, data, goal=ay.Untargeted(reject=2), batch=40)
+    report = play(Picky(0.7), None, data, goal=du.Untargeted(reject=2), batch=40)
     high = data.x[:, 1].numpy() > 0.7
     assert ((report.table["doubt"] > 0) == high).all()
     assert report.metric("rejected").value == high.mean()
     assert report.metric("rejected_clean").value == high.mean()
     assert report.metric("error").value == 0.0
     assert (report.table["answer"] == report.table["y"]).all()
-    attacked = play(Picky(0.7), ay.GMSA(ay.PGD(20), iterations=3), data, batch=40,
-                    goal=ay.Untargeted(reject=2), space=ay.Linf(0.45))  # fmt: skip
+    attacked = play(Picky(0.7), du.GMSA(du.PGD(20), iterations=3), data, batch=40,
+                    goal=du.Untargeted(reject=2), space=du.Linf(0.45))  # fmt: skip
     t = attacked.table
     assert attacked.metric("error").value == t["success"].mean() > 0.5
     assert attacked.metric("error_accepted").n == (t["doubt"] <= 0).sum()
-    from assay.report.figures.transductive import curve
+    from durometer.report.figures.transductive import curve
 
     line = curve(attacked, 11)
     assert line["rejected"].is_monotonic_increasing
     assert np.isnan(line["error_accepted"].iloc[-1]) and ",nan" not in attacked.html()
     assert line["error"].iloc[-1] == 0.0 and line["rejected"].iloc[0] == 0.0
-    with pytest.raises(ay.AssayError, match=r"Untargeted\(reject=2\)"):
+    with pytest.raises(du.DurometerError, match=r"Untargeted\(reject=2\)"):
         play(Picky(), None)
-    with pytest.raises(ay.AssayError, match="no reject class"):
+    with pytest.raises(du.DurometerError, match="no reject class"):
         curve(play(Fixed(), None))
 
 
 def test_refusals():
-    with pytest.raises(ay.AssayError, match="expected a defender"):
+    with pytest.raises(du.DurometerError, match="expected a defender"):
         play(linear([1.0, 1.0]), None)
-    with pytest.raises(ay.AssayError, match="information='all'"):
+    with pytest.raises(du.DurometerError, match="information='all'"):
         play(Fixed(), None, information="all")
-    with pytest.raises(ay.AssayError, match="the class Fixed; expected a defender"):
-        ay.Transductive(Fixed)
+    with pytest.raises(du.DurometerError, match="the class Fixed; expected a defender"):
+        du.Transductive(Fixed)
     for wrong in (
         {"information": "seeds"}, {"order": "label"}, {"runs": 0}, {"batch": "8"}, {"batch": 2.5},
         {"window": 0},
     ):  # fmt: skip
-        with pytest.raises(ay.AssayError, match=f"{next(iter(wrong))}="):
-            ay.Transductive(Fixed(), **wrong)
-    with pytest.raises(ay.AssayError, match=r"controlled has shape \(3,\)"):
+        with pytest.raises(du.DurometerError, match=f"{next(iter(wrong))}="):
+            du.Transductive(Fixed(), **wrong)
+    with pytest.raises(du.DurometerError, match=r"controlled has shape \(3,\)"):
         play(Fixed(), None, controlled=[True] * 3)
-    with pytest.raises(ay.AssayError, match="batch=0"):
+    with pytest.raises(du.DurometerError, match="batch=0"):
         play(Fixed(), None, batch=0)
-    with pytest.raises(ay.AssayError, match="needs a space"):
+    with pytest.raises(du.DurometerError, match="needs a space"):
         play(Fixed(), INNER, space=None)
-    with pytest.raises(ay.Unsupported, match="moves after the attacker"):
-        ay.evaluate(Fixed().model, plane(), space=SPACE, attack=ay.GMSA(INNER))
+    with pytest.raises(du.Unsupported, match="moves after the attacker"):
+        du.evaluate(Fixed().model, plane(), space=SPACE, attack=du.GMSA(INNER))
 
 
 def test_what_a_ladder_is_given():
-    game = ay.Transductive(Fixed())
+    game = du.Transductive(Fixed())
     for said, target, attacks in (
-        ("expected a game", Fixed(), [ay.FPA(INNER)]),
-        ("list of attacks", game, ay.FPA(INNER)),
+        ("expected a game", Fixed(), [du.FPA(INNER)]),
+        ("list of attacks", game, du.FPA(INNER)),
         ("list of attacks", game, []),
-        (r"not the class but GMSA\(\)", game, [ay.GMSA]),
+        (r"not the class but GMSA\(\)", game, [du.GMSA]),
         ("this is no attack", game, ["GMSA"]),
     ):
-        with pytest.raises(ay.AssayError, match=said):
-            ay.ladder(target, plane(), space=SPACE, attacks=attacks)
+        with pytest.raises(du.DurometerError, match=said):
+            du.ladder(target, plane(), space=SPACE, attacks=attacks)
 
 
 def test_any_attack_is_a_rung_and_the_static_one_is_the_standard_attack():
-    steps = ay.ladder(
-        ay.Transductive(Fixed()), plane(), space=SPACE, attacks=[ay.Square(50), Shove()]
+    steps = du.ladder(
+        du.Transductive(Fixed()), plane(), space=SPACE, attacks=[du.Square(50), Shove()]
     )
     assert {"Square", "Shove"} < set(steps.reports)
     assert steps.reports["static"].spec["attack"]["type"] in ("Standard", "Cascade")
@@ -306,9 +306,9 @@ def test_any_attack_is_a_rung_and_the_static_one_is_the_standard_attack():
 
 
 def test_a_random_defender_is_played_three_times_and_rehearsed_three_times():
-    attack = ay.GMSA(ay.PGD(4), iterations=1)
-    steps = ay.ladder(
-        ay.Transductive(Dice(0.1), batch=24), plane(), space=SPACE, attacks=[attack], static=INNER
+    attack = du.GMSA(du.PGD(4), iterations=1)
+    steps = du.ladder(
+        du.Transductive(Dice(0.1), batch=24), plane(), space=SPACE, attacks=[attack], static=INNER
     )
     for name, report in steps.reports.items():
         assert report.table["run"].nunique() == (1 if name == "static" else 3), name
@@ -331,14 +331,14 @@ def test_a_defender_is_no_model():
 
     for defender in (Fixed(), Predicting()):
         for how in ({}, {"attack": INNER}):
-            with pytest.raises(ay.AssayError, match=r"is a defender.*ay.Transductive\("):
-                ay.evaluate(defender, plane(), space=SPACE, **how)
+            with pytest.raises(du.DurometerError, match=r"is a defender.*du.Transductive\("):
+                du.evaluate(defender, plane(), space=SPACE, **how)
 
 
 def test_a_defender_has_no_standard_attack():
     for space in (SPACE, None):
-        with pytest.raises(ay.AssayError, match=r"attack=ay.GMSA\(ay.PGD.*attack=None"):
-            ay.evaluate(ay.Transductive(Fixed()), plane(), space=space)
+        with pytest.raises(du.DurometerError, match=r"attack=du.GMSA\(du.PGD.*attack=None"):
+            du.evaluate(du.Transductive(Fixed()), plane(), space=space)
 
 
 def test_where_nobody_attacks_no_robust_accuracy_is_printed():
@@ -351,12 +351,12 @@ def test_where_nobody_attacks_no_robust_accuracy_is_printed():
         assert "robust accuracy" not in text and "attack success" not in text
         assert "nobody attack" in text
     assert report.metric("robust").value == report.metric("clean").value
-    attacked = play(Fixed(), ay.Transfer(INNER), batch=8)
+    attacked = play(Fixed(), du.Transfer(INNER), batch=8)
     page = attacked.html()
     assert "Robust accuracy by round" in page
     assert "What it cost" not in page  # every row of a batch was paid for to the end
     assert "robust accuracy" in str(attacked) and not attacked.flags
-    steps = ay.ladder(ay.Transductive(Fixed()), plane(), space=SPACE, attacks=[ay.GMSA(INNER)])
+    steps = du.ladder(du.Transductive(Fixed()), plane(), space=SPACE, attacks=[du.GMSA(INNER)])
     assert "no-attack" not in {f.id for f in steps.flags}
 
 
@@ -384,8 +384,8 @@ def test_rows_that_break_their_own_space_stay_in_the_batch_but_not_in_the_figure
 
 def test_a_plain_attack_in_the_game_is_a_transfer_attack():
     data = plane(20, gap=0.05)
-    one = play(Dice(0.1), ay.PGD(10), data, batch=10)
-    other = play(Dice(0.1), ay.Transfer(ay.PGD(10)), data, batch=10)
+    one = play(Dice(0.1), du.PGD(10), data, batch=10)
+    other = play(Dice(0.1), du.Transfer(du.PGD(10)), data, batch=10)
     np.testing.assert_array_equal(one.table["final"], other.table["final"])
     assert (one.table["adaptations"] == 0).all() and (other.table["adaptations"] == 0).all()
 
@@ -403,6 +403,6 @@ def test_transfer_attacks_the_model_from_before_the_first_round():
     assert seen == [-2.5] * 4
     # The drift has moved the border away from class 0; a transfer attack does not know.
     data = plane(24, gap=0.05)
-    knows = play(Drift(0.2), ay.GMSA(ay.PGD(20), "last", 0), data, batch=6)
-    blind = play(Drift(0.2), ay.Transfer(ay.PGD(20)), data, batch=6)
+    knows = play(Drift(0.2), du.GMSA(du.PGD(20), "last", 0), data, batch=6)
+    blind = play(Drift(0.2), du.Transfer(du.PGD(20)), data, batch=6)
     assert (knows.table["margin"] >= blind.table["margin"] - 1e-4).all()

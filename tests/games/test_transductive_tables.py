@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-import assay as ay
-from assay.architectures.domain import Shift, domain_mlp
-from assay.defenses import DANN, RMC, TADV, Control
+import durometer as du
+from durometer.architectures.domain import Shift, domain_mlp
+from durometer.defenses import DANN, RMC, TADV, Control
 
-PARTS = ay.datasets.url()
+PARTS = du.datasets.url()
 TRAIN, TEST = PARTS.train.sample(400), PARTS.test.sample(16)
 MEAN, DEVIATION = TRAIN.x.mean(0).float(), TRAIN.x.std(0).clamp_min(1e-3).float()
 PHISH = (TEST.y == 1).numpy()
@@ -26,20 +26,20 @@ def net():
 
 
 def defender(name, space):
-    data = ay.Dataset(TRAIN.x.float(), TRAIN.y)
+    data = du.Dataset(TRAIN.x.float(), TRAIN.y)
     if name == "RMC":
         return RMC(Control(net, data, epochs=5).train(0).module, TRAIN, k=32, epochs=3)
     if name == "DANN":
         return DANN(lambda: domain_mlp(MEAN, DEVIATION, width=16), data, epochs=3, iterations=20)
-    return TADV(net, TRAIN, space, ay.APGD(2), epochs=1)
+    return TADV(net, TRAIN, space, du.APGD(2), epochs=1)
 
 
 @pytest.mark.parametrize("name", ["RMC", "DANN", "TADV"])
-@pytest.mark.parametrize("inner", [ay.CAPGD(3), ay.MOEVA(generations=3, population=8, offspring=4)])
+@pytest.mark.parametrize("inner", [du.CAPGD(3), du.MOEVA(generations=3, population=8, offspring=4)])
 def test_games_on_tables_hand_in_valid_records(name, inner):
     space = TEST.schema.space(eps=0.5, p=2)
-    game = ay.Transductive(defender(name, space), batch=16, controlled=PHISH, scored=PHISH)
-    report = ay.evaluate(game, TEST, space=space, attack=ay.GMSA(inner, "avg", 1))
+    game = du.Transductive(defender(name, space), batch=16, controlled=PHISH, scored=PHISH)
+    report = du.evaluate(game, TEST, space=space, attack=du.GMSA(inner, "avg", 1))
     sane = report.table["skipped"] != "invalid"
     assert report.table.loc[sane, "valid"].all()
     region = space.around(TEST.x)

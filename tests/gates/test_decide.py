@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-import assay as ay
-from assay.gates.criterion import Criterion
-from assay.gates.decide import decide as gate
-from assay.gates.evidence import Evidence
-from assay.gates.forecast import further
-from assay.records import Records
-from assay.report.report import Report
+import durometer as du
+from durometer.core.records import Records
+from durometer.gates.criterion import Criterion
+from durometer.gates.decide import decide as gate
+from durometer.gates.evidence import Evidence
+from durometer.gates.forecast import expected_rows_to_decision
+from durometer.report.report import Report
 
 
 def report(held, **columns):
@@ -187,7 +187,7 @@ def test_the_rows_that_would_decide_are_what_it_takes(draw):
             sides, seen = (made(bound), made(1 - bound)), (x[:early], 1 - x[:early])
             for side, values in zip(sides, seen, strict=True):
                 side.add(values)
-            said.append(further(sides, seen, (goal, goal)))
+            said.append(expected_rows_to_decision(sides, seen, (goal, goal)))
             truth.append(decided - early)
     assert 0.5 < np.median(np.array(said) / truth) < 2
     assert 0.5 < np.median(said) / np.median(truth) < 2
@@ -211,7 +211,7 @@ def test_nothing_is_said_of_further_rows_where_nothing_points_either_way():
     ],
 )
 def test_a_criterion_that_means_nothing_is_refused(text, said):
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         Criterion.parse(text)
 
 
@@ -230,17 +230,17 @@ def test_a_criterion_prints_as_it_is_written(text):
 
 
 def test_an_unknown_column_is_named():
-    with pytest.raises(ay.AssayError, match="no column 'yy'"):
+    with pytest.raises(du.DurometerError, match="no column 'yy'"):
         gate(report(np.ones(10)), 'robust[yy="a"] >= 0.5')
 
 
 def test_a_watch_that_is_used_again_begins_anew():
-    net, data = ay.testing.toy()
-    watch = ay.Watch("robust >= 0.5")
+    net, data = du.testing.toy()
+    watch = du.SequentialTest("robust >= 0.5")
     for eps in (1e-6, 10.0):
-        space = ay.Linf(eps, low=-100, high=100)
-        run = ay.Run(until=watch)
-        ay.evaluate(net, data, space=space, attack=ay.PGD(5), run=run, batch=8, progress=False)
+        space = du.Linf(eps, low=-100, high=100)
+        run = du.Run(until=watch)
+        du.evaluate(net, data, space=space, attack=du.PGD(5), run=run, batch=8, progress=False)
         assert (watch.outcome.outcome == "pass") == (eps < 1)
         assert watch.outcome.decisions[0].estimate.n <= len(data)
 

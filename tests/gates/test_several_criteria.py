@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from assay.gates.decide import Watch
-from assay.gates.decide import decide as gate
-from assay.records import Records
-from assay.report.report import Report
+from durometer.core.records import Records
+from durometer.gates.decide import SequentialTest
+from durometer.gates.decide import decide as gate
+from durometer.report.report import Report
 
 
 def report(held, y=None, classes=1, **spec):
@@ -24,7 +24,7 @@ def test_ten_criteria_at_their_bounds_seldom_fail():
     fails = 0
     for _ in range(runs):
         made = report(rng.random(1000) < 0.8, y, k)
-        watch, table = Watch(asked), made.table
+        watch, table = SequentialTest(asked), made.table
         # all ten cannot pass at once so soon, so a gate that is decided has failed
         fails += any(watch.add(table[a : a + 250], made.spec) for a in range(0, 1000, 250))
     assert fails <= 10  # 6 expected at the very most with the correction

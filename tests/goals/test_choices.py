@@ -7,10 +7,10 @@ import pytest
 import torch
 from tests.goals.test_quota import toy
 
-import assay as ay
-from assay.errors import AssayError
+import durometer as du
+from durometer.core.errors import DurometerError
 
-HOW = {"space": ay.Linf(0.08), "attack": ay.APGD(20)}
+HOW = {"space": du.Linf(0.08), "attack": du.APGD(20)}
 
 
 def linear_hits(net, data, eps):
@@ -26,12 +26,12 @@ def linear_hits(net, data, eps):
 
 def test_every_choice_is_the_evaluation_of_its_group():
     net, data = toy()
-    found = ay.choices(net, data, sizes=[(2, 2), (1, 3)], count=6, **HOW)
+    found = du.sample_groups(net, data, sizes=[(2, 2), (1, 3)], count=6, **HOW)
     assert len(found.table) == 12 and found.table["rob"].nunique() > 2
     for row in found.table.itertuples():
-        goal = ay.Group({s: list(row.targets) for s in row.sources})
-        each = ay.evaluate(
-            net, data, goal=goal, space=HOW["space"], attack=ay.Guess(HOW["attack"], mode="best")
+        goal = du.Group({s: list(row.targets) for s in row.sources})
+        each = du.evaluate(
+            net, data, goal=goal, space=HOW["space"], attack=du.Guess(HOW["attack"], mode="best")
         )
         assert row.rob == pytest.approx(each.metric("robust").value, abs=1.5 / row.n)
         assert row.n == each.metric("robust").n
@@ -42,7 +42,7 @@ def test_every_choice_is_the_evaluation_of_its_group():
 def test_a_table_of_pairs_holds_what_an_exact_search_finds():
     net, data = toy()
     hits = linear_hits(net, data, 0.08)
-    found = ay.choices(net, data, sizes=[(2, 2)], count=10, **HOW)
+    found = du.sample_groups(net, data, sizes=[(2, 2)], count=10, **HOW)
     for row in found.table.itertuples():
         mine = np.isin(data.y.numpy(), ["abcde".index(s) for s in row.sources])
         wanted = ["abcde".index(t) for t in row.targets]
@@ -53,11 +53,11 @@ def test_a_table_of_pairs_holds_what_an_exact_search_finds():
 
 def test_a_choice_with_k_is_a_quota():
     net, data = toy()
-    found = ay.choices(
+    found = du.sample_groups(
         net, data, [*"ab"], [*"cde"], sizes=[(2, 3)], count=1, k=2, reuse=False, **HOW
     )
-    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"), reuse=False)
-    report = ay.evaluate(net, data, goal=vault, **HOW)
+    vault = du.Quota(2, sources=("a", "b"), targets=("c", "d", "e"), reuse=False)
+    report = du.evaluate(net, data, goal=vault, **HOW)
     (row,) = found.table.itertuples()
     assert row.sources == ("a", "b") and row.targets == ("c", "d", "e")
     assert row.rob == pytest.approx(report.metric("robust").value, abs=0.05)
@@ -65,12 +65,14 @@ def test_a_choice_with_k_is_a_quota():
 
 def test_choices_depend_on_the_seed_alone_and_have_no_class_on_both_sides():
     net, data = toy()
-    quick = {"space": ay.Linf(0.05), "attack": ay.PGD(1)}
-    one, two = (ay.choices(net, data, sizes=[(2, 2)], count=8, **quick).table for _ in range(2))
-    other = ay.choices(net, data, sizes=[(2, 2)], count=8, seed=1, **quick).table
+    quick = {"space": du.Linf(0.05), "attack": du.PGD(1)}
+    one, two = (
+        du.sample_groups(net, data, sizes=[(2, 2)], count=8, **quick).table for _ in range(2)
+    )
+    other = du.sample_groups(net, data, sizes=[(2, 2)], count=8, seed=1, **quick).table
     assert one.equals(two) and not one["sources"].equals(other["sources"])
     assert all(not set(r.sources) & set(r.targets) for r in one.itertuples())
-    assert "median" in str(ay.choices(net, data, sizes=[(1, 1)], count=2, **quick))
+    assert "median" in str(du.sample_groups(net, data, sizes=[(1, 1)], count=2, **quick))
 
 
 @pytest.mark.parametrize(
@@ -87,5 +89,5 @@ def test_choices_depend_on_the_seed_alone_and_have_no_class_on_both_sides():
 )
 def test_choices_that_cannot_be_drawn_are_refused(wrong, word):
     net, data = toy()
-    with pytest.raises(AssayError, match=word):
-        ay.choices(net, data, **(HOW | wrong))
+    with pytest.raises(DurometerError, match=word):
+        du.sample_groups(net, data, **(HOW | wrong))

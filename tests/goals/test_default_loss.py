@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from assay.goals.group import Group
+from durometer.goals.group import Group
 
 
 def test_the_default_is_what_the_page_says():

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import assay as ay
+import durometer as du
 
 
 def pair_by_pair(relation, count, names):
@@ -45,7 +45,7 @@ def relations(draw):
 @given(relations())
 def test_a_relation_is_read_as_its_pairs_say(case):
     count, names, relation = case
-    goal = ay.Group(relation)
+    goal = du.Group(relation)
     truth = pair_by_pair(relation, count, names)
     assert torch.equal(goal.allowed(count, names), truth)
     y = torch.arange(count).repeat(2).flip(0)
@@ -66,8 +66,8 @@ def test_a_relation_is_read_as_its_pairs_say(case):
     ],
 )
 def test_a_wrong_class_is_still_refused(relation, text):
-    with pytest.raises(ay.AssayError, match=text):
-        ay.Group(relation).allowed(4, ["a", "b", "c", "d"])
+    with pytest.raises(du.DurometerError, match=text):
+        du.Group(relation).allowed(4, ["a", "b", "c", "d"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -78,7 +78,7 @@ def test_mdmul_is_the_product_over_all_pairs(seed, count, coarse):
     logits = logits.round() if coarse else logits  # ties, and differences of exactly 0
     targets = torch.rand(4, count, generator=g) < torch.rand(4, 1, generator=g)
     targets[0], targets[1] = True, False  # everything, and nothing, is a success
-    found = value_and_grad(ay.losses.mdmul, logits, targets)
+    found = value_and_grad(du.losses.mdmul, logits, targets)
     truth = value_and_grad(product_of_differences, logits, targets)
     torch.testing.assert_close(found, truth, rtol=1e-9, atol=1e-9)
 
@@ -97,7 +97,7 @@ def test_mdmul_in_single_precision_keeps_its_digits_near_success():
     logits[:, 0], targets[:, 0] = best - 1e-4, True  # one target is nearly there
     exact = product_of_differences(logits.float().double(), targets)
     torch.testing.assert_close(
-        ay.losses.mdmul(logits.float(), targets).double(), exact, rtol=1e-5, atol=0
+        du.losses.mdmul(logits.float(), targets).double(), exact, rtol=1e-5, atol=0
     )
 
 
@@ -105,8 +105,8 @@ def test_mdmul_bears_classes_that_are_ruled_out():
     """A model may answer with log-probabilities: -inf for a class that cannot be."""
     logits = torch.tensor([[3.0, 1.0, 2.0, -torch.inf]])
     targets = torch.tensor([[False, True, True, False]])
-    found = value_and_grad(ay.losses.mdmul, logits, targets)
-    without = value_and_grad(ay.losses.mdmul, logits[:, :3], targets[:, :3])
+    found = value_and_grad(du.losses.mdmul, logits, targets)
+    without = value_and_grad(du.losses.mdmul, logits[:, :3], targets[:, :3])
     assert torch.equal(found[0], without[0])
     assert torch.equal(found[1], torch.nn.functional.pad(without[1], (0, 1)))
 
@@ -115,30 +115,30 @@ def test_thousands_of_classes_are_read_at_once_and_take_no_table_of_their_square
     count = 5000
     y = torch.arange(64) * (count // 64)
     half = {int(s): [(int(s) + 1 + t) % count for t in range(count // 2)] for s in y}
-    goal = ay.Group({s: half.get(s, [0]) for s in range(1, count)} | {0: half[0]})
+    goal = du.Group({s: half.get(s, [0]) for s in range(1, count)} | {0: half[0]})
     began = time.process_time()
     mask = goal.targets(y, torch.zeros(64, count), torch.arange(64))
     assert time.process_time() - began < 1.0  # pair by pair: more, 160,000 of them
     assert (mask.sum(1) == count // 2).all() and not mask[torch.arange(64), y].any()
     logits = torch.randn(64, count, generator=torch.Generator().manual_seed(0))
-    value, grad = value_and_grad(ay.losses.mdmul, logits, mask)  # as a table: 6 GB at 5,000
+    value, grad = value_and_grad(du.losses.mdmul, logits, mask)  # as a table: 6 GB at 5,000
     assert value.isfinite().all() and grad.isfinite().all() and (grad != 0).any(1).all()
 
 
 def test_a_group_of_a_thousand_classes_is_attacked_and_said_in_a_sentence():
     count = 1000
     names = tuple(f"k{i}" for i in range(count))
-    net = ay.training.fresh(lambda: torch.nn.Linear(20, count), seed=0)
+    net = du.training.fresh(lambda: torch.nn.Linear(20, count), seed=0)
     x = torch.rand(40, 20, generator=torch.Generator().manual_seed(0))
-    data = ay.Dataset(x, net(x).argmax(1).detach(), classes=names)
-    goal = ay.Group({s: [t for t in names[:100] if t != s] for s in names})
+    data = du.Dataset(x, net(x).argmax(1).detach(), classes=names)
+    goal = du.Group({s: [t for t in names[:100] if t != s] for s in names})
     began = time.process_time()
-    report = ay.evaluate(
-        net, data, space=ay.Linf(0.05), goal=goal, attack=ay.Escalation(2), batch=20, progress=False
+    report = du.evaluate(
+        net, data, space=du.Linf(0.05), goal=goal, attack=du.Escalation(2), batch=20, progress=False
     )
     assert time.process_time() - began < 10
     assert report.table["success"].any()
-    assert len(goal.in_words) < 1000 and "and 994 more" in goal.in_words
+    assert len(goal.description) < 1000 and "and 994 more" in goal.description
 
 
 def test_one_target_per_row_is_not_read_anew_for_every_batch():
@@ -149,7 +149,7 @@ def test_one_target_per_row_is_not_read_anew_for_every_batch():
             Counted.reads += 1
             return super().__getitem__(i)
 
-    goal = ay.Targeted(Counted([2, "b", np.int64(0)] * 1000))
+    goal = du.Targeted(Counted([2, "b", np.int64(0)] * 1000))
     mask = goal.targets(
         torch.zeros(4, dtype=torch.long), torch.zeros(4, 3), torch.tensor([5, 4, 3, 9]), "abc"
     )

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-import assay as ay
-from assay.attacks.campaign import Outcome, bands, prior, replay, scored
-from assay.errors import AssayError, Unsupported
-from assay.goals import bands as quota
-from assay.goals.bands import Pairs, chances
-from assay.report.figures.groups import attempts, robustness
-from assay.report.report import Report
-from assay.report.stats import bootstrap, clopper_pearson
-from assay.report.sweep import Sweep
+import durometer as du
+from durometer.attacks.campaign import Outcome, bands, prior, rank_pairs, replay
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.goals import coalition_probability as quota
+from durometer.goals.coalition_probability import Pairs, chances
+from durometer.report.figures.groups import attempts, robustness
+from durometer.report.report import Report
+from durometer.report.stats import bootstrap, clopper_pearson
+from durometer.report.sweep import Sweep
 
 
 def matching(hits):
@@ -78,7 +78,7 @@ def test_exact_equals_brute_force(case):
 def test_a_campaign_fills_the_quota_exactly_when_it_can_be_filled(case, seed):
     pairs, rule = case
     for band in bands(pairs, rule, 3, seed):
-        end = replay(pairs, rule, band, scored(pairs, seed=seed))
+        end = replay(pairs, rule, band, rank_pairs(pairs, seed=seed))
         assert end.filled == fills(pairs.hits[band], rule, pairs.targets)
         assert end.attempts <= pairs.hits[band].size
 
@@ -204,20 +204,20 @@ def toy():
         net.bias.copy_(-net.weight.sum(1) / 2)
         x = torch.rand(60, 6, generator=stream)
         y = net(x).argmax(1)
-    return net, ay.Dataset(x, y, classes=tuple("abcde"))
+    return net, du.Dataset(x, y, classes=tuple("abcde"))
 
 
 def test_a_quota_report_agrees_with_one_targeted_run_per_target():
     net, data = toy()
-    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"), reuse=False)
-    attack = ay.Campaign(ay.APGD(20))
-    report = ay.evaluate(net, data, space=ay.Linf(0.12), goal=vault, attack=attack)
+    vault = du.Quota(2, sources=("a", "b"), targets=("c", "d", "e"), reuse=False)
+    attack = du.Campaign(du.APGD(20))
+    report = du.evaluate(net, data, space=du.Linf(0.12), goal=vault, attack=attack)
     pairs = Pairs.of(report.records.columns)
     sources = data.where(y=["a", "b"])
     assert sorted(pairs.ids.tolist()) == sorted(str(i) for i in sources.ids)
     for column, name in enumerate("cde"):
-        single = ay.evaluate(
-            net, sources, space=ay.Linf(0.12), goal=ay.Targeted(name), attack=ay.APGD(20)
+        single = du.evaluate(
+            net, sources, space=du.Linf(0.12), goal=du.Targeted(name), attack=du.APGD(20)
         )
         won = dict(zip(single.table["id"].astype(str), single.table["success"], strict=True))
         both = [won[i] == h for i, h in zip(pairs.ids, pairs.hits[:, column], strict=True)]
@@ -233,9 +233,9 @@ def test_a_quota_report_agrees_with_one_targeted_run_per_target():
 
 def test_pairs_that_were_not_tried_are_no_failures():
     net, data = toy()
-    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"))
-    how = {"space": ay.Linf(0.12), "goal": vault, "attack": ay.APGD(5)}
-    whole = ay.evaluate(net, data, **how)
+    vault = du.Quota(2, sources=("a", "b"), targets=("c", "d", "e"))
+    how = {"space": du.Linf(0.12), "goal": vault, "attack": du.APGD(5)}
+    whole = du.evaluate(net, data, **how)
     pairs = int((data.y < 2).sum()) * 3
     kept = np.ones(len(whole.records), bool)
     kept[np.arange(1, pairs, 3)] = False  # nobody tried "d"
@@ -249,15 +249,15 @@ def test_pairs_that_were_not_tried_are_no_failures():
     none = Report(whole.spec, whole.records.take(np.array([0, 1])))
     assert none.metric("robust").n == 0 and str(none) and none.html()
     with pytest.raises(Unsupported, match="needs all its pairs"):
-        ay.evaluate(net, data, **how, run=ay.Run(until=0.1))
+        du.evaluate(net, data, **how, run=du.Run(until=0.1))
 
 
 def test_seeds_of_a_quota_are_pooled_by_run_not_by_pair():
     net, data = toy()
-    vault = ay.Quota(2, sources=("a", "b"), targets=("c", "d", "e"))
+    vault = du.Quota(2, sources=("a", "b"), targets=("c", "d", "e"))
     runs = {
-        f"seed={s}": ay.evaluate(
-            net, data, space=ay.Linf(0.12), goal=vault, attack=ay.PGD(2), seed=s
+        f"seed={s}": du.evaluate(
+            net, data, space=du.Linf(0.12), goal=vault, attack=du.PGD(2), seed=s
         )
         for s in (0, 1)
     }
@@ -267,10 +267,10 @@ def test_seeds_of_a_quota_are_pooled_by_run_not_by_pair():
 
 def test_a_report_survives_saving_with_its_other_goals(tmp_path):
     net, data = toy()
-    goal = ay.Group({"a": ["c", "d"]})
-    also = (ay.Untargeted(), ay.RandomTarget())
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), goal=goal, attack=ay.APGD(5), also=also)
-    again = ay.Report.load(report.save(tmp_path / "run"))
+    goal = du.Group({"a": ["c", "d"]})
+    also = (du.Untargeted(), du.RandomTarget())
+    report = du.evaluate(net, data, space=du.Linf(0.1), goal=goal, attack=du.APGD(5), also=also)
+    again = du.Report.load(report.save(tmp_path / "run"))
     for name in ("robust", "clean_on_targets", "robust_untargeted", "robust_random_target"):
         assert again.metric(name) == report.metric(name)
     assert str(again) == str(report)
@@ -278,8 +278,8 @@ def test_a_report_survives_saving_with_its_other_goals(tmp_path):
 
 def test_two_further_goals_of_a_kind_are_both_kept():
     net, data = toy()
-    also = (ay.Group({"a": ["c"]}), ay.Group({"b": ["c"]}))
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.APGD(2), also=also)
+    also = (du.Group({"a": ["c"]}), du.Group({"b": ["c"]}))
+    report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.APGD(2), also=also)
     assert list(report.also) == ["group", "group_2"]
     assert report.metric("robust_group").n == int((data.y == 0).sum())
     assert report.metric("robust_group_2").n == int((data.y == 1).sum())
@@ -300,11 +300,11 @@ def test_an_interval_is_never_a_point(hit):
 def test_sources_without_rows_are_flagged():
     net, data = toy()
     data = data.where(y=["a", "c", "d"])
-    vault = ay.Quota(1, sources=("a", "b"), targets=("c", "d"))
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), goal=vault, attack=ay.APGD(2))
+    vault = du.Quota(1, sources=("a", "b"), targets=("c", "d"))
+    report = du.evaluate(net, data, space=du.Linf(0.1), goal=vault, attack=du.APGD(2))
     (flag,) = (f for f in report.flags if f.id == "sources-missing")
     assert "1 of the quota's 2 sources" in flag.text and "(b)" in flag.text
-    whole = ay.evaluate(*toy(), space=ay.Linf(0.1), goal=vault, attack=ay.APGD(2))
+    whole = du.evaluate(*toy(), space=du.Linf(0.1), goal=vault, attack=du.APGD(2))
     assert not any(f.id == "sources-missing" for f in whole.flags)
 
 
@@ -313,7 +313,7 @@ def test_prior_is_the_share_of_validation_inputs():
     pairs = Pairs(np.arange(3), np.array([0, 0, 1]), (2, 3), hits, hits * 1.0)
     P = prior(pairs, 4)
     assert P[0, 2] == 1 and P[0, 3] == 0.5 and P[1].sum() == 0
-    assert scored(pairs, P=P)[1].tolist() == [0.0, 0.5]
+    assert rank_pairs(pairs, P=P)[1].tolist() == [0.0, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -332,30 +332,30 @@ def test_prior_is_the_share_of_validation_inputs():
     ],
 )
 def test_a_quota_that_cannot_be_is_refused_where_it_is_made(quota, word):
-    with pytest.raises(AssayError, match=word):
-        ay.Quota(**quota)
+    with pytest.raises(DurometerError, match=word):
+        du.Quota(**quota)
 
 
 def test_names_where_the_data_have_none():
     net, data = toy()
-    plain = ay.Dataset(data.x, data.y)
-    with pytest.raises(AssayError, match="no class names"):
-        ay.evaluate(
-            net, plain, space=ay.Linf(0.1), goal=ay.Quota(1, ("a",), ("b",)), attack=ay.APGD(2)
+    plain = du.Dataset(data.x, data.y)
+    with pytest.raises(DurometerError, match="no class names"):
+        du.evaluate(
+            net, plain, space=du.Linf(0.1), goal=du.Quota(1, ("a",), ("b",)), attack=du.APGD(2)
         )
 
 
 def test_a_class_by_name_and_by_number_is_one_class():
     net, data = toy()
-    vault = ay.Quota(1, sources=("a",), targets=("c", 0))
-    with pytest.raises(AssayError, match="both a source and a target"):
-        ay.evaluate(net, data, space=ay.Linf(0.1), goal=vault, attack=ay.APGD(2))
+    vault = du.Quota(1, sources=("a",), targets=("c", 0))
+    with pytest.raises(DurometerError, match="both a source and a target"):
+        du.evaluate(net, data, space=du.Linf(0.1), goal=vault, attack=du.APGD(2))
 
 
 def test_a_campaign_needs_a_quota():
     net, data = toy()
     with pytest.raises(Unsupported, match="Guess"):
-        ay.evaluate(
-            net, data, space=ay.Linf(0.1), goal=ay.Group({"a": ["b", "c"]}),
-            attack=ay.Campaign(ay.APGD(2)),
+        du.evaluate(
+            net, data, space=du.Linf(0.1), goal=du.Group({"a": ["b", "c"]}),
+            attack=du.Campaign(du.APGD(2)),
         )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from assay.cli.app import app
+from durometer.cli.app import app
 
 MODEL = """
 import torch

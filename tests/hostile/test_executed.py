@@ -12,8 +12,8 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
+import durometer as du
+from durometer.cli.app import app
 
 CONFIG = """\
 batch = 8
@@ -31,8 +31,8 @@ steps = 3
 PAYLOAD = """
 from pathlib import Path
 Path({mark!r}).write_text("ran")
-import assay as ay
-X = data = net = ay.Linf
+import durometer as du
+X = data = net = du.Linf
 """
 SPACE = '[space]\ntype = "Linf"\neps = "1/10"'
 ATTACK = '[attack]\ntype = "PGD"\nsteps = 3'
@@ -102,7 +102,7 @@ def plant(folder, mark):
     points = folder / "evil-1.0.dist-info"
     points.mkdir(exist_ok=True)
     (points / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
-    (points / "entry_points.txt").write_text("[assay.spaces]\nevil = payload:X\n")
+    (points / "entry_points.txt").write_text("[durometer.spaces]\nevil = payload:X\n")
 
 
 @pytest.mark.parametrize("what", CONFIGS)
@@ -176,25 +176,25 @@ def test_merged_shards_keep_their_configuration_unread(runs):
     assert call("merge", runs / "part1", runs / "part2", "--out", runs / "both").exit_code == 0
     again = call("run", runs / "both" / "config.toml", "-q", "--out", runs / "again")
     assert again.exit_code == 0, again.output
-    same = ay.Report.load(runs / "again").metric("robust")
-    assert ay.Report.load(runs / "both").metric("robust") == same
+    same = du.Report.load(runs / "again").metric("robust")
+    assert du.Report.load(runs / "both").metric("robust") == same
 
 
 def test_rounds_of_another_hardening_are_refused_before_they_are_loaded(tmp_path):
     mark, folder = tmp_path / "mark", tmp_path / "rounds"
     x = np.random.default_rng(0).random((60, 3))
-    data = ay.Dataset(x, (x[:, 0] > 0.5).astype(int))
+    data = du.Dataset(x, (x[:, 0] > 0.5).astype(int))
     tree = DecisionTreeClassifier(max_depth=2, random_state=0).fit(x, data.y.numpy())
     ask = {"rounds": 1, "progress": False, "folder": folder}
-    ay.training.harden(tree, data, ay.Linf(0.05), **ask)
+    du.training.harden(tree, data, du.Linf(0.05), **ask)
     kept = sorted(folder.glob("round-*.joblib"))
     assert kept
-    ay.training.harden(tree, data, ay.Linf(0.05), **ask)  # one's own rounds are read again
+    du.training.harden(tree, data, du.Linf(0.05), **ask)  # one's own rounds are read again
     for content in (pickle.dumps(Bomb(mark)), pickle.dumps({"question": Bomb(mark)}), b""):
         for file in kept:
             file.write_bytes(content)
-        with pytest.raises(ay.AssayError, match="another hardening"):
-            ay.training.harden(tree, data, ay.Linf(0.05), **ask)
+        with pytest.raises(du.DurometerError, match="another hardening"):
+            du.training.harden(tree, data, du.Linf(0.05), **ask)
         assert not mark.exists()
 
 

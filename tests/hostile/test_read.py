@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
-from assay.run.store import Store
+import durometer as du
+from durometer.cli.app import app
+from durometer.run.store import Store
 
 READERS = ("show", "verify", "repair")
 
@@ -57,13 +57,13 @@ def test_merge_leaves_a_changed_chunk_out_and_names_it(runs):
     spec = json.loads((runs / "whole" / "spec.json").read_text())
     assert spec["chunks"] == 3
     assert call("merge", *words, "--out", runs / "all").exit_code == 0
-    assert ay.Report.load(runs / "all").metric("robust") == ay.Report.load(runs / "whole").metric(
+    assert du.Report.load(runs / "all").metric("robust") == du.Report.load(runs / "whole").metric(
         "robust"
     )
 
 
 def test_show_leaves_a_changed_chunk_out_and_names_it(runs):
-    before = ay.Report.load(runs / "part1").table
+    before = du.Report.load(runs / "part1").table
     tampered(runs / "half")
     result = call("show", runs / "half")
     assert result.exit_code == 0 and "chunk 0 is damaged" in said(result)
@@ -72,7 +72,7 @@ def test_show_leaves_a_changed_chunk_out_and_names_it(runs):
     assert len(report.table) == len(rows) == 8
     assert (report.table["success"].to_numpy() == rows["success"].to_numpy()).all()
     assert any(f.id == "unfinished" for f in report.flags)
-    with pytest.raises(ay.AssayError, match="not those that were written"):
+    with pytest.raises(du.DurometerError, match="not those that were written"):
         Store(runs / "half").read(0)
 
 
@@ -80,15 +80,15 @@ def test_a_resumed_run_plays_a_changed_chunk_again(runs):
     tampered(runs / "half")
     words = ("run", "run.toml", "-q", "--resume", "--shard", "1/2", "--out", runs / "half")
     assert call(*words).exit_code == 0
-    expected = ay.Report.load(runs / "part1").metric("robust")
-    assert ay.Report.load(runs / "half").metric("robust") == expected
+    expected = du.Report.load(runs / "part1").metric("robust")
+    assert du.Report.load(runs / "half").metric("robust") == expected
 
 
 UNWRITABLE = """
 import os, sys
 from pathlib import Path
 from typer.testing import CliRunner
-from assay.cli.app import app
+from durometer.cli.app import app
 warm, folder, *commands = sys.argv[1:]
 def play(command, where):
     result = CliRunner().invoke(app, [command, where])
@@ -185,7 +185,7 @@ def test_an_index_that_never_ends_is_refused_at_once(runs, statement):
         if "zeroblob" in statement:
             db.execute("INSERT INTO chunks (k, rows, digest) VALUES (0, 8, NULL)")
     began = time.monotonic()
-    with pytest.raises(ay.AssayError, match="not a plain table"):
+    with pytest.raises(du.DurometerError, match="not a plain table"):
         Store(runs / "half").done()
     assert time.monotonic() - began < 5
     assert "rebuilt" in said(call("repair", runs / "half"))
@@ -203,23 +203,23 @@ def test_an_archive_that_unpacks_to_gigabytes_is_refused_before_it_does(runs, na
     folder = runs / "whole"
     bomb(tmp_path / "bomb.npz", folder / name)
     os.replace(tmp_path / "bomb.npz", folder / name)
-    from assay import durable
+    from durometer.core import durable_files
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match="compressed"), durable.arrays(folder / name) as file:
+    with pytest.raises(ValueError, match="compressed"), durable_files.arrays(folder / name) as file:
         file["zeros"]
     if name.startswith("chunks"):
-        with pytest.raises(ay.AssayError, match="damaged"):
+        with pytest.raises(du.DurometerError, match="damaged"):
             Store(folder).read(0)
     else:
-        with pytest.raises(ay.AssayError, match="damaged|not as it was saved"):
-            ay.Report.load(folder)
+        with pytest.raises(du.DurometerError, match="damaged|not as it was saved"):
+            du.Report.load(folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
 def test_an_archive_whose_parts_overlap_is_refused(tmp_path):
     """Many entries for the same bytes: as large as one likes, and none of it compressed."""
-    from assay import durable
+    from durometer.core import durable_files
 
     whole = io.BytesIO()
     np.savez(whole, a=np.zeros(1000))
@@ -228,7 +228,7 @@ def test_an_archive_whose_parts_overlap_is_refused(tmp_path):
     with zipfile.ZipFile(path, "a") as file:
         file.filelist += [file.getinfo("a.npy")] * 50
         file.writestr("b", b"")
-    with pytest.raises(ValueError, match="more than it does"), durable.arrays(path):
+    with pytest.raises(ValueError, match="more than it does"), durable_files.arrays(path):
         pass
 
 

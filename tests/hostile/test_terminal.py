@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
-from assay.printable import printable
+import durometer as du
+from durometer.cli.app import app
+from durometer.printable import printable
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\u202eb\x9b31m\rc\u2066d"
 RAW = [c for c in EVIL if not c.isprintable()]
@@ -20,13 +20,13 @@ RAW = [c for c in EVIL if not c.isprintable()]
 @pytest.fixture
 def folder(tmp_path):
     """A run whose classes, model, data and ids are named by somebody else."""
-    net, data = ay.testing.toy()
+    net, data = du.testing.toy()
     count = int(data.y.max()) + 1
     classes = [f"{EVIL}{k}" for k in range(count)]
     ids = np.array([f"{EVIL}{k}" for k in range(len(data))])
-    named = ay.Dataset(data.x, data.y, ids=ids, classes=classes, name=EVIL)
-    report = ay.evaluate(
-        ay.wrap(net, name=EVIL), named, space=ay.Linf(0.1), attack=ay.PGD(5), progress=False
+    named = du.Dataset(data.x, data.y, ids=ids, classes=classes, name=EVIL)
+    report = du.evaluate(
+        du.wrap(net, name=EVIL), named, space=du.Linf(0.1), attack=du.PGD(5), progress=False
     )
     report.save(tmp_path / "run")
     return tmp_path / "run"
@@ -53,7 +53,7 @@ def test_no_control_character_from_data_reaches_the_terminal(folder):
 
 
 def test_a_terminal_of_ascii_and_twenty_columns_is_enough(folder):
-    code = "import sys; from assay.cli.app import app; app(sys.argv[1:])"
+    code = "import sys; from durometer.cli.app import app; app(sys.argv[1:])"
     known = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     for words in (["show", folder], ["show", folder, "--by", "y"], ["verify", folder]):
         done = subprocess.run(
@@ -70,12 +70,12 @@ def test_text_that_is_none_of_this_stays_as_it_is():
 
 
 def test_a_relation_of_thousands_of_factors_is_refused_in_a_sentence():
-    features = [ay.Feature(n, "real", 0, 1) for n in "ab"]
-    with pytest.raises(ay.AssayError, match="a product of more than 100 factors"):
-        ay.Schema(features, [" * ".join(["a"] * 3000) + " <= 1"])
-    made = ay.F.a
+    features = [du.Feature(n, "real", 0, 1) for n in "ab"]
+    with pytest.raises(du.DurometerError, match="a product of more than 100 factors"):
+        du.Schema(features, [" * ".join(["a"] * 3000) + " <= 1"])
+    made = du.F.a
     for _ in range(3000):
-        made = made * ay.F.b
-    with pytest.raises(ay.AssayError, match="nested too deep"):
-        ay.Schema(features, [made <= 1])
-    ay.Schema(features, [" * ".join(["a"] * 100) + " <= 1"])
+        made = made * du.F.b
+    with pytest.raises(du.DurometerError, match="nested too deep"):
+        du.Schema(features, [made <= 1])
+    du.Schema(features, [" * ".join(["a"] * 100) + " <= 1"])

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import assay as ay
-from assay import durable
-from assay.cli.app import app
-from assay.run.repair import repair
-from assay.run.store import Store
+import durometer as du
+from durometer.cli.app import app
+from durometer.core import durable_files
+from durometer.run.repair import repair
+from durometer.run.store import Store
 
 COMMANDS = ("repair", "export", "show", "verify", "resume", "save")
 
@@ -29,8 +29,8 @@ def play(what, folder):
         result = call("run", "run.toml", "-q", "--resume", "--out", folder)
     elif what == "save":
         try:
-            return ay.Report.load(folder).save(folder)
-        except ay.AssayError:
+            return du.Report.load(folder).save(folder)
+        except du.DurometerError:
             return None
     else:
         result = call(what, folder)
@@ -92,16 +92,16 @@ def test_a_lock_that_is_a_link_is_refused_with_an_old_filelock(runs, monkeypatch
             os.close(os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
             super()._acquire()
 
-    monkeypatch.setattr("assay.run.store.FileLock", Old)
-    monkeypatch.setattr("assay.report.folder.FileLock", Old)
-    report = ay.Report.load(runs / "whole")
+    monkeypatch.setattr("durometer.run.store.FileLock", Old)
+    monkeypatch.setattr("durometer.report.folder.FileLock", Old)
+    report = du.Report.load(runs / "whole")
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (runs / "whole" / "lock").unlink(missing_ok=True)
     (runs / "whole" / "lock").symlink_to(victim)
-    with pytest.raises(ay.AssayError, match="is a link"):
+    with pytest.raises(du.DurometerError, match="is a link"):
         repair(runs / "whole")
-    with pytest.raises(ay.AssayError, match="is a link"):
+    with pytest.raises(du.DurometerError, match="is a link"):
         report.save(runs / "whole")
     assert victim.read_text() == "precious"
 
@@ -114,26 +114,26 @@ def test_a_lock_that_is_a_link_is_refused_with_an_old_filelock(runs, monkeypatch
     ],
 )  # fmt: skip
 def test_names_from_a_spec_never_become_paths(runs, name, tmp_path):
-    with pytest.raises(ay.AssayError, match="not the name of a file or a folder"):
-        durable.entry(tmp_path, name)
+    with pytest.raises(du.DurometerError, match="not the name of a file or a folder"):
+        durable_files.entry(tmp_path, name)
     path = runs / "whole" / "spec.json"
     spec = json.loads(path.read_text())
     for key, value in (("also", [name]), ("saved", {str(name): "0"})):
         path.write_text(json.dumps(spec | {key: value}))
-        with pytest.raises(ay.AssayError):
-            ay.Report.load(runs / "whole").save(tmp_path / "in" / "mine")
-    loaded = ay.Report({}, ay.Report.load(runs / "part2").records)
+        with pytest.raises(du.DurometerError):
+            du.Report.load(runs / "whole").save(tmp_path / "in" / "mine")
+    loaded = du.Report({}, du.Report.load(runs / "part2").records)
     if isinstance(name, str):
-        loaded.also[name] = ay.Report({}, loaded.records)
+        loaded.also[name] = du.Report({}, loaded.records)
         before = sorted(p for p in tmp_path.rglob("*") if "copy" not in p.parts)
-        with pytest.raises(ay.AssayError, match="not the name of"):
+        with pytest.raises(du.DurometerError, match="not the name of"):
             loaded.save(tmp_path / "in" / "deep" / "mine")
         after = sorted(p for p in tmp_path.rglob("*") if "copy" not in p.parts)
         assert {p.name for p in set(after) - set(before)} <= {"in", "deep", "mine"}
 
 
 def test_temporary_files_are_new_and_those_of_a_killed_process_are_removed(runs, tmp_path):
-    with durable.together(tmp_path) as new:
+    with durable_files.replace_together(tmp_path) as new:
         first = new("spec.json")
         assert first.mode == "xb"
         assert Path(first.name).name not in ("spec.json", "spec.json.tmp")

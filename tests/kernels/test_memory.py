@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-import assay as ay
-from assay.kernels import memory
+import durometer as du
+from durometer.kernels import memory
 
 resource = pytest.importorskip("resource")
 glibc = pytest.mark.skipif(
@@ -31,13 +31,13 @@ def test_an_attack_fetches_no_memory_anew():
     )  # fmt: skip
     x = torch.rand(64, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        data = ay.Dataset(x, net(x).argmax(1))
-    ask = {"space": ay.Linf(1e-4), "attack": ay.APGD(20, loss="ce"), "progress": False}
+        data = du.Dataset(x, net(x).argmax(1))
+    ask = {"space": du.Linf(1e-4), "attack": du.APGD(20, loss="ce"), "progress": False}
     assert memory.keep_freed()
     took = []
     for _ in range(3):  # the first time everything is new
         before = faults()
-        report = ay.evaluate(net, data, **ask)
+        report = du.evaluate(net, data, **ask)
         took.append((faults() - before) / 20)
     assert report.table["backwards"].max() >= 20
     assert min(took) < 100, took
@@ -45,7 +45,7 @@ def test_an_attack_fetches_no_memory_anew():
 
 @glibc
 def test_who_has_tuned_glibc_is_left_alone():
-    code = "from assay.kernels.memory import keep_freed; print(keep_freed())"
+    code = "from durometer.kernels.memory import keep_freed; print(keep_freed())"
     for name in memory._OWN:
         said = subprocess.run(
             [sys.executable, "-c", code],

@@ -11,9 +11,9 @@ import pytest
 import torch
 from tests.oracles.splitmix import uniform
 
-import assay as ay
-from assay.kernels import stamp
-from assay.kernels.native import Kernel, Layout, load
+import durometer as du
+from durometer.kernels import stamp
+from durometer.kernels.native import Kernel, Layout, load
 
 splitmix = Kernel(
     "splitmix",
@@ -45,7 +45,7 @@ def test_a_kernel_equals_its_python_twin_in_any_number_of_threads(threads):
     ],
 )
 def test_arrays_of_the_wrong_kind_shape_or_layout_are_refused(word, out, said):
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         splitmix(1, word, out)
 
 
@@ -59,18 +59,18 @@ def test_tensors_are_taken_as_they_are_and_checked_each_time():
         again = torch.empty(shape, dtype=torch.float64)
         uniforms(1, words, again)  # its shapes are known by now
         assert torch.equal(out, again)
-    with pytest.raises(ay.AssayError, match="contiguous"):
+    with pytest.raises(du.DurometerError, match="contiguous"):
         uniforms(1, torch.arange(12)[::2], torch.empty(6, 4, dtype=torch.float64))
-    with pytest.raises(ay.AssayError, match="an array of torch.float32"):
+    with pytest.raises(du.DurometerError, match="an array of torch.float32"):
         uniforms(1, words, torch.empty(6, 4))
-    with pytest.raises(ay.AssayError, match=r"shape \(5, 4\)"):
+    with pytest.raises(du.DurometerError, match=r"shape \(5, 4\)"):
         uniforms(1, words, torch.empty(5, 4, dtype=torch.float64))
-    with pytest.raises(ay.AssayError, match="an array of"):
+    with pytest.raises(du.DurometerError, match="an array of"):
         uniforms(1, words, torch.empty(6, 4, dtype=torch.float64, device="meta"))
 
 
 def test_a_missing_argument_is_named():
-    with pytest.raises(ay.AssayError, match="expected .*'out'"):
+    with pytest.raises(du.DurometerError, match="expected .*'out'"):
         splitmix(1, np.zeros(2, np.uint64))
 
 
@@ -78,22 +78,22 @@ def test_a_layout_takes_the_fields_of_an_object_and_checks_them():
     layout = Layout(n="size", x="float64[n]", y="float64[n]")
     probe = Kernel("splitmix", pair=layout)
     pair = SimpleNamespace(x=np.zeros(3), y=np.zeros(2))
-    with pytest.raises(ay.AssayError, match=r"pair.y: shape \(2,\)"):
+    with pytest.raises(du.DurometerError, match=r"pair.y: shape \(2,\)"):
         probe(pair)
 
 
 def test_a_library_older_than_its_sources_does_not_load(monkeypatch):
-    monkeypatch.setattr("assay.kernels.native.stamp", lambda: "0" * 16)
+    monkeypatch.setattr("durometer.kernels.native.stamp", lambda: "0" * 16)
     load.cache_clear()
-    with pytest.raises(ay.AssayError, match="older than their C"):
+    with pytest.raises(du.DurometerError, match="older than their C"):
         load()
     load.cache_clear()
 
 
 def test_a_missing_library_says_how_to_get_one(monkeypatch, tmp_path):
-    monkeypatch.setattr("assay.kernels.native.library", lambda _: tmp_path / "none.so")
+    monkeypatch.setattr("durometer.kernels.native.library", lambda _: tmp_path / "none.so")
     load.cache_clear()
-    with pytest.raises(ay.AssayError, match="make setup"):
+    with pytest.raises(du.DurometerError, match="make setup"):
         load()
     load.cache_clear()
 
@@ -101,10 +101,10 @@ def test_a_missing_library_says_how_to_get_one(monkeypatch, tmp_path):
 def test_the_build_script_compiles_only_what_has_changed(tmp_path):
     root = Path(__file__).parents[2]
     shutil.copy(root / "hatch_build.py", tmp_path)
-    kernels = tmp_path / "src" / "assay" / "kernels"
+    kernels = tmp_path / "src" / "durometer" / "kernels"
     (kernels / "native").mkdir(parents=True)
     for name in ("stamp.py", "native/stamp.cpp", "native/kernel.h"):
-        shutil.copy(root / "src" / "assay" / "kernels" / name, kernels / name)
+        shutil.copy(root / "src" / "durometer" / "kernels" / name, kernels / name)
 
     def build():
         line = [sys.executable, str(tmp_path / "hatch_build.py")]
@@ -121,17 +121,19 @@ def test_the_build_script_compiles_only_what_has_changed(tmp_path):
 def test_a_read_only_package_and_home_are_no_obstacle(tmp_path):
     """MOEVA from a copy of the package that nobody may write to writes nothing anywhere."""
     root = Path(__file__).parents[2]
-    package, home = tmp_path / "site" / "assay", tmp_path / "home"
-    shutil.copytree(root / "src" / "assay", package, ignore=shutil.ignore_patterns("__pycache__"))
+    package, home = tmp_path / "site" / "durometer", tmp_path / "home"
+    shutil.copytree(
+        root / "src" / "durometer", package, ignore=shutil.ignore_patterns("__pycache__")
+    )
     home.mkdir()
     before = sorted(tmp_path.rglob("*"))
     for path in (package, *package.rglob("*"), home):
         path.chmod(0o555 if path.is_dir() else 0o444)
     code = """
-import assay as ay
-net, data = ay.testing.toy()
-attack = ay.MOEVA(generations=3, population=10, offspring=6)
-print(ay.__file__, ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack).metric("robust").value)
+import durometer as du
+net, data = du.testing.toy()
+attack = du.MOEVA(generations=3, population=10, offspring=6)
+print(du.__file__, du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value)
 """
     environment = {"PYTHONPATH": str(package.parent), "HOME": str(home), "TMPDIR": str(home),
                    "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip

@@ -8,14 +8,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 from tests.oracles import trees as twins
 
-from assay import noise as nz
-from assay.kernels.native import Kernel
-from assay.probability import leaves
-from assay.probability.estimated.sobol import LONGEST, directions, stretch
-from assay.probability.localise import OPEN, localise
-from assay.trees import read
-from assay.trees.grid import Grid
-from assay.trees.gridded import Gridded
+from durometer import noise as nz
+from durometer.kernels.native import Kernel
+from durometer.probability import leaves
+from durometer.probability.estimated.sobol import LONGEST, directions, stretch
+from durometer.probability.localise import OPEN, localise
+from durometer.trees import read
+from durometer.trees.grid import Grid
+from durometer.trees.gridded import Gridded
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4))

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
-import assay as ay
-from assay import Feature, Schema
-from assay.errors import AssayError
-from assay.model.agreement import agree
-from assay.model.classifier import wrap
-from assay.model.frames import fitted
+import durometer as du
+from durometer import Feature, Schema
+from durometer.core.errors import DurometerError
+from durometer.model.agreement import agree
+from durometer.model.classifier import wrap
+from durometer.model.frames import align_columns
 
 N, RNG = 400, np.random.default_rng(0)
 JOBS = ("clerk", "nurse", "pilot")
@@ -62,7 +62,7 @@ TRUE = predict(FRAME)
 
 
 def asked(x, **wrong):
-    """The same from assay's numbers, right unless told otherwise."""
+    """The same from durometer's numbers, right unless told otherwise."""
     x = np.array(x, dtype=float)
     codes = wrong.get("codes", [2.0, 0.0, 1.0])  # pilot, clerk, nurse in the model's codes
     x[:, 3] = np.asarray(codes)[x[:, 3].astype(int)]
@@ -113,8 +113,8 @@ MISFITS = {
 
 
 def judged(model, table=FRAME, **more):
-    data = ay.Dataset(table, TRUE[: len(table)], classes=("low", "high"), schema=SCHEMA)
-    return agree(fitted(wrap(model, inputs="array", predict=predict, **more), data), data)
+    data = du.Dataset(table, TRUE[: len(table)], classes=("low", "high"), schema=SCHEMA)
+    return agree(align_columns(wrap(model, inputs="array", predict=predict, **more), data), data)
 
 
 def test_a_model_that_fits_passes_on_every_row():
@@ -124,7 +124,9 @@ def test_a_model_that_fits_passes_on_every_row():
 
 @pytest.mark.parametrize("name", MISFITS)
 def test_every_planted_misfit_is_stopped(name):
-    with pytest.raises(AssayError, match=r"of \d+ clean answers differ from the model's own") as e:
+    with pytest.raises(
+        DurometerError, match=r"of \d+ clean answers differ from the model's own"
+    ) as e:
         judged(MISFITS[name])
     text = str(e.value)
     for column in COLUMNS:  # the row is shown, as it stands in the table and as it was asked
@@ -146,20 +148,20 @@ def test_a_run_is_stopped_before_any_attack():
         calls.append(len(x))
         return MISFITS["missing as zero"](x)
 
-    data = ay.Dataset(FRAME, TRUE, classes=("low", "high"), schema=SCHEMA)
+    data = du.Dataset(FRAME, TRUE, classes=("low", "high"), schema=SCHEMA)
     wrapped = wrap(model, inputs="array", predict=predict)
-    with pytest.raises(AssayError, match="clean answers differ"):
-        ay.evaluate(wrapped, data, space=SCHEMA.space(eps=0.5), attack=ay.Graft(evaluations=9))
+    with pytest.raises(DurometerError, match="clean answers differ"):
+        du.evaluate(wrapped, data, space=SCHEMA.space(eps=0.5), attack=du.Graft(evaluations=9))
     assert sum(calls) < 600
 
 
 def test_a_score_far_from_the_owners_is_flagged():
-    data = ay.Dataset(FRAME[:60], TRUE[:60], classes=("low", "high"), schema=SCHEMA)
+    data = du.Dataset(FRAME[:60], TRUE[:60], classes=("low", "high"), schema=SCHEMA)
 
     def flags(score):
         model = wrap(lambda x: scores(asked(x)), inputs="array", score=score)
-        report = ay.evaluate(model, data, space=SCHEMA.space(eps=0.1),
-                             attack=ay.Graft(evaluations=5))  # fmt: skip
+        report = du.evaluate(model, data, space=SCHEMA.space(eps=0.1),
+                             attack=du.Graft(evaluations=5))  # fmt: skip
         return [f.id for f in report.flags]
 
     assert "other-score" in flags(0.7) and "other-score" not in flags(0.99)
@@ -178,8 +180,8 @@ def test_a_network_on_another_scale_is_flagged():
         torch.nn.functional.cross_entropy(net((x - mean) / sd), y).backward()
         optimiser.step()
     net.eval()
-    data = ay.Dataset(x, y)
-    whole = ay.evaluate(net, data, space=ay.Linf(0.01), attack=ay.PGD(1))
+    data = du.Dataset(x, y)
+    whole = du.evaluate(net, data, space=du.Linf(0.01), attack=du.PGD(1))
     assert "other-scale" in [f.id for f in whole.flags]
 
     class Normalised(torch.nn.Module):
@@ -190,7 +192,7 @@ def test_a_network_on_another_scale_is_flagged():
         def forward(self, x):
             return self.net((x - mean) / sd)
 
-    right = ay.evaluate(Normalised().eval(), data, space=ay.Linf(0.01), attack=ay.PGD(1))
+    right = du.evaluate(Normalised().eval(), data, space=du.Linf(0.01), attack=du.PGD(1))
     assert "other-scale" not in [f.id for f in right.flags]
 
 
@@ -208,9 +210,9 @@ def _pipeline(seed=0):
 
 
 def _stopped(model, table, y, **said):
-    data = ay.Dataset(table, y)
-    with pytest.raises(AssayError, match="clean answers differ from the model's own predict"):
-        ay.evaluate(wrap(model, **said), data, space=ay.Linf(0.1, -1e6, 1e6), attack=ay.Square(2))
+    data = du.Dataset(table, y)
+    with pytest.raises(DurometerError, match="clean answers differ from the model's own predict"):
+        du.evaluate(wrap(model, **said), data, space=du.Linf(0.1, -1e6, 1e6), attack=du.Square(2))
 
 
 def test_the_last_step_of_a_pipeline_in_place_of_the_pipeline():
@@ -253,22 +255,22 @@ def test_one_row_in_a_hundred_is_encoded_otherwise():
     def model(x):
         return scores(asked(x, codes=[-9.0, 0.0, 1.0]))  # pilot
 
-    data = ay.Dataset(rare, theirs, classes=("low", "high"), schema=SCHEMA)
-    with pytest.raises(AssayError, match="clean answers differ") as error:
-        agree(fitted(wrap(model, inputs="array", predict=predict), data), data)
+    data = du.Dataset(rare, theirs, classes=("low", "high"), schema=SCHEMA)
+    with pytest.raises(DurometerError, match="clean answers differ") as error:
+        agree(align_columns(wrap(model, inputs="array", predict=predict), data), data)
     assert "'pilot'" in str(error.value)
 
 
 def test_a_large_sorted_table_is_compared_from_end_to_end():
     many = pd.concat([FRAME] * 20, ignore_index=True).sort_values("age", ignore_index=True)
-    data = ay.Dataset(many, predict(many), classes=("low", "high"), schema=SCHEMA)
+    data = du.Dataset(many, predict(many), classes=("low", "high"), schema=SCHEMA)
 
     def model(x):
         """As it should be, but for the oldest."""
         return scores(asked(x)) + np.where(x[:, 2:3] > 76, [[9.0, 0.0]], 0.0)
 
-    assert agree(fitted(wrap(lambda x: scores(asked(x)), inputs="array", predict=predict), data),
+    assert agree(align_columns(wrap(lambda x: scores(asked(x)), inputs="array", predict=predict), data),
                  data) == 1000  # fmt: skip
-    with pytest.raises(AssayError, match="clean answers differ") as error:
-        agree(fitted(wrap(model, inputs="array", predict=predict), data), data)
+    with pytest.raises(DurometerError, match="clean answers differ") as error:
+        agree(align_columns(wrap(model, inputs="array", predict=predict), data), data)
     assert "of 100 clean answers" in str(error.value)

@@ -9,11 +9,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-import assay as ay
-from assay.errors import AssayError, Unsupported
-from assay.model.answers import only_labels
-from assay.model.frames import fitted
-from assay.model.probe import probe
+import durometer as du
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.model.answers import only_labels
+from durometer.model.frames import align_columns
+from durometer.model.probe import probe
 
 
 def blobs(n=120, d=6, classes=3, seed=0):
@@ -25,7 +25,7 @@ def blobs(n=120, d=6, classes=3, seed=0):
 
 
 X, Y = blobs()
-DATA = ay.Dataset(X, Y)
+DATA = du.Dataset(X, Y)
 LINEAR = LogisticRegression(C=100).fit(X, Y)
 
 
@@ -39,7 +39,7 @@ class OnlyPredict:
 
 
 def found(model, data=DATA):
-    return probe(fitted(ay.wrap(model), data), data.x[:64]).answers
+    return probe(align_columns(du.wrap(model), data), data.x[:64]).answers
 
 
 def one_hot(x):
@@ -54,7 +54,7 @@ def test_an_estimator_with_predict_alone_answers_with_labels():
 def test_a_function_that_gives_one_hot_rows_or_labels_answers_with_labels():
     assert found(one_hot) == "labels"
     assert found(lambda x: LINEAR.predict(np.asarray(x))) == "labels"
-    named = ay.Dataset(X, [("a", "b", "c")[i] for i in Y])
+    named = du.Dataset(X, [("a", "b", "c")[i] for i in Y])
     assert (
         found(lambda x: np.array(["a", "b", "c"])[LINEAR.predict(np.asarray(x))], named) == "labels"
     )
@@ -95,32 +95,32 @@ def test_saturated_scores_show_between_the_rows():
 
 def test_its_owner_may_say_otherwise():
     assert (
-        probe(fitted(ay.wrap(one_hot, answers="probabilities"), DATA), DATA.x).answers
+        probe(align_columns(du.wrap(one_hot, answers="probabilities"), DATA), DATA.x).answers
         == "probabilities"
     )
-    assert probe(fitted(ay.wrap(LINEAR, answers="labels"), DATA), DATA.x).answers == "labels"
-    with pytest.raises(AssayError, match="answers='probabilities'.*offers labels only"):
-        probe(fitted(ay.wrap(OnlyPredict(), answers="probabilities"), DATA), DATA.x)
+    assert probe(align_columns(du.wrap(LINEAR, answers="labels"), DATA), DATA.x).answers == "labels"
+    with pytest.raises(DurometerError, match="answers='probabilities'.*offers labels only"):
+        probe(align_columns(du.wrap(OnlyPredict(), answers="probabilities"), DATA), DATA.x)
     with pytest.raises(
-        AssayError, match="answers='votes': expected 'logits', 'probabilities' or 'labels'"
+        DurometerError, match="answers='votes': expected 'logits', 'probabilities' or 'labels'"
     ):
-        ay.wrap(one_hot, answers="votes")
+        du.wrap(one_hot, answers="votes")
 
 
 def test_an_unknown_label_is_named():
-    with pytest.raises(AssayError, match="answers 7, which is none of the classes 0, 1, 2"):
-        ay.evaluate(lambda x: np.full(len(x), 7), DATA, space=ay.Linf(0.1))
+    with pytest.raises(DurometerError, match="answers 7, which is none of the classes 0, 1, 2"):
+        du.evaluate(lambda x: np.full(len(x), 7), DATA, space=du.Linf(0.1))
 
 
-@pytest.mark.parametrize("attack", [ay.Square(20), ay.MOEVA(generations=2), ay.Graft(10)])
+@pytest.mark.parametrize("attack", [du.Square(20), du.MOEVA(generations=2), du.Graft(10)])
 def test_a_search_by_scores_refuses_labels(attack):
     with pytest.raises(Unsupported, match="reads scores, and .* answers with labels only.*Ray"):
-        ay.evaluate(OnlyPredict(), DATA, space=ay.Linf(0.1), attack=attack)
+        du.evaluate(OnlyPredict(), DATA, space=du.Linf(0.1), attack=attack)
     with pytest.raises(Unsupported, match="reads scores"):
-        ay.evaluate(OnlyPredict(), DATA, space=ay.Linf(0.1), attack=ay.Then(ay.Ray(20), attack))
+        du.evaluate(OnlyPredict(), DATA, space=du.Linf(0.1), attack=du.Then(du.Ray(20), attack))
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.2)])
+@pytest.mark.parametrize("space", [du.Linf(0.1), du.L2(0.2)])
 def test_the_default_on_labels_sees_what_gradients_see(space):
     """A linear rule: its robust share has a closed form, which labels alone nearly reach."""
     w, b = LINEAR.coef_, LINEAR.intercept_
@@ -131,7 +131,7 @@ def test_the_default_on_labels_sees_what_gradients_see(space):
     gap = score[np.arange(len(Y)), Y][:, None] - score
     gap[np.arange(len(Y)), Y] = np.inf
     robust = right & (gap / apart[Y] > space.eps).all(1)
-    report = ay.evaluate(OnlyPredict(), DATA, space=space, progress=False)
+    report = du.evaluate(OnlyPredict(), DATA, space=space, progress=False)
     assert robust.mean() - 1e-9 <= report.metric("robust").value <= robust.mean() + 0.04
     assert report.spec["answers"] == "labels"
     flag = next(f for f in report.flags if f.id == "labels-only")
@@ -142,13 +142,13 @@ def test_the_default_on_labels_sees_what_gradients_see(space):
 
 def test_what_has_no_search_by_labels_is_refused():
     with pytest.raises(Unsupported, match="labels only: no search for .* yet; give scores"):
-        ay.evaluate(OnlyPredict(), DATA, space=ay.L1(0.3), progress=False)
+        du.evaluate(OnlyPredict(), DATA, space=du.L1(0.3), progress=False)
 
 
 def test_trees_are_read_whatever_they_answer():
     """A tree of full depth answers with 0 and 1; what it does is read, not searched."""
     tree = DecisionTreeClassifier(random_state=0).fit(X, Y)
-    report = ay.evaluate(tree, DATA, space=ay.Linf(0.05), progress=False)
+    report = du.evaluate(tree, DATA, space=du.Linf(0.05), progress=False)
     assert report.spec["answers"] == "labels"
     assert report.metric("open").value == 0
     assert not [f for f in report.flags if f.id == "labels-only"]
@@ -176,7 +176,7 @@ class Both(nn.Module):
 
 @pytest.mark.parametrize("kind", ["tuple", "dict"])
 def test_the_part_that_fits_the_labels_is_taken(kind):
-    report = ay.evaluate(Both(kind), DATA, space=ay.Linf(0.02), attack=ay.PGD(2), progress=False)
+    report = du.evaluate(Both(kind), DATA, space=du.Linf(0.02), attack=du.PGD(2), progress=False)
     assert report.metric("clean").value == LINEAR.score(X, Y)
     assert report.spec["answers_part"] == ("part 2 of 2" if kind == "tuple" else "'decision'")
 
@@ -185,16 +185,16 @@ def test_features_are_never_taken_for_scores():
     """Nothing has as many columns as there are classes."""
     net = Both("tuple")
     net.head = nn.Linear(6, 7)
-    data = ay.Dataset(X, Y, classes=("a", "b", "c"))
-    with pytest.raises(AssayError, match=r"gives 2 parts, \(64, 32\) and \(64, 7\).*3 classes"):
-        ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(2))
-    with pytest.raises(AssayError, match=r"gives 2 parts"):
-        ay.wrap(Both("tuple")).logits(DATA.x)
+    data = du.Dataset(X, Y, classes=("a", "b", "c"))
+    with pytest.raises(DurometerError, match=r"gives 2 parts, \(64, 32\) and \(64, 7\).*3 classes"):
+        du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(2))
+    with pytest.raises(DurometerError, match=r"gives 2 parts"):
+        du.wrap(Both("tuple")).logits(DATA.x)
 
 
 def test_two_parts_that_both_fit_are_refused():
-    with pytest.raises(AssayError, match="2 of its parts have 3 columns"):
-        ay.evaluate(Both("tuple", 3), DATA, space=ay.Linf(0.1), attack=ay.PGD(2))
+    with pytest.raises(DurometerError, match="2 of its parts have 3 columns"):
+        du.evaluate(Both("tuple", 3), DATA, space=du.Linf(0.1), attack=du.PGD(2))
 
 
 # --- what is no classifier ---------------------------------------------------------------------
@@ -206,14 +206,14 @@ def test_regressors_and_detectors_are_told_what_to_do():
     from sklearn.multioutput import MultiOutputClassifier
 
     with pytest.raises(Unsupported, match="is a regressor.*Wrap the decision"):
-        ay.wrap(LinearRegression().fit(X, Y))
+        du.wrap(LinearRegression().fit(X, Y))
     with pytest.raises(Unsupported, match="anomaly detector.*decision_function"):
-        ay.wrap(IsolationForest(n_estimators=5).fit(X))
+        du.wrap(IsolationForest(n_estimators=5).fit(X))
     both = MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([Y > 0, Y > 1], 1))
     with pytest.raises(Unsupported, match="predicts 2 labels for a row"):
-        ay.wrap(both)
-    with pytest.raises(AssayError, match="it is not fitted"):
-        ay.wrap(LogisticRegression())
+        du.wrap(both)
+    with pytest.raises(DurometerError, match="it is not fitted"):
+        du.wrap(LogisticRegression())
 
 
 # --- probabilities that round to 0 and 1 --------------------------------------------------------
@@ -224,7 +224,7 @@ class Saturated(nn.Module):
 
     def __init__(self, k, last=True):
         super().__init__()
-        self.net, self.k, self.last = ay.testing.Toy(8, 3, scale=4.0).float(), k, last
+        self.net, self.k, self.last = du.testing.Toy(8, 3, scale=4.0).float(), k, last
 
     def forward(self, x):
         z = self.k * self.net(x)
@@ -233,32 +233,32 @@ class Saturated(nn.Module):
 
 def test_a_module_that_ends_in_a_softmax_is_asked_for_what_went_in():
     net, k = Saturated(300.0), torch.rand(6, 8)
-    told = ay.wrap(net, answers="probabilities")
+    told = du.wrap(net, answers="probabilities")
     z = net.k * net.net(k)
     torch.testing.assert_close(told.logits(k), torch.log_softmax(z, 1))
     assert (net(k) == 0).any()
-    data = ay.Dataset(torch.rand(60, 8), net(torch.rand(60, 8)).argmax(1))
+    data = du.Dataset(torch.rand(60, 8), net(torch.rand(60, 8)).argmax(1))
     x = torch.rand(60, 8, generator=torch.Generator().manual_seed(1))
-    data = ay.Dataset(x, net(x).argmax(1))
-    asked = {"space": ay.Linf(0.05), "attack": ay.APGD(30), "progress": False}
-    mine = ay.evaluate(told, data, **asked).metric("robust").value
-    bare = ay.evaluate(Saturated(300.0, last=False), data, **asked).metric("robust").value
+    data = du.Dataset(x, net(x).argmax(1))
+    asked = {"space": du.Linf(0.05), "attack": du.APGD(30), "progress": False}
+    mine = du.evaluate(told, data, **asked).metric("robust").value
+    bare = du.evaluate(Saturated(300.0, last=False), data, **asked).metric("robust").value
     assert abs(mine - bare) <= 0.03
 
 
 def test_what_cannot_be_undone_is_called_unusable():
     net = Saturated(2000.0)
     x = torch.rand(60, 8, generator=torch.Generator().manual_seed(1))
-    data = ay.Dataset(x, net(x).argmax(1))
+    data = du.Dataset(x, net(x).argmax(1))
 
     def behind(z):
         with torch.no_grad():
             return net(torch.as_tensor(z).float()).numpy()
 
-    asked = {"space": ay.Linf(0.01), "attack": ay.Square(20), "progress": False}
-    report = ay.evaluate(ay.wrap(behind, answers="probabilities"), data, **asked)
+    asked = {"space": du.Linf(0.01), "attack": du.Square(20), "progress": False}
+    report = du.evaluate(du.wrap(behind, answers="probabilities"), data, **asked)
     assert "unusable" in next(f.text for f in report.flags if f.id == "saturated")
-    fine = ay.evaluate(ay.wrap(net, answers="probabilities"), data, **asked)
+    fine = du.evaluate(du.wrap(net, answers="probabilities"), data, **asked)
     assert not [f for f in fine.flags if f.id == "saturated"]
 
 
@@ -268,32 +268,32 @@ def test_a_sigmoid_at_the_end():
             return torch.sigmoid(500 * (x[:, :1] - 0.5))
 
     x = torch.tensor([[0.1], [0.9]])
-    logits = ay.wrap(One(), answers="probabilities").logits(x)
+    logits = du.wrap(One(), answers="probabilities").logits(x)
     torch.testing.assert_close(logits[:, 1] - logits[:, 0], 500 * (x[:, 0] - 0.5))
 
 
 def test_half_precision_is_flagged():
-    net, data = ay.testing.toy()
-    report = ay.evaluate(net.half(), data, space=ay.Linf(0.1), attack=ay.FGSM(), progress=False)
+    net, data = du.testing.toy()
+    report = du.evaluate(net.half(), data, space=du.Linf(0.1), attack=du.FGSM(), progress=False)
     assert "half-precision" in [f.id for f in report.flags]
-    whole = ay.evaluate(net.float(), data, space=ay.Linf(0.1), attack=ay.FGSM(), progress=False)
+    whole = du.evaluate(net.float(), data, space=du.Linf(0.1), attack=du.FGSM(), progress=False)
     assert "half-precision" not in [f.id for f in whole.flags]
 
 
 def test_one_class_alone_is_not_below_chance():
     x, y = torch.rand(60, 2), torch.ones(60, dtype=torch.long)
-    data = ay.Dataset(x, y, classes=("a", "b"))
+    data = du.Dataset(x, y, classes=("a", "b"))
     always = lambda z: torch.stack([0 * z[:, 0] + 1 + z[:, 0], 0 * z[:, 0]], 1)  # noqa: E731
-    report = ay.evaluate(always, data, space=ay.Linf(0.1), attack=ay.FGSM(), progress=False)
+    report = du.evaluate(always, data, space=du.Linf(0.1), attack=du.FGSM(), progress=False)
     assert "below-chance" not in [f.id for f in report.flags]
 
 
 def test_l0_has_a_default():
-    net, data = ay.testing.toy()
-    report = ay.evaluate(net, data, space=ay.L0(2), progress=False)
-    alone = ay.evaluate(net, data, space=ay.L0(2), attack=ay.APGD(100), progress=False)
+    net, data = du.testing.toy()
+    report = du.evaluate(net, data, space=du.L0(2), progress=False)
+    alone = du.evaluate(net, data, space=du.L0(2), attack=du.APGD(100), progress=False)
     assert report.metric("robust").value <= alone.metric("robust").value
-    black = ay.evaluate(
-        lambda x: net(torch.as_tensor(x)).detach().numpy(), data, space=ay.L0(2), progress=False
+    black = du.evaluate(
+        lambda x: net(torch.as_tensor(x)).detach().numpy(), data, space=du.L0(2), progress=False
     )
     assert black.metric("robust").value < 1

@@ -11,12 +11,12 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-import assay as ay
-from assay import Feature, Schema
-from assay.errors import AssayError
-from assay.model.classifier import wrap
-from assay.model.frames import fitted
-from assay.model.probe import probe
+import durometer as du
+from durometer import Feature, Schema
+from durometer.core.errors import DurometerError
+from durometer.model.classifier import wrap
+from durometer.model.frames import align_columns
+from durometer.model.probe import probe
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -57,23 +57,23 @@ def recipe(last):
 
 
 def answers(model, data):
-    made = probe(fitted(wrap(model), data), data.x[:32])
+    made = probe(align_columns(wrap(model), data), data.x[:32])
     return [data.classes[i] for i in made.logits(data.x).argmax(1).tolist()]
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["no schema", "schema"])
 def test_a_pipeline_with_text_columns_is_asked_with_text(schema):
     pipe = recipe(LogisticRegression(max_iter=500)).fit(FRAME[TEXT + NUMBERS], FRAME["paid"])
-    data = ay.Dataset(FRAME, target="paid", schema=schema)
+    data = du.Dataset(FRAME, target="paid", schema=schema)
     assert answers(pipe, data) == pipe.predict(FRAME).tolist()
 
 
 def test_a_pipeline_in_a_whole_evaluation_has_its_own_clean_accuracy():
     pipe = recipe(RandomForestClassifier(20, random_state=0)).fit(FRAME[TEXT + NUMBERS],
                                                                   FRAME["paid"])  # fmt: skip
-    data = ay.Dataset(FRAME[:60], target="paid", schema=SCHEMA)
-    report = ay.evaluate(pipe, data, space=SCHEMA.space(eps=1.0, p=1),
-                         attack=ay.Graft(evaluations=100))  # fmt: skip
+    data = du.Dataset(FRAME[:60], target="paid", schema=SCHEMA)
+    report = du.evaluate(pipe, data, space=SCHEMA.space(eps=1.0, p=1),
+                         attack=du.Graft(evaluations=100))  # fmt: skip
     own = float((pipe.predict(FRAME[:60]) == FRAME["paid"][:60]).mean())
     assert report.metric("clean").value == own
     handed = SCHEMA.frame(report.adversarial)
@@ -85,39 +85,41 @@ def test_a_pipeline_in_a_whole_evaluation_has_its_own_clean_accuracy():
 def test_columns_are_matched_by_name_not_by_place():
     forest = RandomForestClassifier(20, random_state=0).fit(FRAME[NUMBERS], FRAME["paid"])
     schema = SCHEMA.select(["income", "amount"])  # the other way round
-    data = ay.Dataset(FRAME, target="paid", schema=schema)
+    data = du.Dataset(FRAME, target="paid", schema=schema)
     assert answers(forest, data) == forest.predict(FRAME[NUMBERS]).tolist()
-    bare = ay.Dataset(FRAME[["income", "amount"]].to_numpy(), FRAME["paid"], schema=schema)
+    bare = du.Dataset(FRAME[["income", "amount"]].to_numpy(), FRAME["paid"], schema=schema)
     assert answers(forest, bare) == forest.predict(FRAME[NUMBERS]).tolist()
 
 
 def test_a_column_the_model_needs_and_the_data_lack_is_named():
     forest = RandomForestClassifier(5, random_state=0).fit(FRAME[NUMBERS], FRAME["paid"])
-    data = ay.Dataset(FRAME[["income", "paid"]].assign(amounts=1.0), target="paid")
-    with pytest.raises(AssayError, match="fitted with a column 'amount'.*did you mean 'amounts'"):
-        fitted(wrap(forest), data)
+    data = du.Dataset(FRAME[["income", "paid"]].assign(amounts=1.0), target="paid")
+    with pytest.raises(
+        DurometerError, match="fitted with a column 'amount'.*did you mean 'amounts'"
+    ):
+        align_columns(wrap(forest), data)
     array = RandomForestClassifier(5, random_state=0).fit(FRAME[NUMBERS].to_numpy(), FRAME["paid"])
-    one = ay.Dataset(FRAME[["income", "paid"]], target="paid")
-    with pytest.raises(AssayError, match="fitted on 2 columns, the data have 1"):
-        fitted(wrap(array), one)
+    one = du.Dataset(FRAME[["income", "paid"]], target="paid")
+    with pytest.raises(DurometerError, match="fitted on 2 columns, the data have 1"):
+        align_columns(wrap(array), one)
 
 
 def test_classes_in_the_datas_order():
     forest = RandomForestClassifier(5, random_state=0).fit(FRAME[NUMBERS], FRAME["paid"])
-    data = ay.Dataset(FRAME[[*NUMBERS, "paid"]], target="paid", classes=("yes", "no"))
+    data = du.Dataset(FRAME[[*NUMBERS, "paid"]], target="paid", classes=("yes", "no"))
     assert forest.classes_.tolist() == ["no", "yes"]
     assert answers(forest, data) == forest.predict(FRAME[NUMBERS]).tolist()
-    other = ay.Dataset(FRAME[[*NUMBERS, "paid"]], target="paid", classes=("yes", "no", "late"))
-    with pytest.raises(AssayError, match="'late' is in only one of them"):
-        fitted(wrap(forest), other)
+    other = du.Dataset(FRAME[[*NUMBERS, "paid"]], target="paid", classes=("yes", "no", "late"))
+    with pytest.raises(DurometerError, match="'late' is in only one of them"):
+        align_columns(wrap(forest), other)
 
 
 def test_labels_that_are_numbers_but_not_counted_from_zero():
     y = np.where(FRAME["paid"] == "yes", 2, 1)
     forest = RandomForestClassifier(20, random_state=0).fit(FRAME[NUMBERS], y)
-    data = ay.Dataset(FRAME[NUMBERS], y)
-    report = ay.evaluate(forest, data, space=ay.Linf(1.0, -1000, 10_000),
-                         attack=ay.Square(20))  # fmt: skip
+    data = du.Dataset(FRAME[NUMBERS], y)
+    report = du.evaluate(forest, data, space=du.Linf(1.0, -1000, 10_000),
+                         attack=du.Square(20))  # fmt: skip
     assert report.metric("clean").value == float((forest.predict(FRAME[NUMBERS]) == y).mean())
 
 
@@ -178,8 +180,8 @@ def test_every_library_is_asked_with_the_frame_it_knows(kind, order):
     frame = dressed(missing(FRAME))
     y = (frame["paid"] == "yes").astype(int)
     model = make().fit(frame[TEXT + NUMBERS], y)
-    data = ay.Dataset(frame[order], y)
-    made = probe(fitted(wrap(model), data), data.x[:32])
+    data = du.Dataset(frame[order], y)
+    made = probe(align_columns(wrap(model), data), data.x[:32])
     own = np.asarray(model.predict(frame[TEXT + NUMBERS])).ravel()
     assert made.logits(data.x).argmax(1).tolist() == own.tolist()
     shuffled = data.x[np.random.default_rng(1).permutation(N)]
@@ -192,13 +194,13 @@ def test_every_library_is_asked_with_the_frame_it_knows(kind, order):
 
 def test_a_scaler_and_its_model_on_numbers():
     pipe = make_pipeline(StandardScaler(), LogisticRegression()).fit(FRAME[NUMBERS], FRAME["paid"])
-    data = ay.Dataset(FRAME[["income", "amount", "paid"]], target="paid")
+    data = du.Dataset(FRAME[["income", "amount", "paid"]], target="paid")
     assert answers(pipe, data) == pipe.predict(FRAME[NUMBERS]).tolist()
 
 
 def test_functions_that_take_frames_or_mappings():
     pipe = recipe(LogisticRegression(max_iter=500)).fit(FRAME[TEXT + NUMBERS], FRAME["paid"])
-    data = ay.Dataset(FRAME, target="paid", schema=SCHEMA)
+    data = du.Dataset(FRAME, target="paid", schema=SCHEMA)
 
     def by_mapping(columns):
         return pipe.predict_proba(pd.DataFrame(columns))
@@ -206,7 +208,7 @@ def test_functions_that_take_frames_or_mappings():
     for takes, call in (("frame", pipe.predict_proba), ("mapping", by_mapping)):
         model = wrap(call, "probabilities", inputs=takes, name="mine", predict=pipe.predict)
         assert answers(model, data) == pipe.predict(FRAME).tolist() and model.title == "mine"
-    with pytest.raises(AssayError, match="give the data as a table"):
+    with pytest.raises(DurometerError, match="give the data as a table"):
         wrap(pipe.predict_proba, inputs="frame").logits(data.x)
 
 
@@ -214,17 +216,17 @@ def test_a_report_is_split_by_columns_of_the_table_and_shows_what_was_changed(tm
     pipe = recipe(RandomForestClassifier(20, random_state=0)).fit(FRAME[TEXT + NUMBERS],
                                                                   FRAME["paid"])  # fmt: skip
     table = FRAME[:60].assign(branch=np.where(np.arange(60) < 20, "north", "south"))
-    data = ay.Dataset(table, target="paid", schema=SCHEMA, ids=np.arange(100, 160))
-    report = ay.evaluate(pipe, data, space=SCHEMA.space(eps=1.0, p=1),
-                         attack=ay.Graft(evaluations=100))  # fmt: skip
-    for each in (report, ay.Report.load(report.save(tmp_path / "run"))):
+    data = du.Dataset(table, target="paid", schema=SCHEMA, ids=np.arange(100, 160))
+    report = du.evaluate(pipe, data, space=SCHEMA.space(eps=1.0, p=1),
+                         attack=du.Graft(evaluations=100))  # fmt: skip
+    for each in (report, du.Report.load(report.save(tmp_path / "run"))):
         parts = each.metric("robust", by="branch")
         north = each.table["id"] < 120
         assert parts["north"].n == 20
         assert parts["north"].value == 1 - each.table["success"][north].mean()
         assert set(each.metric("clean", by="purpose")) == set(table["purpose"])
         assert each.metric("clean", by=(each.table["id"] % 2).tolist())[0].n == 30
-        with pytest.raises(AssayError, match="no column 'brnch'.*did you mean 'branch'"):
+        with pytest.raises(DurometerError, match="no column 'brnch'.*did you mean 'branch'"):
             each.metric("robust", by="brnch")
     frame = report.adversarial_frame()
     assert frame["home"].isin(["own", "rent"]).all() and len(frame) > 5
@@ -241,8 +243,8 @@ def test_a_linear_booster_is_asked_by_the_names_it_insists_on():
     y = (FRAME["paid"] == "yes").astype(int).to_numpy()
     model = xgb.XGBClassifier(booster="gblinear", n_estimators=5).fit(FRAME[NUMBERS], y)
     for table in (FRAME[NUMBERS[::-1]], FRAME[NUMBERS].to_numpy(float)):
-        data = ay.Dataset(table, y)
-        made = probe(fitted(wrap(model), data), data.x[:32])
+        data = du.Dataset(table, y)
+        made = probe(align_columns(wrap(model), data), data.x[:32])
         expected = model.predict(FRAME[NUMBERS]).tolist()
         assert made.logits(data.x).argmax(1).tolist() == expected
 
@@ -256,21 +258,21 @@ def test_lightgbm_writes_blanks_in_names_as_underscores_and_is_still_asked_by_na
     y = (frame["amount EUR"] > frame["monthly income"]).to_numpy()
     model = lightgbm.LGBMClassifier(n_estimators=8, verbose=-1).fit(frame, y)
     turned = frame[names[::-1]]
-    schema = ay.Schema.suggest(turned)
-    data = ay.Dataset(turned, y, schema=schema)[:40]
+    schema = du.Schema.suggest(turned)
+    data = du.Dataset(turned, y, schema=schema)[:40]
     own = model.score(frame[:40], y[:40])
-    for attack in (ay.Graft(20), ay.Exact()):
-        report = ay.evaluate(model, data, space=schema.space(eps=0.1), attack=attack)
+    for attack in (du.Graft(20), du.Exact()):
+        report = du.evaluate(model, data, space=schema.space(eps=0.1), attack=attack)
         assert report.metric("clean").value == own
-    noise = ay.Normal(sd={"no of kids": 0.01, "amount EUR": 1.0, "monthly income": 1.0})
+    noise = du.Normal(sd={"no of kids": 0.01, "amount EUR": 1.0, "monthly income": 1.0})
     there, here = (
-        ay.evaluate(ay.Nature(model, noise), ay.Dataset(t, y)[:40]) for t in (turned, frame)
+        du.evaluate(du.Nature(model, noise), du.Dataset(t, y)[:40]) for t in (turned, frame)
     )
     assert there.metric("clean").value == own
     assert there.metric("robust").value == pytest.approx(here.metric("robust").value, abs=1e-3)
     other = turned.rename(columns={"no of kids": "children"})
-    with pytest.raises(AssayError, match="'no_of_kids', which the data do not have"):
-        ay.evaluate(ay.Nature(model, ay.Normal(sd=1.0)), ay.Dataset(other, y)[:40])
+    with pytest.raises(DurometerError, match="'no_of_kids', which the data do not have"):
+        du.evaluate(du.Nature(model, du.Normal(sd=1.0)), du.Dataset(other, y)[:40])
 
 
 def test_a_catboost_model_from_a_file_knows_how_many_columns_it_wants(tmp_path):
@@ -282,23 +284,25 @@ def test_a_catboost_model_from_a_file_knows_how_many_columns_it_wants(tmp_path):
     model.fit(frame.to_numpy(), frame["a"] > 0.5).save_model(str(tmp_path / "m.cbm"))
     read = CatBoostClassifier().load_model(str(tmp_path / "m.cbm"))
     assert read.n_features_in_ == 0  # which was taken for the truth
-    data = ay.Dataset(frame.assign(y=(frame["a"] > 0.5).astype(int)), target="y")
-    report = ay.evaluate(read, data.head(10), space=ay.Linf(0.01), progress=False)
+    data = du.Dataset(frame.assign(y=(frame["a"] > 0.5).astype(int)), target="y")
+    report = du.evaluate(read, data.head(10), space=du.Linf(0.01), progress=False)
     assert report.metric("clean").value > 0.8
-    with pytest.raises(ay.AssayError, match="fitted on 3 columns, the data have 2"):
-        two = ay.Dataset(frame[["a", "b"]].assign(y=data.y.numpy()), target="y")
-        ay.evaluate(read, two.head(10), space=ay.Linf(0.01), progress=False)
+    with pytest.raises(du.DurometerError, match="fitted on 3 columns, the data have 2"):
+        two = du.Dataset(frame[["a", "b"]].assign(y=data.y.numpy()), target="y")
+        du.evaluate(read, two.head(10), space=du.Linf(0.01), progress=False)
 
 
 def test_classes_with_other_names_are_not_matched_by_their_place():
     y = FRAME["paid"].to_numpy()
     model = LogisticRegression(max_iter=1000).fit(FRAME[NUMBERS], y)
     for yes, no in (("bad", "good"), ("good", "bad"), ("Yes", "No")):
-        data = ay.Dataset(FRAME[NUMBERS], np.where(y == "yes", yes, no))
-        with pytest.raises(AssayError, match="nothing says which is which; write the labels as"):
-            fitted(wrap(model), data)
-    numbered = ay.Dataset(FRAME[NUMBERS], np.where(y == "yes", "1", "0"))
-    made = fitted(wrap(model), numbered)
+        data = du.Dataset(FRAME[NUMBERS], np.where(y == "yes", yes, no))
+        with pytest.raises(
+            DurometerError, match="nothing says which is which; write the labels as"
+        ):
+            align_columns(wrap(model), data)
+    numbered = du.Dataset(FRAME[NUMBERS], np.where(y == "yes", "1", "0"))
+    made = align_columns(wrap(model), numbered)
     assert (
         made.logits(numbered.x).argmax(1).tolist()
         == (model.predict(FRAME[NUMBERS]) == "yes").astype(int).tolist()

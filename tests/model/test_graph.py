@@ -11,10 +11,10 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper
 
-import assay as ay
-from assay.errors import AssayError, Unsupported
-from assay.model.graph_operations import OPERATIONS
-from assay.spaces.choices import Chosen
+import durometer as du
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.model.graph_operations import OPERATIONS
+from durometer.spaces.discrete import RelaxedTokens
 
 RNG = np.random.default_rng(0)
 
@@ -123,7 +123,7 @@ def network(path, kind="Relu"):
 
 def test_gradients_are_those_of_the_runtimes_own_answers(tmp_path):
     file = network(tmp_path / "net.onnx", "Tanh")
-    model, plain = ay.wrap(file, gradients=True), ay.wrap(file)
+    model, plain = du.wrap(file, gradients=True), du.wrap(file)
     x = torch.from_numpy(RNG.uniform(size=(2, 3, 8, 8)).astype(np.float32)).requires_grad_()
     out = model.logits(x)
     assert torch.equal(out.detach(), plain.logits(x.detach()))  # answers are onnxruntime's
@@ -138,11 +138,11 @@ def test_gradients_are_those_of_the_runtimes_own_answers(tmp_path):
 def test_a_gradient_attack_takes_an_onnx_file_with_gradients_and_no_other(tmp_path):
     file = network(tmp_path / "net.onnx")
     x = RNG.uniform(size=(12, 3, 8, 8)).astype(np.float32)
-    data = ay.Dataset(x, ay.wrap(file).logits(torch.tensor(x)).argmax(1))
-    asked = {"space": ay.Linf(0.2), "attack": ay.APGD(10), "progress": False}
+    data = du.Dataset(x, du.wrap(file).logits(torch.tensor(x)).argmax(1))
+    asked = {"space": du.Linf(0.2), "attack": du.APGD(10), "progress": False}
     with pytest.raises(Unsupported, match=r"gradients=True"):
-        ay.evaluate(ay.wrap(file), data, **asked)
-    report = ay.evaluate(ay.wrap(file, gradients=True), data, **asked)
+        du.evaluate(du.wrap(file), data, **asked)
+    report = du.evaluate(du.wrap(file, gradients=True), data, **asked)
     won = report.table["success"].to_numpy()
     session = onnxruntime.InferenceSession(str(file))
     own = session.run(["label"], {"x": report.adversarial.astype(np.float32)})[0]
@@ -150,17 +150,17 @@ def test_a_gradient_attack_takes_an_onnx_file_with_gradients_and_no_other(tmp_pa
 
 
 def test_a_graph_that_torch_computes_otherwise_is_not_trusted(tmp_path, monkeypatch):
-    model = ay.wrap(network(tmp_path / "net.onnx"), gradients=True)
+    model = du.wrap(network(tmp_path / "net.onnx"), gradients=True)
     monkeypatch.setitem(OPERATIONS, "Relu", lambda a, x: x.clamp_min(-0.05))
-    with pytest.raises(AssayError, match=r"away from onnxruntime's"):
+    with pytest.raises(DurometerError, match=r"away from onnxruntime's"):
         model.logits(torch.rand(4, 3, 8, 8).requires_grad_())
 
 
 def test_what_has_no_gradient_is_named(tmp_path):
     with pytest.raises(Unsupported, match=r"the operator Cos"):
-        ay.wrap(network(tmp_path / "net.onnx", "Cos"), gradients=True)
-    with pytest.raises(AssayError, match=r"gradients=True is for ONNX files"):
-        ay.wrap(torch.nn.Linear(2, 2), gradients=True)
+        du.wrap(network(tmp_path / "net.onnx", "Cos"), gradients=True)
+    with pytest.raises(DurometerError, match=r"gradients=True is for ONNX files"):
+        du.wrap(torch.nn.Linear(2, 2), gradients=True)
 
 
 TABLE = floats(7, 3)
@@ -200,12 +200,12 @@ def on_symbols(path, way):
 
 @pytest.mark.parametrize("way", ["gather", "one-hot", "equal"])
 def test_symbols_get_the_gradient_of_their_vectors(way, tmp_path):
-    model = ay.wrap(on_symbols(tmp_path / "s.onnx", way), gradients=True)
+    model = du.wrap(on_symbols(tmp_path / "s.onnx", way), gradients=True)
     x = torch.tensor([[0.0, 6, 2, 2, 1], [3, 3, 0, 5, 4]]).double()
-    region = ay.Symbols(most=2, alphabet=7, last=3).around(x)
+    region = du.Symbols(most=2, alphabet=7, last=3).around(x)
     z = region.origin.requires_grad_()
     point = region.decode(z)
-    assert isinstance(point, Chosen)
+    assert isinstance(point, RelaxedTokens)
     out = model.logits(point)
     np.testing.assert_allclose(out.detach().numpy(), TABLE[x.long()].sum(1), rtol=1e-5)
     (grad,) = torch.autograd.grad(out[:, 2].sum(), z)
@@ -215,8 +215,8 @@ def test_symbols_get_the_gradient_of_their_vectors(way, tmp_path):
 
 
 def test_symbols_that_are_computed_with_are_refused(tmp_path):
-    model = ay.wrap(on_symbols(tmp_path / "s.onnx", "added"), gradients=True)
-    region = ay.Symbols(most=2, alphabet=4).around(torch.ones(1, 5))
+    model = du.wrap(on_symbols(tmp_path / "s.onnx", "added"), gradients=True)
+    region = du.Symbols(most=2, alphabet=4).around(torch.ones(1, 5))
     with pytest.raises(Unsupported, match=r"no gradient through Add of symbols"):
         model.logits(region.decode(region.origin.requires_grad_()))
 
@@ -235,9 +235,9 @@ def test_hotflip_finds_what_a_plain_loop_finds(tmp_path):
         return False
 
     truth = np.array([breakable(row, c) for row, c in zip(x, y, strict=True)])
-    report = ay.evaluate(
-        ay.wrap(file, gradients=True), ay.Dataset(x.astype(float), y),
-        space=ay.Symbols(most=1, alphabet=7, last=2), attack=ay.HotFlip(5), progress=False,
+    report = du.evaluate(
+        du.wrap(file, gradients=True), du.Dataset(x.astype(float), y),
+        space=du.Symbols(most=1, alphabet=7, last=2), attack=du.HotFlip(5), progress=False,
     )  # fmt: skip
     found = report.table["success"].to_numpy()
     assert 2 < truth.sum() < 18

@@ -7,10 +7,10 @@ import transformers
 from tests.oracles.sentences import KEEP, neighbours
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-import assay as ay
-from assay.spaces import words
-from assay.spaces.choices import Chosen
-from assay.streams import Stream
+import durometer as du
+from durometer.core.streams import Stream
+from durometer.spaces import token_ids
+from durometer.spaces.discrete import RelaxedTokens
 
 TABLE = {"good": ("fine", "great"), "film": ("movie", "flick"), "dull": ("boring",)}
 TEXTS = ["a good film", "a dull film , not good", "good", "the film is dull", "great , good film"]
@@ -58,36 +58,36 @@ def own_answers(folder, texts):
 
 def wrapped(folder):
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    return ay.wrap(model, tokenizer=transformers.AutoTokenizer.from_pretrained(folder))
+    return du.wrap(model, tokenizer=transformers.AutoTokenizer.from_pretrained(folder))
 
 
 def test_the_answers_are_the_models_own_and_gradients_leave_them_alone(folder):
-    model, x = wrapped(folder), words.encode(TEXTS)
+    model, x = wrapped(folder), token_ids.encode(TEXTS)
     own = own_answers(folder, TEXTS)
     assert torch.allclose(model.logits(x), own, atol=1e-5)
     assert model.names == ("bad", "good", "none")
-    region = ay.Text(ay.Synonyms(TABLE), most=0.5, keep=KEEP).around(x)
+    region = du.Text(du.Synonyms(TABLE), most=0.5, keep=KEEP).around(x)
     rows = torch.arange(len(x))
     z = region.random(Stream(0, rows), rows).requires_grad_()
     with torch.enable_grad():
         chosen = region.decode(z)
-        assert isinstance(chosen, Chosen)
+        assert isinstance(chosen, RelaxedTokens)
         out = model.logits(chosen)
-    assert torch.allclose(out, own_answers(folder, words.sentences(chosen.detach())), atol=1e-5)
+    assert torch.allclose(out, own_answers(folder, token_ids.sentences(chosen.detach())), atol=1e-5)
     (grad,) = torch.autograd.grad(out[:, 0].sum(), z)
     assert bool((grad.reshape(len(x), -1).abs().sum(1) > 0).all())
 
 
 def test_the_gradient_of_a_weight_is_what_the_option_s_vector_would_add(folder):
     """To first order: along the mix of the embedding, by finite differences through the model."""
-    model, x = wrapped(folder), words.encode(["a good film"])
-    region = ay.Text(ay.Synonyms(TABLE), most=1.0, keep=KEEP).around(x)
+    model, x = wrapped(folder), token_ids.encode(["a good film"])
+    region = du.Text(du.Synonyms(TABLE), most=1.0, keep=KEEP).around(x)
     z = region.origin.clone().requires_grad_()
     with torch.enable_grad():
         out = model.logits(region.decode(z))
     (grad,) = torch.autograd.grad(out[0, 1], z)
     place = 1  # "good" -> "great": one piece each
-    slot = words.tokens(region.options[0, place].nan_to_num(0)[None])[0].index("great")
+    slot = token_ids.tokens(region.options[0, place].nan_to_num(0)[None])[0].index("great")
     got = grad.reshape(1, 3, -1)[0, place]
     net = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval().double()
     ids = torch.tensor([[2, 5, 9, 12, 3]])
@@ -105,8 +105,8 @@ def test_the_gradient_of_a_weight_is_what_the_option_s_vector_would_add(folder):
 
 def test_attacks_break_what_all_sentences_say_can_be_broken(folder):
     y = own_answers(folder, TEXTS).argmax(1).numpy()
-    space = ay.Text(ay.Synonyms(TABLE), most=0.5, keep=KEEP)
-    report = ay.evaluate(wrapped(folder), ay.Dataset(TEXTS, y), space=space, progress=False)
+    space = du.Text(du.Synonyms(TABLE), most=0.5, keep=KEEP)
+    report = du.evaluate(wrapped(folder), du.Dataset(TEXTS, y), space=space, progress=False)
     truth = [
         bool((own_answers(folder, sorted(neighbours(t, TABLE, 0.5))).argmax(1) != c).any())
         for t, c in zip(TEXTS, y, strict=True)
@@ -118,7 +118,7 @@ def test_attacks_break_what_all_sentences_say_can_be_broken(folder):
 def test_a_folder_in_a_file(folder, tmp_path):
     import pandas as pd
 
-    from assay.config import config as configuration
+    from durometer.config import config as configuration
 
     y = own_answers(folder, TEXTS).argmax(1).numpy()
     pd.DataFrame({"text": TEXTS, "y": y}).to_csv(tmp_path / "data.csv", index=False)
@@ -131,7 +131,7 @@ space = {{type = "Text", candidates = {{type = "Typos"}}}}
     model, data = configuration.read(tmp_path / "run.toml").load()
     assert np.array_equal(model.logits(data.x).argmax(1).numpy(), y)
     (tmp_path / "run.toml").write_text(text.replace(str(folder), "nowhere"))
-    with pytest.raises(ay.AssayError, match="nowhere"):
+    with pytest.raises(du.DurometerError, match="nowhere"):
         configuration.read(tmp_path / "run.toml")
 
 
@@ -141,13 +141,13 @@ def test_a_masked_model_names_its_likeliest_words(tmp_path):
     net.save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
     sentence = ["a", "good", "film"]
-    found = ay.Masked(net, tokenizer(), at_most=3)(sentence)
+    found = du.Masked(net, tokenizer(), at_most=3)(sentence)
     with torch.no_grad():
         logits = net(torch.tensor([[2, 5, 4, 12, 3]])).logits[0, 2]
     order = [PIECES[i] for i in logits.argsort(descending=True)[:12].tolist()]
     plain = [w for w in order if w.isalpha() and w != "good"]
     assert found[1] == tuple(plain[:3])
-    assert ay.Masked(str(tmp_path), at_most=3)(sentence) == found
+    assert du.Masked(str(tmp_path), at_most=3)(sentence) == found
 
 
 def test_slow_tokenisers_are_refused(folder):
@@ -155,19 +155,19 @@ def test_slow_tokenisers_are_refused(folder):
         is_fast = False
 
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
-    with pytest.raises(ay.Unsupported, match="fast"):
-        ay.wrap(model, tokenizer=Slow())
+    with pytest.raises(du.Unsupported, match="fast"):
+        du.wrap(model, tokenizer=Slow())
 
 
-@pytest.mark.parametrize("attack", [ay.Greedy(), ay.APGD(3)])
+@pytest.mark.parametrize("attack", [du.Greedy(), du.APGD(3)])
 def test_empty_long_and_odd_sentences_are_asked_as_the_model_itself_would_cut_them(folder, attack):
     """More words than the model has positions: what it cannot read is cut off, as by its maker."""
     odd = ["", "😀 good", "good " * 60 + "film", "xyzzy"]
     model = wrapped(folder)
-    y = model.logits(words.encode(odd)).argmax(1)
-    space = ay.Text(ay.Synonyms(TABLE), most=0.1, keep=KEEP)
-    report = ay.evaluate(
-        model, ay.Dataset(odd, y.tolist()), space=space, attack=attack, progress=False
+    y = model.logits(token_ids.encode(odd)).argmax(1)
+    space = du.Text(du.Synonyms(TABLE), most=0.1, keep=KEEP)
+    report = du.evaluate(
+        model, du.Dataset(odd, y.tolist()), space=space, attack=attack, progress=False
     )
     cut = transformers.AutoTokenizer.from_pretrained(folder, model_max_length=32)
     own = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -180,7 +180,7 @@ def test_empty_long_and_odd_sentences_are_asked_as_the_model_itself_would_cut_th
 
 @pytest.mark.parametrize("kind, reads", [("bert", 32), ("roberta", 31)])
 def test_roberta_reads_fewer_pieces_than_it_has_positions(kind, reads):
-    from assay.spaces.pieces import limit
+    from durometer.spaces.chunking import limit
 
     if kind == "bert":
         made = transformers.BertForSequenceClassification(config())
@@ -199,5 +199,5 @@ def test_roberta_reads_fewer_pieces_than_it_has_positions(kind, reads):
 
 def test_words_that_a_masked_model_cannot_read_have_no_candidates():
     net = transformers.BertForMaskedLM(config()).eval()
-    found = ay.Masked(net, tokenizer(), at_most=2)(["good"] * 40)
+    found = du.Masked(net, tokenizer(), at_most=2)(["good"] * 40)
     assert len(found) == 40 and all(found[:30]) and not any(found[30:])

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-import assay as ay
-from assay.architectures.images.resnet import ResNet
-from assay.games import static
-from assay.goals.goal import gap
-from assay.model import inference_copy as made
-from assay.model.inference_copy import inference_copy
-from assay.problem.problem import Problem
+import durometer as du
+from durometer.architectures.images.resnet import ResNet
+from durometer.games import static
+from durometer.goals.goal import gap
+from durometer.model import inference_copy as made
+from durometer.model.inference_copy import inference_copy
+from durometer.problem.problem import Problem
 
 
 def lived(net, seed=0):
@@ -39,7 +39,7 @@ def lived(net, seed=0):
 
 def folds(net, x):
     """How many normalisations the copy has folded; that it answers as the module is checked."""
-    model = ay.wrap(net)
+    model = du.wrap(net)
     with model.ready():
         found = made._made(model, x)
         if found is None:
@@ -196,16 +196,16 @@ def hooked():
 )  # fmt: skip
 def test_otherwise_the_network_itself_is_asked(net):
     before = copy.deepcopy(getattr(net, "calls", None))
-    assert inference_copy(ay.wrap(net), IMAGE) is None
+    assert inference_copy(du.wrap(net), IMAGE) is None
     assert getattr(net, "calls", None) == before
-    data = ay.Dataset(IMAGE.to(next(net.parameters(), IMAGE).dtype), torch.zeros(4).long())
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)
+    data = du.Dataset(IMAGE.to(next(net.parameters(), IMAGE).dtype), torch.zeros(4).long())
+    report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(2), progress=False)
     assert "inference_copy" not in report.spec
 
 
 def test_an_exported_program_is_no_obstacle():
     net = torch.export.export(plain(), (IMAGE,)).module()
-    found = inference_copy(replace(ay.wrap(net), differentiable=True), IMAGE)
+    found = inference_copy(replace(du.wrap(net), differentiable=True), IMAGE)
     assert found is None or found.folded == 0
 
 
@@ -250,7 +250,7 @@ def test_a_copy_answers_as_any_network_does(net, seed):
     net, x = lived(net, seed), torch.rand(4, 2, 6, 6)
     before = {name: value.clone() for name, value in net.state_dict().items()}
     folds(net, x)
-    inference_copy(ay.wrap(net), x)
+    inference_copy(du.wrap(net), x)
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
 
 
@@ -268,10 +268,10 @@ def test_a_network_that_may_go_another_way_on_another_input_is_not_copied():
             return torch.where(rough[:, None, None, None], m.noisy(out), m.clean(out)).flatten(1)
         return m.clean(out).flatten(1)
 
-    assert inference_copy(ay.wrap(Of(by_number, net=plain())), IMAGE) is None
+    assert inference_copy(du.wrap(Of(by_number, net=plain())), IMAGE) is None
     parts = {"conv": conv(), "noisy": nn.BatchNorm2d(6), "clean": nn.BatchNorm2d(6)}
     smooth = torch.full((4, 3, 8, 8), 0.5)
-    assert inference_copy(ay.wrap(lived(Of(by_row, **parts))), smooth) is None
+    assert inference_copy(du.wrap(lived(Of(by_row, **parts))), smooth) is None
 
 
 def test_what_does_not_like_channels_last_is_folded_only_and_not_tried_at_every_query():
@@ -282,7 +282,7 @@ def test_what_does_not_like_channels_last_is_folded_only_and_not_tried_at_every_
     body = nn.Sequential(conv(), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1),
                          nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.ReLU())  # fmt: skip
     net = lived(Of(forward, net=body, last=nn.Linear(6 * 64, 3)))
-    found = inference_copy(ay.wrap(net), IMAGE)
+    found = inference_copy(du.wrap(net), IMAGE)
     assert found is not None and found.folded == 1 and not found.channels_last
 
 
@@ -312,10 +312,10 @@ def test_where_two_classes_meet_rounding_is_no_difference(outputs):
     with torch.no_grad():
         said = net(x)
         y = (said[:, 0] > 0).long() if outputs == 1 else said.argmax(1)
-    model = ay.wrap(net, answers="logits")
-    for attack in (ay.PGD(10), ay.FAB(10, targets=1)):
-        report = ay.evaluate(
-            model, ay.Dataset(x, y), space=ay.Linf(0.1), attack=attack, progress=False
+    model = du.wrap(net, answers="logits")
+    for attack in (du.PGD(10), du.FAB(10, targets=1)):
+        report = du.evaluate(
+            model, du.Dataset(x, y), space=du.Linf(0.1), attack=attack, progress=False
         )
         assert "inference_copy" in report.spec
         assert "copy-differs" not in [f.id for f in report.flags]
@@ -337,12 +337,12 @@ def trained(make, data, steps=60):
         optimiser.step()
     net.eval()
     with torch.no_grad():
-        return net, ay.Dataset(test.x, net(test.x.float()).argmax(1))
+        return net, du.Dataset(test.x, net(test.x.float()).argmax(1))
 
 
 @pytest.fixture(scope="module")
 def signs():
-    return trained(lambda: ResNet((1, 1), width=8), ay.datasets.cifar10())
+    return trained(lambda: ResNet((1, 1), width=8), du.datasets.cifar10())
 
 
 @pytest.fixture(scope="module")
@@ -354,16 +354,16 @@ def digits():
             nn.Linear(16 * 16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10),
         )  # fmt: skip
 
-    return trained(make, ay.datasets.mnist())
+    return trained(make, du.datasets.mnist())
 
 
 def both(monkeypatch, net, data, space, attack, **more):
     """The reports with and without a copy."""
     given = {"space": space, "attack": attack, "progress": False, **more}
-    with_copy = ay.evaluate(net, data, **given)
+    with_copy = du.evaluate(net, data, **given)
     with monkeypatch.context() as patch:
         patch.setattr(static, "inference_copy", lambda *_: None)
-        without = ay.evaluate(net, data, **given)
+        without = du.evaluate(net, data, **given)
     assert "folded, channels last" in with_copy.spec["inference_copy"]
     assert "inference_copy" not in without.spec
     return with_copy, without
@@ -372,13 +372,13 @@ def both(monkeypatch, net, data, space, attack, **more):
 @pytest.mark.parametrize(
     ("attack", "space"),
     [
-        (ay.PGD(10), ay.Linf(0.01)),
-        (ay.APGD(10), ay.L2(0.3)),
-        (ay.FAB(10, targets=2), ay.Linf(0.01)),
-        (ay.Square(60), ay.Linf(0.06)),
-        (ay.CW(20, lr=0.05), ay.L2(0.3)),
-        (ay.Cascade(), ay.Linf(0.01)),
-        (ay.Restarts(ay.PGD(5), times=2), ay.Linf(0.01)),
+        (du.PGD(10), du.Linf(0.01)),
+        (du.APGD(10), du.L2(0.3)),
+        (du.FAB(10, targets=2), du.Linf(0.01)),
+        (du.Square(60), du.Linf(0.06)),
+        (du.CW(20, lr=0.05), du.L2(0.3)),
+        (du.Cascade(), du.Linf(0.01)),
+        (du.Restarts(du.PGD(5), times=2), du.Linf(0.01)),
     ],
     ids=["pgd", "apgd", "fab", "square", "cw", "cascade", "restarts"],
 )
@@ -425,17 +425,17 @@ def test_a_copy_that_lies_near_the_boundary_gets_nothing_into_the_records(monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(static, "inference_copy", lambda *_: None)
-        alone = ay.evaluate(
-            net, data, space=ay.Linf(0.02), attack=ay.PGD(5), progress=False, seed=3
+        alone = du.evaluate(
+            net, data, space=du.Linf(0.02), attack=du.PGD(5), progress=False, seed=3
         )
     monkeypatch.setattr(static, "inference_copy", dishonest)
     for attack, space in (
-        (ay.PGD(5), ay.Linf(0.02)),
-        (ay.Square(40), ay.Linf(0.06)),
-        (ay.FAB(5, targets=2), ay.Linf(0.02)),
-        (ay.Then(ay.PGD(2), ay.CW(5)), ay.L2(0.4)),
+        (du.PGD(5), du.Linf(0.02)),
+        (du.Square(40), du.Linf(0.06)),
+        (du.FAB(5, targets=2), du.Linf(0.02)),
+        (du.Then(du.PGD(2), du.CW(5)), du.L2(0.4)),
     ):
-        report = ay.evaluate(net, data, space=space, attack=attack, progress=False, seed=3)
+        report = du.evaluate(net, data, space=space, attack=attack, progress=False, seed=3)
         won, margin = confirmed(net, data, report)
         assert bool(won.any()) and not bool(won.all())
         assert "copy-differs" in [f.id for f in report.flags]
@@ -447,8 +447,8 @@ def test_a_copy_that_lies_near_the_boundary_gets_nothing_into_the_records(monkey
 
 def test_confirmations_are_no_queries(monkeypatch, signs):
     net, data = signs
-    budget = ay.Budget(forwards=20)
-    faster, alone = both(monkeypatch, net, data, ay.Linf(0.02), ay.Square(60), budget=budget)
+    budget = du.Budget(forwards=20)
+    faster, alone = both(monkeypatch, net, data, du.Linf(0.02), du.Square(60), budget=budget)
     assert list(faster.table["forwards"]) == list(alone.table["forwards"])
     assert int(faster.table["forwards"].max()) == 20
 
@@ -457,20 +457,20 @@ def test_the_network_is_left_as_it_was_and_may_change_between_two_plays(signs):
     net, data = signs
     net = copy.deepcopy(net).train()
     before = copy.deepcopy(net.state_dict())
-    attack, goal = ay.PGD(3), ay.Untargeted()
-    game, _ = ay.Static(net).prepare(data, ay.Linf(0.01), goal, attack)
+    attack, goal = du.PGD(3), du.Untargeted()
+    game, _ = du.Static(net).prepare(data, du.Linf(0.01), goal, attack)
     asked = []
     tell = game._copy.model.call
     spied = replace(game._copy.model, call=lambda x: asked.append(len(x)) or tell(x))
     game = static.Static(game.model, replace(game._copy, model=spied))
-    list(game.play(data, ay.Linf(0.01), goal, attack, 0))
+    list(game.play(data, du.Linf(0.01), goal, attack, 0))
     assert asked and all(m.training for m in net.modules())
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert all(p.requires_grad for p in net.parameters())
     asked.clear()
     with torch.no_grad():
         net.head.weight.mul_(2)
-    list(game.play(data, ay.Linf(0.01), goal, attack, 0))
+    list(game.play(data, du.Linf(0.01), goal, attack, 0))
     assert not asked  # an old copy steers nobody
 
 
@@ -480,8 +480,8 @@ def test_networks_in_training_are_not_copied(monkeypatch, digits):
 
     monkeypatch.setattr(static, "inference_copy", never)
     net, data = copy.deepcopy(digits[0]), digits[1]
-    recipe = ay.training.Adversarial(ay.training.CraftBy(ay.PGD(2), ay.Linf(0.1)))
-    ay.training.fit(net, data, recipe, epochs=1, progress=False)
+    recipe = du.training.Adversarial(du.training.CraftBy(du.PGD(2), du.Linf(0.1)))
+    du.training.fit(net, data, recipe, epochs=1, progress=False)
 
 
 def test_a_proof_asks_the_network(monkeypatch):
@@ -494,14 +494,14 @@ def test_a_proof_asks_the_network(monkeypatch):
         return look(problem, *given)
 
     monkeypatch.setattr(Problem, "_look", watched)
-    schema = ay.Schema([ay.Feature("a", "integer", 0, 3), ay.Feature("b", "integer", 0, 3)])
+    schema = du.Schema([du.Feature("a", "integer", 0, 3), du.Feature("b", "integer", 0, 3)])
     torch.manual_seed(0)
     net = lived(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)))
     x = torch.randint(0, 4, (12, 2)).float()
     with torch.no_grad():
-        data = ay.Dataset(x, net(x).argmax(1), schema=schema)
-    report = ay.evaluate(
-        net, data, space=schema.space(eps=1.0), attack=ay.Enumerate(), progress=False
+        data = du.Dataset(x, net(x).argmax(1), schema=schema)
+    report = du.evaluate(
+        net, data, space=schema.space(eps=1.0), attack=du.Enumerate(), progress=False
     )
     assert report.spec["inference_copy"] == "1 batch normalisations folded"
     assert asked and set(asked) == {None}
@@ -521,7 +521,7 @@ def test_a_question_about_inputs_is_answered_by_the_network(monkeypatch, signs):
     class Asks:
         @property
         def needs(self):
-            return ay.extend.Needs()
+            return du.extend.Needs()
 
         def __call__(self, problem):
             rows = problem.open
@@ -531,6 +531,6 @@ def test_a_question_about_inputs_is_answered_by_the_network(monkeypatch, signs):
                 seen["own"] = net(problem.kept(rows))
 
     monkeypatch.setattr(static, "inference_copy", shifted)
-    ay.evaluate(net, data, space=ay.Linf(0.004), attack=Asks(), progress=False)
+    du.evaluate(net, data, space=du.Linf(0.004), attack=Asks(), progress=False)
     assert seen["copy"]
     torch.testing.assert_close(seen["said"], seen["own"])

@@ -12,10 +12,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from torch import nn
 
-import assay as ay
-from assay.errors import AssayError, Unsupported
-from assay.model.classifier import wrap
-from assay.model.probe import inspect, probe
+import durometer as du
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.model.classifier import wrap
+from durometer.model.probe import inspect, probe
 
 RNG = np.random.default_rng(0)
 X = RNG.random((150, 5))
@@ -43,7 +43,7 @@ def test_a_module_is_left_as_it_was_found():
     before = {k: v.clone() for k, v in net.state_dict().items()}
     modes = [m.training for m in net.modules()]
     wanted = [p.requires_grad for p in net.parameters()]
-    report = ay.evaluate(net, ay.Dataset(X, Y), space=ay.Linf(0.1), attack=ay.PGD(2))
+    report = du.evaluate(net, du.Dataset(X, Y), space=du.Linf(0.1), attack=du.PGD(2))
     assert [m.training for m in net.modules()] == modes
     assert [p.requires_grad for p in net.parameters()] == wanted
     assert all(p.grad is None for p in net.parameters())
@@ -272,7 +272,7 @@ def test_onnx(tmp_path):
     scores = torch.tensor(X.astype(np.float32) @ weight).log_softmax(1)
     assert torch.allclose(chance.logits(T), scores, atol=1e-5)
     (tmp_path / "odd.pt").write_bytes(b"")
-    with pytest.raises(AssayError, match="only .onnx files"):
+    with pytest.raises(DurometerError, match="only .onnx files"):
         wrap(tmp_path / "odd.pt")
 
 
@@ -321,8 +321,8 @@ def test_probabilities_given_for_logits_are_noticed():
     net = nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)).double()
     assert facts(net)["probabilities"]
     assert not facts(nn.Linear(5, 3).double())["probabilities"]
-    assert not facts(ay.wrap(net, answers="probabilities"))["probabilities"]
-    report = ay.evaluate(net, ay.Dataset(X, Y), space=ay.Linf(0.01), attack=ay.PGD(1))
+    assert not facts(du.wrap(net, answers="probabilities"))["probabilities"]
+    report = du.evaluate(net, du.Dataset(X, Y), space=du.Linf(0.01), attack=du.PGD(1))
     assert "probabilities" in {f.id for f in report.flags}
 
 
@@ -356,7 +356,7 @@ def test_the_hash_follows_the_weights():
 
 
 def test_outputs_must_be_known():
-    with pytest.raises(AssayError, match="answers='probs'"):
+    with pytest.raises(DurometerError, match="answers='probs'"):
         wrap(nn.Linear(5, 3), answers="probs")
 
 
@@ -371,5 +371,5 @@ def test_a_forest_read_from_a_file_has_one_hash(tmp_path):
 def test_what_a_wrapped_model_returns_can_be_said_afterwards() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
     x = torch.rand(5, 4)
-    known = ay.wrap(ay.wrap(net), answers="probabilities").logits(x)
-    torch.testing.assert_close(known, ay.wrap(net, answers="probabilities").logits(x))
+    known = du.wrap(du.wrap(net), answers="probabilities").logits(x)
+    torch.testing.assert_close(known, du.wrap(net, answers="probabilities").logits(x))

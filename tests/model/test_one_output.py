@@ -5,17 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-import assay as ay
-from assay.errors import AssayError
+import durometer as du
+from durometer.core.errors import DurometerError
 
 X = np.random.default_rng(0).uniform(size=(60, 2))
-DATA = ay.Dataset(X, (X[:, 0] > 0.5).astype(int))
-ASKED = {"space": ay.Linf(0.01), "attack": ay.Square(3)}
+DATA = du.Dataset(X, (X[:, 0] > 0.5).astype(int))
+ASKED = {"space": du.Linf(0.01), "attack": du.Square(3)}
 
 
 def clean(model, attack=None):
     asked = ASKED | ({} if attack is None else {"attack": attack})
-    return ay.evaluate(model, DATA, **asked).metric("clean").value
+    return du.evaluate(model, DATA, **asked).metric("clean").value
 
 
 class Steep(nn.Module):
@@ -34,10 +34,10 @@ class Steep(nn.Module):
 )
 def test_a_probability_that_nobody_called_one_is_asked_about(model):
     """It was taken for a score: everything was class 1, without a word."""
-    with pytest.raises(AssayError, match="all between 0 and 1.*answers='probabilities'"):
+    with pytest.raises(DurometerError, match="all between 0 and 1.*answers='probabilities'"):
         clean(model)
-    assert clean(ay.wrap(model, answers="probabilities")) == 1.0
-    assert clean(ay.wrap(model, answers="logits")) < 0.7  # its owner insists
+    assert clean(du.wrap(model, answers="probabilities")) == 1.0
+    assert clean(du.wrap(model, answers="logits")) < 0.7  # its owner insists
 
 
 def test_scores_and_labels():
@@ -45,8 +45,8 @@ def test_scores_and_labels():
     assert clean(lambda x: np.asarray(x)[:, 0] - 0.5) == 1.0
     for kind in (int, bool, float):
         above = lambda x, kind=kind: (np.asarray(x)[:, 0] > 0.5).astype(kind)  # noqa: E731
-        assert clean(above, ay.Ray(3)) == 1.0
-    with pytest.raises(AssayError, match="answers 2, which is none of the classes 0, 1"):
+        assert clean(above, du.Ray(3)) == 1.0
+    with pytest.raises(DurometerError, match="answers 2, which is none of the classes 0, 1"):
         clean(lambda x: 2 * (np.asarray(x)[:, 0] > 0.5).astype(int))
 
 

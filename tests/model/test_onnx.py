@@ -8,12 +8,12 @@ import torch
 from onnx import TensorProto as T
 from onnx import helper as h
 
-import assay as ay
-from assay import Feature, Schema
-from assay.errors import AssayError
-from assay.model.agreement import agree
-from assay.model.classifier import wrap
-from assay.model.frames import fitted
+import durometer as du
+from durometer import Feature, Schema
+from durometer.core.errors import DurometerError
+from durometer.model.agreement import agree
+from durometer.model.classifier import wrap
+from durometer.model.frames import align_columns
 
 
 def saved(graph, path):
@@ -42,20 +42,20 @@ def test_a_graph_of_integers_is_asked_with_integers_and_attacked(tmp_path):
     x = np.random.default_rng(1).integers(0, 256, (30, 6))
     own = table[x].sum(1).argmax(1)
     schema = Schema([Feature(f"b{i}", "integer", 0, 255) for i in range(6)])
-    data = ay.Dataset(pd.DataFrame(x, columns=schema.names), own, schema=schema)
+    data = du.Dataset(pd.DataFrame(x, columns=schema.names), own, schema=schema)
 
     def predict(frame):
         return table[frame.to_numpy()].sum(1).argmax(1)
 
     model = wrap(file, name="bytes", predict=predict)
-    assert agree(fitted(model, data), data) == 30
-    report = ay.evaluate(model, data, space=schema.space(eps=2, p=0), attack=ay.Graft(400))
+    assert agree(align_columns(model, data), data) == 30
+    report = du.evaluate(model, data, space=schema.space(eps=2, p=0), attack=du.Graft(400))
     assert report.metric("clean").value == 1.0 and report.metric("robust").value < 0.5
     won = report.table["success"].to_numpy()
     handed = report.adversarial[won].astype(int)
     assert (table[handed].sum(1).argmax(1) != own[won]).all()
     assert ((handed != x[won]).sum(1) <= 2).all()
-    with pytest.raises(AssayError, match=r"takes int32, and 3\.5 is none"):
+    with pytest.raises(DurometerError, match=r"takes int32, and 3\.5 is none"):
         wrap(file).logits(torch.full((1, 6), 3.5))
 
 
@@ -82,13 +82,13 @@ def test_a_graph_with_an_input_per_column_is_asked_by_name(tmp_path):
     file = columns_graph(tmp_path / "columns.onnx")
     frame = pd.DataFrame({"amount": [3, 12, 3, 5], "purpose": ["car", "boat", "boat", "car"]})
     y = (frame["amount"] - 10 * (frame["purpose"] == "boat") > 0).astype(int)
-    data = ay.Dataset(frame, y)
-    made = fitted(wrap(file), data)
+    data = du.Dataset(frame, y)
+    made = align_columns(wrap(file), data)
     assert made.logits(data.x).argmax(1).tolist() == y.tolist()
-    with pytest.raises(AssayError, match=r"2 inputs \(purpose, amount\).*as a table"):
+    with pytest.raises(DurometerError, match=r"2 inputs \(purpose, amount\).*as a table"):
         wrap(file).logits(data.x)
-    with pytest.raises(AssayError, match="takes 'purpose', which the data do not have"):
-        fitted(wrap(file), ay.Dataset(frame.rename(columns={"purpose": "what"}), y))
+    with pytest.raises(DurometerError, match="takes 'purpose', which the data do not have"):
+        align_columns(wrap(file), du.Dataset(frame.rename(columns={"purpose": "what"}), y))
 
 
 def test_answers_in_other_forms():
@@ -99,5 +99,5 @@ def test_answers_in_other_forms():
     for answer in (Answer(), {"logits": Answer.logits}, (Answer.logits, "more"),
                    {"only": Answer.logits.numpy()}):  # fmt: skip
         assert wrap(lambda x, answer=answer: answer).logits(x).argmax(1).tolist() == [1]
-    with pytest.raises(AssayError, match="2 parts, 'a' .1, 2. and 'b' .1, 2.: which are"):
+    with pytest.raises(DurometerError, match="2 parts, 'a' .1, 2. and 'b' .1, 2.: which are"):
         wrap(lambda x: {"a": Answer.logits, "b": Answer.logits}).logits(x)

@@ -2,8 +2,8 @@
 
 import torch
 
-from assay.model.vocabulary import Places, straight_through
-from assay.spaces.words import encode
+from durometer.model.vocabulary import Places, straight_through
+from durometer.spaces.token_ids import encode
 
 
 def test_words_that_share_a_line_of_the_table_keep_their_own_places(monkeypatch):

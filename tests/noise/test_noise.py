@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from assay import noise as nz
-from assay.errors import AssayError, Unsupported
-from assay.noise.copula import nearest_correlation
-from assay.noise.normal_boxes import normal_boxes
-from assay.noise.silenced import silenced
-from assay.probability.importance import importance
-from assay.probability.sampling import clopper_pearson, generator, monte_carlo
+from durometer import noise as nz
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.noise.copula import nearest_correlation
+from durometer.noise.normal_boxes import normal_boxes
+from durometer.noise.without_noise import without_noise
+from durometer.probability.importance import importance
+from durometer.probability.sampling import clopper_pearson, generator, monte_carlo
 
 PARTS = {
     "normal": nz.normal(0.1, 0.7),
@@ -24,7 +24,7 @@ PARTS = {
     "clipped": nz.bounded(nz.normal(0, 1), -1.5, 2.0, "clip"),
     "integer": nz.Marginal("norm", (0.0, 1.3), integer=True),
     "bounded integer": nz.Marginal("norm", (0.0, 1.3), integer=True, low=-2, high=3),
-    "still": nz.still(),
+    "still": nz.no_noise(),
 }
 
 
@@ -58,9 +58,9 @@ def test_confusion_matrix() -> None:
     assert np.bincount(part.quantile(np.ones(50_000), u).astype(int)) / 50_000 == pytest.approx(
         [0.2, 0.7, 0.1], abs=0.01
     )
-    with pytest.raises(AssayError, match="codes"):
+    with pytest.raises(DurometerError, match="codes"):
         part.below(0.5, 1.0)
-    with pytest.raises(AssayError, match="sum to 1"):
+    with pytest.raises(DurometerError, match="sum to 1"):
         nz.Confusion(((0.9, 0.2), (0.5, 0.5)))
 
 
@@ -108,7 +108,7 @@ def test_from_data_divides_the_variance() -> None:
     assert noise.parts[1].name == "expon" and noise.parts[1].params[1] == pytest.approx(
         5 / np.sqrt(10), rel=0.05
     )
-    with pytest.raises(AssayError, match="no feature 7"):
+    with pytest.raises(DurometerError, match="no feature 7"):
         nz.from_data(data, kinds={7: "normal"})
 
 
@@ -121,8 +121,8 @@ def test_fit_finds_the_family() -> None:
 
 
 def test_switching_a_feature_off() -> None:
-    noise = silenced(nz.Normal(cov=[[1, 0.5], [0.5, 1]]), 0, 2)
-    assert noise.marginals(2)[0].still and noise.correlation(2) is None
+    noise = without_noise(nz.Normal(cov=[[1, 0.5], [0.5, 1]]), 0, 2)
+    assert noise.marginals(2)[0].no_noise and noise.correlation(2) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_switching_a_feature_off() -> None:
     ],
 )
 def test_bad_input_is_named(make: object, text: str) -> None:
-    with pytest.raises(AssayError, match=text):
+    with pytest.raises(DurometerError, match=text):
         make()  # type: ignore[operator]
 
 
@@ -254,8 +254,8 @@ def test_families_called_accurate_are() -> None:
 def test_a_family_without_an_accurate_cdf_is_not_called_exact() -> None:
     from sklearn.tree import DecisionTreeClassifier
 
-    from assay.probability.methods import probability
-    from assay.trees import read
+    from durometer.probability.methods import probability
+    from durometer.trees import read
 
     x = np.linspace(-2, 2, 40)[:, None]
     tree = read(DecisionTreeClassifier(max_depth=2).fit(x, (np.abs(x[:, 0]) > 1).astype(int)))
@@ -281,10 +281,10 @@ def test_parameters_by_name_are_matched_by_name():
     assert np.allclose(np.diag(nz.Normal(cov=cov).arranged(list("abc")).cov), [1, 4, 9])
     mixed = nz.Normal(sd=sd, low={"a": 0, "b": -1, "c": -2}, immutable=("b",)).arranged(list("abc"))
     assert tuple(mixed.low) == (0, -1, -2) and mixed.immutable == (1,)
-    parts = nz.Independent({"c": nz.normal(0, 3), "a": nz.normal(0, 1), "b": nz.still()}).arranged(
-        list("abc")
-    )
-    assert parts.parts == (nz.normal(0, 1), nz.still(), nz.normal(0, 3))
+    parts = nz.Independent(
+        {"c": nz.normal(0, 3), "a": nz.normal(0, 1), "b": nz.no_noise()}
+    ).arranged(list("abc"))
+    assert parts.parts == (nz.normal(0, 1), nz.no_noise(), nz.normal(0, 3))
     rho = pd.DataFrame([[1, 0.5], [0.5, 1]], index=["b", "a"], columns=["b", "a"])
     tied = nz.Copula({"a": nz.normal(0, 1), "b": nz.normal(0, 2)}, rho).arranged(["b", "a"])
     assert tied.parts == (nz.normal(0, 2), nz.normal(0, 1))
@@ -303,5 +303,5 @@ def test_parameters_by_name_are_matched_by_name():
     ],
 )
 def test_names_that_do_not_fit_are_refused(make, said):
-    with pytest.raises(AssayError, match=said):
+    with pytest.raises(DurometerError, match=said):
         make()

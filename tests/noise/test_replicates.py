@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import assay as ay
-from assay.errors import AssayError
-from assay.noise import from_replicates
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.noise import from_replicates
 
 
 def readings(seed, sd=(3.0, 0.2), specimens=25, repeats=2, rho=0.0):
@@ -45,9 +45,9 @@ def test_noise_of_it_is_what_nature_takes():
     from sklearn.ensemble import RandomForestClassifier
 
     forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(x, x[:, 0] > 100)
-    data = ay.Dataset(x[:4], (x[:4, 0] > 100).astype(int))
+    data = du.Dataset(x[:4], (x[:4, 0] > 100).astype(int))
     mild, wide = (
-        ay.evaluate(ay.Nature(forest, found.noise(end)), data).table["probability_low"].mean()
+        du.evaluate(du.Nature(forest, found.noise(end)), data).table["probability_low"].mean()
         for end in ("low", "high")
     )
     assert mild >= wide - 1e-3
@@ -67,11 +67,11 @@ def test_missing_readings_are_left_out_and_too_few_refused():
     x[::7, 0] = np.nan
     found = from_replicates(x, whose).table
     assert found["freedom"][0] < found["freedom"][1] == 25
-    with pytest.raises(AssayError, match="0 repeats"):
+    with pytest.raises(DurometerError, match="0 repeats"):
         from_replicates(x[:3], [1, 2, 3])
-    with pytest.raises(AssayError, match="shape"):
+    with pytest.raises(DurometerError, match="shape"):
         from_replicates(x, whose[:-1])
-    with pytest.raises(AssayError, match="no such column"):
+    with pytest.raises(DurometerError, match="no such column"):
         from_replicates(pd.DataFrame(x), "patient")
-    with pytest.raises(AssayError, match="end='top'"):
+    with pytest.raises(DurometerError, match="end='top'"):
         from_replicates(*readings(0)).noise("top")

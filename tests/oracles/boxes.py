@@ -12,13 +12,13 @@ from itertools import product
 import numpy as np
 from scipy import stats
 
-from assay.errors import Unsupported
-from assay.kernels.arrays import Floats
-from assay.noise.joint import Noise
-from assay.noise.marginal import Marginal
-from assay.probability.boxes import Boxes
-from assay.trees.ensemble import Ensemble
-from assay.trees.grid import Grid
+from durometer.core.errors import Unsupported
+from durometer.kernels.arrays import Floats
+from durometer.noise.joint import Noise
+from durometer.noise.marginal import Marginal
+from durometer.probability.boxes import Boxes
+from durometer.trees.ensemble import Ensemble
+from durometer.trees.grid import Grid
 
 LIMIT = 5_000_000
 

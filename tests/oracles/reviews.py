@@ -1,6 +1,6 @@
 """Which replacements SST-5's default space allows, from the strings and the stored lexicon alone.
 
-Shares no code with `assay.spaces`: the archive is opened as such, words are stripped by hand, the
+Shares no code with `durometer.spaces`: the archive is opened as such, words are stripped by hand, the
 nearest synonyms are ranked in double precision (ties of single precision are given the benefit).
 """
 
@@ -15,7 +15,7 @@ CAPACITY, AT_MOST = 0.25, 7
 
 @cache
 def lexicon():
-    with np.load(str(files("assay") / "spaces" / "lexicon.npz")) as f:
+    with np.load(str(files("durometer") / "spaces" / "lexicon.npz")) as f:
         lines = {k: f[k].tobytes().decode().split("\n") for k in ("words", "synonyms", "antonyms")}
         table = f["vectors"].astype(float) * f["scale"].astype(float)
     vectors = dict(zip(lines["words"], table, strict=True))

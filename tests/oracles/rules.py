@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.relations.conditional import Count, Where
-from assay.relations.expression import And, Column, Compare, Const, In, Op, Or
+from durometer.relations.conditional import Count, Where
+from durometer.relations.expression import And, Column, Compare, Const, In, Op, Or
 
 
 class Undefined(Exception):

@@ -1,4 +1,4 @@
-"""All sentences an attacker may write, from the strings alone: no code of `assay.spaces`."""
+"""All sentences an attacker may write, from the strings alone: no code of `durometer.spaces`."""
 
 import itertools
 import math

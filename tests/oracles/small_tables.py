@@ -8,17 +8,17 @@ from sklearn.ensemble import RandomForestClassifier
 from tests.oracles.worst_case import enumerate_all
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.proofs.search.decide import decide
-from assay.trees import read
+import durometer as du
+from durometer.proofs.search.decide import decide
+from durometer.trees import read
 
-INTEGERS = [ay.Feature(c, "integer", 0, 6) for c in "abcd"]
+INTEGERS = [du.Feature(c, "integer", 0, 6) for c in "abcd"]
 MIXED = [
     *INTEGERS[:2],
-    ay.Feature("k", "category", values=("u", "v", "w"), cost=2.0),
-    ay.Feature("p", "boolean", group="g"),
-    ay.Feature("q", "boolean", group="g"),
-    ay.Feature("r", "boolean", group="g"),
+    du.Feature("k", "category", values=("u", "v", "w"), cost=2.0),
+    du.Feature("p", "boolean", group="g"),
+    du.Feature("q", "boolean", group="g"),
+    du.Feature("r", "boolean", group="g"),
 ]
 RELATIONS = {
     "none": [],
@@ -50,7 +50,7 @@ def table(features, rows, seed):
 
 def play(features, relations, space, kind, seed, rows=10, classes=2):
     """What the search finds and what enumeration says, on some rows of a random model."""
-    schema = ay.Schema(features, relations)
+    schema = du.Schema(features, relations)
     x, y = table(features, 400, seed)
     if classes > 2:
         y = y + 2 * (x[:, 1] > 3)

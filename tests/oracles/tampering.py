@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 
-from assay.proofs.certificate import digest, packed
-from assay.verification.certificate import constraints
-from assay.verification.room import least
+from durometer.proofs.certificate import digest, pack_certificate
+from durometer.verification.certificate import constraints
+from durometer.verification.domain import least
 
 
 def numbers(certificate):
@@ -23,7 +23,7 @@ def forge(certificate, x0, trees):
     made[1] = digest(np.ascontiguousarray(x0, dtype=np.float64))
     names = ("feature", "threshold", "left", "right", "value", "roots", "base")
     made[2] = digest(*(getattr(trees, k) for k in names))
-    return packed(made)
+    return pack_certificate(made)
 
 
 def layout(n):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import assay as ay
-from assay.plugins.mlflow import Evaluator
+import durometer as du
+from durometer.plugins.mlflow import Evaluator
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -21,12 +21,12 @@ import numpy as np, pandas as pd
 warnings.simplefilter("ignore")
 import mlflow
 from sklearn.linear_model import LogisticRegression
-from assay.plugins.mlflow import Evaluator
+from durometer.plugins.mlflow import Evaluator
 from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry as registry
 
-registered = registry.is_registered("assay")
+registered = registry.is_registered("durometer")
 if not registered:  # an editable install made before the entry point was written
-    registry.register("assay", Evaluator)
+    registry.register("durometer", Evaluator)
 rng = np.random.default_rng(0)
 x = pd.DataFrame(rng.random((200, 3)), columns=["a", "b", "c"])
 x["paid"] = (x["a"] > 0.5).astype(int)
@@ -49,7 +49,7 @@ found = {"registered": registered}
 with mlflow.start_run() as run:
     info = mlflow.pyfunc.log_model(name="labels", python_model=Labels(), pip_requirements=[])
     made = mlflow.models.evaluate(
-        info.model_uri, x, targets="paid", model_type="classifier", evaluators="assay",
+        info.model_uri, x, targets="paid", model_type="classifier", evaluators="durometer",
         evaluator_config=config | {"attack": {"type": "Square", "queries": 60}, "rows": 60,
                                    "gate": []})
     found["labels"] = made.metrics
@@ -59,16 +59,16 @@ with mlflow.start_run() as run:
     pyfunc = PyFuncModel(Model(flavors={"python_function": {"loader_module": "none"}}),
                          Flavour(net))
     made = mlflow.models.evaluate(
-        pyfunc, x, targets="paid", model_type="classifier", evaluators="assay",
+        pyfunc, x, targets="paid", model_type="classifier", evaluators="durometer",
         evaluator_config=config | {"attack": {"type": "Square", "queries": 60}})
     found["raw"] = made.metrics
     client = mlflow.MlflowClient()
     kept = client.get_run(run.info.run_id).data
     found["logged"] = kept.metrics
-    found["tags"] = {k: v for k, v in kept.tags.items() if k.startswith("assay")}
-    found["files"] = sorted(f.path for f in client.list_artifacts(run.info.run_id, "assay"))
+    found["tags"] = {k: v for k, v in kept.tags.items() if k.startswith("durometer")}
+    found["files"] = sorted(f.path for f in client.list_artifacts(run.info.run_id, "durometer"))
     found["artifacts"] = sorted(made.artifacts)
-    page = made.artifacts["assay/report.html"].content
+    page = made.artifacts["durometer/report.html"].content
     found["page"] = "loans classifies" in page
 Path("found.json").write_text(json.dumps(found))
 """
@@ -78,8 +78,8 @@ def test_the_evaluator_is_an_entry_point() -> None:
     import tomllib
 
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert points["mlflow.model_evaluator"] == {"assay": "assay.plugins.mlflow:Evaluator"}
-    for found in entry_points(group="mlflow.model_evaluator", name="assay"):
+    assert points["mlflow.model_evaluator"] == {"durometer": "durometer.plugins.mlflow:Evaluator"}
+    for found in entry_points(group="mlflow.model_evaluator", name="durometer"):
         assert found.load() is Evaluator
 
 
@@ -92,7 +92,7 @@ def test_it_plays_classifiers_with_a_threat_and_nothing_else() -> None:
 
 
 @pytest.mark.heavy
-def test_mlflow_evaluates_with_assay_and_keeps_the_report(tmp_path: Path) -> None:
+def test_mlflow_evaluates_with_durometer_and_keeps_the_report(tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
     (tmp_path / "script.py").write_text(SCRIPT)
     import os
@@ -109,10 +109,10 @@ def test_mlflow_evaluates_with_assay_and_keeps_the_report(tmp_path: Path) -> Non
     found = json.loads((tmp_path / "found.json").read_text())
     assert 0 <= found["raw"]["robust_low"] <= found["raw"]["robust"] <= found["raw"]["robust_high"]
     assert found["logged"]["robust"] == pytest.approx(found["raw"]["robust"])
-    assert found["tags"]["assay.gate"] in ("pass", "fail", "undecided")
+    assert found["tags"]["durometer.gate"] in ("pass", "fail", "undecided")
     names = {Path(f).name for f in found["files"]}
     assert {"report.html", "evidence.json", "evidence.html", "records.parquet"} <= names
-    assert found["artifacts"] == ["assay/evidence.json", "assay/report.html"]
+    assert found["artifacts"] == ["durometer/evidence.json", "durometer/report.html"]
     assert found["page"] and 0 <= found["labels"]["robust"] <= 1
 
 
@@ -120,5 +120,5 @@ def test_a_mistyped_setting_is_named() -> None:
     class Data:
         has_targets = True
 
-    with pytest.raises(ay.AssayError, match="spcae"):
+    with pytest.raises(du.DurometerError, match="spcae"):
         Evaluator().evaluate(dataset=Data(), run_id="", evaluator_config={"spcae": 1}, model=1)

@@ -1,4 +1,4 @@
-"""assay inside other tools, tried for real: pytest in a process of its own, the action's steps."""
+"""durometer inside other tools, tried for real: pytest in a process of its own, the action's steps."""
 
 import os
 import subprocess
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-import assay as ay
+import durometer as du
 
 ROOT = Path(__file__).parents[2]
 PROJECT = """
 import numpy as np, torch, pytest
-import assay as ay
+import durometer as du
 x = np.random.default_rng(0).random((400, 2)).astype(np.float32)
 x[:, 0] = np.where(np.arange(400) % 10 < 8, 0.8, 0.55)
-data = ay.Dataset(x, np.zeros(400, int))
-model = ay.wrap(lambda x: torch.stack([x[:, 0] - 0.5, 0.5 - x[:, 0]], 1), name="line")
-how = dict(space=ay.Linf(0.1), attack=ay.PGD(2))
+data = du.Dataset(x, np.zeros(400, int))
+model = du.wrap(lambda x: torch.stack([x[:, 0] - 0.5, 0.5 - x[:, 0]], 1), name="line")
+how = dict(space=du.Linf(0.1), attack=du.PGD(2))
 
 def test_pass(robust):
     assert robust(model, data, **how) >= 0.5
@@ -26,7 +26,7 @@ def test_pass(robust):
 def test_fail(robust):
     assert robust(model, data, **how) >= 0.95
 
-@pytest.mark.assay
+@pytest.mark.durometer
 def test_undecided(robust):
     assert robust(model, data, **how) >= 0.79
 
@@ -44,12 +44,12 @@ def project(tmp_path):
 
 def outer(project, *words):
     env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "assay.plugins.pytest", "-q", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "durometer.plugins.pytest", "-q", *words]
     return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
 
 
 def test_pytest_says_pass_fail_and_undecided_with_the_report(project):
-    made = outer(project, "--assay")
+    made = outer(project, "--durometer")
     assert made.returncode == 1, made.stdout + made.stderr
     assert "2 passed" in made.stdout and "2 failed" in made.stdout
     assert "gate: fail" in made.stdout and "gate: undecided" in made.stdout
@@ -68,13 +68,13 @@ def test_the_plugin_is_found_by_its_entry_point():
     import tomllib
 
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    assert points["pytest11"] == {"assay": "assay.plugins.pytest"}
+    assert points["pytest11"] == {"durometer": "durometer.plugins.pytest"}
 
 
 def test_a_model_card_reads_as_yaml_with_the_interval_in_words():
-    net, data = ay.testing.toy()
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(5))
-    (entry,) = yaml.safe_load(ay.model_card(report, 'a: "b" # c').strip("-\n"))["model-index"]
+    net, data = du.testing.toy()
+    report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(5))
+    (entry,) = yaml.safe_load(du.model_card(report, 'a: "b" # c').strip("-\n"))["model-index"]
     assert entry["name"] == 'a: "b" # c'
     metrics = {m["type"]: m for m in entry["results"][0]["metrics"]}
     assert metrics["robust_accuracy"]["value"] == pytest.approx(
@@ -100,8 +100,8 @@ def test_the_action_s_steps_run_as_a_script(tmp_path):
            "    net.weight.copy_(torch.tensor([[1.0, 0], [-1.0, 0]]))\n"
            "    net.bias.copy_(torch.tensor([-0.5, 0.5]) * SCALE)\n")  # fmt: skip
     (tmp_path / "bin").mkdir()
-    launcher = tmp_path / "bin" / "assay"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay "$@"\n')
+    launcher = tmp_path / "bin" / "durometer"
+    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
     launcher.chmod(0o755)
     env = os.environ | {
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"),
@@ -120,9 +120,9 @@ def test_the_action_s_steps_run_as_a_script(tmp_path):
     assert (tmp_path / "runs/gate/gate.sarif").exists()
 
 
-def test_a_folder_called_assay_is_no_gate(tmp_path):
+def test_a_folder_called_durometer_is_no_gate(tmp_path):
     """Keywords of a test hold the names of its folders: our own doctests were skipped by that."""
-    (tmp_path / "assay").mkdir()
-    (tmp_path / "assay" / "test_plain.py").write_text("def test_plain():\n    pass\n")
+    (tmp_path / "durometer").mkdir()
+    (tmp_path / "durometer" / "test_plain.py").write_text("def test_plain():\n    pass\n")
     made = outer(tmp_path)
     assert made.returncode == 0 and "1 passed" in made.stdout, made.stdout

@@ -11,16 +11,16 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 from tests.oracles.boxes import all_boxes, near_boxes
 
-from assay import noise as nz
-from assay.errors import AssayError
-from assay.kernels.native import Kernel
-from assay.probability.certified.bounds import Draws, bounds
-from assay.probability.methods import distribution, inside, probability
-from assay.probability.sampling import generator, monte_carlo
-from assay.trees import read
-from assay.trees.ensemble import Ensemble
-from assay.trees.grid import Grid
-from assay.trees.rounding import Rounding
+from durometer import noise as nz
+from durometer.core.errors import DurometerError
+from durometer.kernels.native import Kernel
+from durometer.probability.certified.bounds import Draws, bounds
+from durometer.probability.methods import distribution, inside, probability
+from durometer.probability.sampling import generator, monte_carlo
+from durometer.trees import read
+from durometer.trees.ensemble import Ensemble
+from durometer.trees.grid import Grid
+from durometer.trees.rounding import Rounding
 
 tails = Kernel(
     "tails",
@@ -63,7 +63,7 @@ def some_noise(seed: int, d: int) -> nz.Independent:
         lambda: nz.normal(0, rng.uniform(0.01, 1)),
         lambda: nz.exponential(rng.uniform(0.05, 1)),
         lambda: nz.uniform(-rng.uniform(0.1, 1), rng.uniform(0.1, 1)),
-        lambda: nz.still(),
+        lambda: nz.no_noise(),
         lambda: nz.Marginal("norm", (0, 0.7), integer=True),
         lambda: nz.bounded(nz.normal(0, 0.6), -4, 4),
         lambda: nz.Marginal("laplace", (0.0, 0.3), low=-1, high=1, outside="clip"),
@@ -342,11 +342,11 @@ def test_near_boxes_lose_little_and_only_downwards() -> None:
 def test_bad_requests() -> None:
     ensemble, x = small(5, "forest")
     label = ensemble.predict(x)
-    with pytest.raises(AssayError, match="tolerance"):
+    with pytest.raises(DurometerError, match="tolerance"):
         probability(ensemble, nz.Normal(sd=1.0), x, label, tolerance=0)
-    with pytest.raises(AssayError, match="rows of shape"):
+    with pytest.raises(DurometerError, match="rows of shape"):
         probability(ensemble, nz.Normal(sd=1.0), np.ones((2, 17)), label[:2])
-    with pytest.raises(AssayError, match="features"):
+    with pytest.raises(DurometerError, match="features"):
         probability(ensemble, nz.Independent((nz.normal(0, 1),) * 9), x, label)
 
 

@@ -9,12 +9,12 @@ from scipy import special
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-import assay as ay
-from assay.noise.normal_boxes import SHIFTS, by_shifts
-from assay.probability.factors import factors, rule
-from assay.probability.methods import probability
-from assay.trees import read
-from assay.trees.grid import Grid
+import durometer as du
+from durometer.noise.normal_boxes import SHIFTS, by_shifts
+from durometer.probability.factors import factors, rule
+from durometer.probability.methods import probability
+from durometer.trees import read
+from durometer.trees.grid import Grid
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(10)
 
@@ -50,7 +50,7 @@ def test_two_correlated_features_are_certified(kind: str, r: float) -> None:
         else RandomForestClassifier(5, max_depth=4, random_state=0)
     ).fit(x, y)
     ensemble, rows = read(model), x[:4]
-    noise = ay.Normal(cov=0.16 * np.array([[1, r], [r, 1]]))
+    noise = du.Normal(cov=0.16 * np.array([[1, r], [r, 1]]))
     found = probability(ensemble, noise, rows, ensemble.decide(rows), tolerance=1e-6, budget=5)
     assert found.kind == "certified"
     assert (found.width < 3e-6).all()
@@ -104,7 +104,7 @@ def test_errors_of_leaves_that_share_a_lattice_add_up() -> None:
         x = rng.normal(size=(200, 4))
         tree = DecisionTreeClassifier(max_depth=3, random_state=0)
         ensemble = read(tree.fit(x, (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] > 0).astype(int)))
-        noise = ay.Normal(cov=0.3 * cov)
+        noise = du.Normal(cov=0.3 * cov)
         rows = x[:3]
         label = ensemble.decide(rows)
         found = probability(ensemble, noise, rows, label, tolerance=1e-3)

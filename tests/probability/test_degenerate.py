@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 from sklearn.tree import DecisionTreeClassifier
 
-import assay as ay
-from assay.noise.normal_boxes import QUANTILE, estimates, normal_boxes
-from assay.probability.methods import probability
-from assay.trees.readers import read
+import durometer as du
+from durometer.noise.normal_boxes import QUANTILE, estimates, normal_boxes
+from durometer.probability.methods import probability
+from durometer.trees.readers import read
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def two_units(sign):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_perfect_rank_correlation_is_exact_and_cheap(sign, little_memory):
     x, tree = two_units(sign)
-    noise = ay.noise.from_data(x, ratio=10)
+    noise = du.noise.from_data(x, ratio=10)
     sd = noise.marginals(2)[0].params[1]
     rows = x[[3, 18, 22, 30]]
     found = probability(tree, noise, rows, np.ones(4, dtype=int))
@@ -73,7 +73,7 @@ def test_rectangles_under_correlations_near_one(rho, little_memory):
 def test_copula_of_perfect_ranks_is_one_and_not_nearly_one():
     for sign in (1.0, -1.0):
         rho = np.array([[1.0, sign], [sign, 1.0]])
-        noise = ay.Copula([ay.noise.normal(0, 1), ay.noise.normal(0, 2)], rank_correlation=rho)
+        noise = du.Copula([du.noise.normal(0, 1), du.noise.normal(0, 2)], rank_correlation=rho)
         assert noise.correlation(2)[0, 1] == sign
         assert noise.moved < 1e-15
 
@@ -91,7 +91,7 @@ def test_three_features_of_which_two_are_one(little_memory):
 def test_rank_one_covariance_holds_rare_mass():
     """One number behind three features: leaves are intervals of it, far out as well."""
     load = np.array([1.0, 0.5, -2.0])
-    noise = ay.Normal(cov=np.outer(load, load))
+    noise = du.Normal(cov=np.outer(load, load))
     t = np.linspace(-8, 8, 400)
     x = t[:, None] * load
     y = (t > 5.5) & (t < 6.5)
@@ -124,7 +124,7 @@ def test_unseen_mass_is_bounded():
 
 
 def test_unseen_mass_is_part_of_the_interval(monkeypatch):
-    from assay.probability import methods
+    from durometer.probability import methods
 
     def blind(*given):
         value, more = estimates(*given)
@@ -136,6 +136,6 @@ def test_unseen_mass_is_part_of_the_interval(monkeypatch):
     r = np.array([[1.0, 0.7, -0.3], [0.7, 1.0, 0.35], [-0.3, 0.35, 1.0]])
     monkeypatch.setattr(methods, "estimates", blind)
     monkeypatch.setattr(methods, "factors", lambda tied: None)
-    _, high, kind = methods.distribution(tree, ay.Normal(cov=0.2 * r), x[:2])
+    _, high, kind = methods.distribution(tree, du.Normal(cov=0.2 * r), x[:2])
     assert kind == "numerical"
     assert (high >= 1e-3).all()

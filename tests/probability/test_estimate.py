@@ -8,11 +8,11 @@ import xgboost as xgb
 from scipy.stats import norm
 from sklearn.ensemble import RandomForestClassifier
 
-import assay as ay
-from assay.probability.estimated import score_tables as lookup
-from assay.probability.estimated.sobol import scrambled, stretch
-from assay.probability.methods import probability
-from assay.trees import read
+import durometer as du
+from durometer.probability.estimated import score_tables as lookup
+from durometer.probability.estimated.sobol import scrambled, stretch
+from durometer.probability.methods import probability
+from durometer.trees import read
 
 
 def task(features: int = 6, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +34,7 @@ MODELS = {
 def test_the_estimate_agrees_with_certified_bounds(name: str) -> None:
     classes, model = MODELS[name]
     x, y = task(classes=classes)
-    ensemble, noise, rows = read(model.fit(x, y)), ay.Normal(sd=0.15), x[:12]
+    ensemble, noise, rows = read(model.fit(x, y)), du.Normal(sd=0.15), x[:12]
     label = ensemble.predict(rows)
     sure = probability(ensemble, noise, rows, label, tolerance=1e-5, budget=2.0)
     found = probability(ensemble, noise, rows, label, tolerance=1e-3, budget=0.5, estimate=True)
@@ -51,7 +51,7 @@ def test_mass_that_no_sample_visits_stays_inside_the_interval() -> None:
     ensemble = read(model)
     border = float(ensemble.threshold[ensemble.feature >= 0][0])
     found = probability(
-        ensemble, ay.Normal(sd=border / 6.1), x[:1], np.zeros(1, int), estimate=True
+        ensemble, du.Normal(sd=border / 6.1), x[:1], np.zeros(1, int), estimate=True
     )
     assert found.low[0] <= norm.cdf(6.1) + 1e-15 and found.high[0] == 1
 
@@ -65,7 +65,7 @@ def test_tables_and_walks_give_the_same_mass(
     x, y = task(classes=classes)
     ensemble = read(model.fit(x, y))
     chain = np.eye(6) + 0.4 * (np.eye(6, k=1) + np.eye(6, k=-1))
-    noise = ay.Normal(cov=0.03 * chain) if tied else ay.Normal(sd=0.2)
+    noise = du.Normal(cov=0.03 * chain) if tied else du.Normal(sd=0.2)
 
     def ask() -> np.ndarray:
         how = {"tolerance": 1e-9, "budget": 1e-6, "estimate": True}

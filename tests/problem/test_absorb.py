@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-import assay as ay
-from assay.extend import Needs
+import durometer as du
+from durometer.extend import Needs
 
 
 class Line(torch.nn.Module):
@@ -35,6 +35,6 @@ class TooFar:
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_goal_reached_by_invalid_inputs_only_is_counted_through_a_fork_too(forked):
     x = torch.tensor([[0.1], [0.2]], dtype=torch.float64)
-    data = ay.Dataset(x, [0, 0])
-    report = ay.evaluate(Line(), data, space=ay.Linf(0.1), attack=TooFar(forked), progress=False)
+    data = du.Dataset(x, [0, 0])
+    report = du.evaluate(Line(), data, space=du.Linf(0.1), attack=TooFar(forked), progress=False)
     assert report.table["blocked"].all() and not report.table["success"].any()

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.problem import answers
-from assay.spaces.ball import LpRegion
-from assay.spaces.lp import Linf, Lp
-from assay.spaces.quantised import Quantised
-from assay.spaces.region import contains_at
+from durometer.problem import answers
+from durometer.spaces.ball import LpRegion
+from durometer.spaces.lp import Linf, Lp
+from durometer.spaces.quantised import Quantised
+from durometer.spaces.region import contains_at
 
 
 def by_hand(logits, targets, slack, known):

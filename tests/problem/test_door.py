@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
-import assay as ay
-from assay import attacks
-from assay.extend import Needs
+import durometer as du
+from durometer import attacks
+from durometer.extend import Needs
 
-DATA = ay.Dataset(torch.full((3, 2), 0.5, dtype=torch.float64), [0, 0, 0])
+DATA = du.Dataset(torch.full((3, 2), 0.5, dtype=torch.float64), [0, 0, 0])
 
 
 class Line(torch.nn.Module):
@@ -31,7 +31,7 @@ def test_no_attack_touches_the_referee_or_private_members_of_others():
 
 
 def play(attack, space=None):
-    return ay.evaluate(Line(), DATA, space=space or ay.Linf(0.1), attack=attack, progress=False)
+    return du.evaluate(Line(), DATA, space=space or du.Linf(0.1), attack=attack, progress=False)
 
 
 class Looks:
@@ -45,7 +45,7 @@ class Looks:
         self.won = problem.submit(rows, problem.region(rows).origin + 0.1)
         self.after, self.goal, self.shape = problem.kept(rows), problem.goal, problem.shape
         self.solved = problem.solved
-        problem.promise(torch.tensor([3.0, 1.0, 2.0]))
+        problem.set_priority(torch.tensor([3.0, 1.0, 2.0]))
         problem.give_back(torch.tensor([True, False, False]))
 
 
@@ -64,7 +64,7 @@ def test_another_region_decodes_and_judges():
         needs = Needs()
 
         def __call__(self, problem):
-            view = problem.in_region(ay.Linf(0.01).around(DATA.x))
+            view = problem.in_region(du.Linf(0.01).around(DATA.x))
             self.won = view.submit(view.open, view.region(view.open).origin + 0.1)
 
     attack = Narrow()

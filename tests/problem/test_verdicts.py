@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 import torch
 
-import assay as ay
-from assay.errors import Contradiction
-from assay.extend import Needs
-from assay.records import Records
-from assay.report.report import Report
-from assay.run.merge import merge, report_of
+import durometer as du
+from durometer.core.errors import Contradiction
+from durometer.core.records import Records
+from durometer.extend import Needs
+from durometer.report.report import Report
+from durometer.run.merge import merge, report_of
 
 
 class Line(torch.nn.Module):
@@ -24,8 +24,8 @@ class Line(torch.nn.Module):
 
 
 X = torch.linspace(0.01, 0.47, 24, dtype=torch.float64)[:, None]
-DATA = ay.Dataset(X, [0] * 24, classes=("left", "right"))
-SPACE = ay.Linf(0.2)
+DATA = du.Dataset(X, [0] * 24, classes=("left", "right"))
+SPACE = du.Linf(0.2)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Interval:
 
     @property
     def needs(self):
-        return Needs(fixed=True, box=True)
+        return Needs(is_proof=True, box=True)
 
     def __call__(self, problem):
         rows = problem.undecided
@@ -49,11 +49,11 @@ class Interval:
 
 
 def play(attack, data=DATA, **more):
-    return ay.evaluate(Line(), data, space=SPACE, attack=attack, progress=False, **more)
+    return du.evaluate(Line(), data, space=SPACE, attack=attack, progress=False, **more)
 
 
 def test_a_row_ends_proven_broken_or_open():
-    report = play(ay.Then(Interval(), ay.PGD(5)))
+    report = play(du.Then(Interval(), du.PGD(5)))
     verdict = report.table["verdict"].to_numpy()
     right = np.where(X[:, 0].numpy() + 0.2 < 0.5, "proven", "broken")
     assert (verdict == right).all()
@@ -68,22 +68,22 @@ def test_a_row_ends_proven_broken_or_open():
 
 
 def test_rows_that_are_proven_cost_the_attack_nothing():
-    table = play(ay.Then(Interval(), ay.PGD(5))).table
+    table = play(du.Then(Interval(), du.PGD(5))).table
     assert (table.loc[table["verdict"] == "proven", "forwards"] == 1).all()
     assert (table.loc[table["verdict"] == "broken", "forwards"] > 1).all()
-    alone = play(ay.PGD(5)).table
+    alone = play(du.PGD(5)).table
     assert (
         (alone.loc[alone["success"], "id"]).tolist() == table.loc[table["success"], "id"].tolist()
     )
 
 
-@pytest.mark.parametrize("how", [ay.Then, ay.Worst])
+@pytest.mark.parametrize("how", [du.Then, du.Worst])
 def test_a_proof_of_a_broken_row_is_a_contradiction(how):
     with pytest.raises(Contradiction, match="broken"):
-        play(how(ay.PGD(5), LiesAboutAll()))
+        play(how(du.PGD(5), LiesAboutAll()))
 
 
-@pytest.mark.parametrize("how", [ay.Then, ay.Worst])
+@pytest.mark.parametrize("how", [du.Then, du.Worst])
 def test_a_success_on_a_proven_row_is_a_contradiction(how):
     with pytest.raises(Contradiction, match="proven"):
         play(how(Interval(lie=0.05), AttacksAll()))
@@ -93,7 +93,7 @@ def test_a_success_on_a_proven_row_is_a_contradiction(how):
 class LiesAboutAll:
     @property
     def needs(self):
-        return Needs(fixed=True)
+        return Needs(is_proof=True)
 
     def __call__(self, problem):
         problem.prove(torch.arange(len(problem.y)))
@@ -113,22 +113,22 @@ class AttacksAll:
 
 
 def test_rows_without_a_question_have_no_verdict():
-    data = ay.Dataset(X, [0, 1] * 12)
-    table = play(ay.Then(Interval(), ay.PGD(5)), data, goal=ay.Targeted(1)).table
+    data = du.Dataset(X, [0, 1] * 12)
+    table = play(du.Then(Interval(), du.PGD(5)), data, goal=du.Targeted(1)).table
     skipped = table["skipped"] != ""
     assert skipped.sum() == 12 and (table.loc[skipped, "verdict"] == "").all()
     assert set(table.loc[~skipped, "verdict"]) == {"proven", "broken"}
 
 
 def test_rows_wrong_from_the_start_are_broken():
-    table = play(Interval(), ay.Dataset(X, [1] * 24)).table
+    table = play(Interval(), du.Dataset(X, [1] * 24)).table
     assert (table["verdict"] == "broken").all() and (table["winner"] == "clean").all()
 
 
 def test_a_model_that_moves_cannot_be_proven():
-    game = ay.Transductive(ay.defenses.TENT(Norm()), batch=24)
-    with pytest.raises(ay.Unsupported, match="moves after the attacker"):
-        ay.evaluate(game, DATA, space=SPACE, attack=Interval())
+    game = du.Transductive(du.defenses.TENT(Norm()), batch=24)
+    with pytest.raises(du.Unsupported, match="moves after the attacker"):
+        du.evaluate(game, DATA, space=SPACE, attack=Interval())
 
 
 class Norm(Line):
@@ -141,7 +141,7 @@ class Norm(Line):
 
 
 def test_the_report_prints_both_sides_and_who_settled_what():
-    report = play(ay.Then(Interval(), ay.PGD(5)))
+    report = play(du.Then(Interval(), du.PGD(5)))
     text = str(report)
     assert (X < 0.3).sum() == 15
     assert "robust accuracy: at least 0.625 [" in text and "(attacked)" in text
@@ -150,36 +150,36 @@ def test_the_report_prints_both_sides_and_who_settled_what():
     page = report.html()
     assert "<b>15</b> rows proven" in page and 'class="proven"' in page
     assert "Who settled what" in page
-    alone = play(ay.PGD(5))
+    alone = play(du.PGD(5))
     assert "at most (attacked)" in str(alone) and "proven" not in str(alone)
     assert "verdict proven" not in alone.html()
 
 
 def test_slices_and_comparisons_know_the_verdict():
-    both = play(ay.Then(Interval(), ay.PGD(5)))
-    alone = play(ay.PGD(5))
+    both = play(du.Then(Interval(), du.PGD(5)))
+    alone = play(du.PGD(5))
     assert both.metric("proven", by="y")["left"] == both.metric("proven")
     assert "of it proven             0.625 against 0.000" in str(both.compare(alone))
     assert both.compare(alone).proven == (15, 0)
 
 
 def test_runs_shards_and_files_keep_the_verdict(tmp_path):
-    attack = ay.Then(Interval(share=0.5), ay.PGD(1))
+    attack = du.Then(Interval(share=0.5), du.PGD(1))
     whole = play(attack, batch=8)
     folders = []
     for k in (1, 2):
         folders.append(tmp_path / f"shard{k}")
-        play(attack, batch=8, run=ay.Run(folders[-1], shard=(k, 2)))
+        play(attack, batch=8, run=du.Run(folders[-1], shard=(k, 2)))
     merged = report_of(folders, merge(folders, tmp_path / "whole"))
     assert merged.table["verdict"].tolist() == whole.table["verdict"].tolist()
-    again = play(attack, batch=8, run=ay.Run(folders[0], shard=(1, 2), resume=True))
+    again = play(attack, batch=8, run=du.Run(folders[0], shard=(1, 2), resume=True))
     assert set(again.table["verdict"]) <= {"proven", "broken", "open"}
     loaded = Report.load(whole.save(tmp_path / "saved"))
     assert loaded.metric("proven") == whole.metric("proven") and loaded.two_sided
 
 
 def test_a_run_of_version_0_1_reads_as_broken_or_open(tmp_path):
-    report = play(ay.PGD(5))
+    report = play(du.PGD(5))
     file = report.save(tmp_path / "old") / "records.parquet"
     gone = ["verdict", "vacuous", "improving", "stages"]
     pd.read_parquet(file).drop(columns=gone).to_parquet(file)
@@ -203,15 +203,15 @@ def test_flags_say_what_is_unknown_and_what_is_vacuous():
         return {f.id: f.text for f in play(attack).flags}
 
     assert "19 of 24 rows are neither proven nor broken" in ids(Interval(share=0.2))["wide-gap"]
-    assert "wide-gap" not in ids(ay.Then(Interval(), ay.PGD(5)))
-    assert "wide-gap" not in ids(ay.PGD(1))  # nobody tried to prove anything
+    assert "wide-gap" not in ids(du.Then(Interval(), du.PGD(5)))
+    assert "wide-gap" not in ids(du.PGD(1))  # nobody tried to prove anything
     assert "15 of 15 proofs" in ids(Interval(vacuous=True))["vacuous-robustness"]
     assert "vacuous-robustness" not in ids(Interval())
 
 
 def test_a_proof_needs_no_query_and_so_no_budget():
-    budget = ay.Budget(forwards=2)
-    table = play(ay.Then(ay.PGD(50), Interval()), budget=budget).table
+    budget = du.Budget(forwards=2)
+    table = play(du.Then(du.PGD(50), Interval()), budget=budget).table
     assert (table["verdict"] == "proven").sum() == 15
 
 
@@ -220,8 +220,8 @@ def test_what_a_proof_needs_is_asked_before_any_work():
     class Walks(Interval):
         @property
         def needs(self):
-            return Needs(layers=True, fixed=True)
+            return Needs(layers=True, is_proof=True)
 
-    with pytest.raises(ay.Unsupported, match="layers of a torch module"):
-        ay.evaluate(lambda x: 2 * x - 1, DATA, space=SPACE, attack=Walks())
+    with pytest.raises(du.Unsupported, match="layers of a torch module"):
+        du.evaluate(lambda x: 2 * x - 1, DATA, space=SPACE, attack=Walks())
     assert (Needs(trees=True) | Needs(box=True)) == Needs(trees=True, box=True)

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from assay import losses
-from assay.errors import AssayError
-from assay.model.classifier import Classifier, wrap
-from assay.problem.victims import Victims
-from assay.streams import derive
+from durometer import losses
+from durometer.core.errors import DurometerError
+from durometer.core.streams import derive
+from durometer.model.classifier import Classifier, wrap
+from durometer.problem.victims import Victims
 
 
 def dense():
@@ -88,9 +88,9 @@ def test_a_bound_classifier_gets_the_places_of_its_rows():
 
 
 def test_refusals():
-    with pytest.raises(AssayError, match="combine='max'"):
+    with pytest.raises(DurometerError, match="combine='max'"):
         Victims(models(dense, 1), "max")
-    with pytest.raises(AssayError, match="no model"):
+    with pytest.raises(DurometerError, match="no model"):
         Victims(())
 
 

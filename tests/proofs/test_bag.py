@@ -8,8 +8,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 from tests.oracles.sentences import KEEP, neighbours
 
-import assay as ay
-from assay.proofs.linear import Linear
+import durometer as du
+from durometer.proofs.linear import Linear
 
 TABLE = {"good": ("fine", "great"), "bad": ("poor", "weak"), "film": ("movie", "flick"),
          "dull": ("boring",), "clever": ("smart", "witty"), "plot": ("story", "xyz")}  # fmt: skip
@@ -44,9 +44,9 @@ def test_broken_and_proven_are_what_all_sentences_say(steps, classes, targeted):
     model = fitted(steps, classes)
     sentences = texts(60, 1)
     y = model.predict(sentences)
-    goal = ay.Targeted(0) if targeted else ay.Untargeted()
-    report = ay.evaluate(
-        model, ay.Dataset(sentences, y), space=ay.Text(ay.Synonyms(TABLE), most=0.4, keep=KEEP),
+    goal = du.Targeted(0) if targeted else du.Untargeted()
+    report = du.evaluate(
+        model, du.Dataset(sentences, y), space=du.Text(du.Synonyms(TABLE), most=0.4, keep=KEEP),
         goal=goal, attack=Linear(), progress=False,
     )  # fmt: skip
     exact = (steps[0].__class__ is CountVectorizer and len(steps) == 2) or (
@@ -78,6 +78,6 @@ def test_broken_and_proven_are_what_all_sentences_say(steps, classes, targeted):
 )
 def test_what_is_no_sum_over_words_is_refused(steps):
     model = fitted(steps, 2)
-    data = ay.Dataset(texts(5, 1), model.predict(texts(5, 1)))
-    with pytest.raises(ay.Unsupported, match="counts single words"):
-        ay.evaluate(model, data, space=ay.Text(ay.Synonyms(TABLE)), attack=Linear(), progress=False)
+    data = du.Dataset(texts(5, 1), model.predict(texts(5, 1)))
+    with pytest.raises(du.Unsupported, match="counts single words"):
+        du.evaluate(model, data, space=du.Text(du.Synonyms(TABLE)), attack=Linear(), progress=False)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from assay.proofs.search.box import REAL, WHOLE
-from assay.proofs.search.parts import _bisect
+from durometer.proofs.search.box import REAL, WHOLE
+from durometer.proofs.search.box_splitting import _bisect
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 2), (-3, 4), (-4, -1), (5, 12)])

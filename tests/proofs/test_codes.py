@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
 
-import assay as ay
+import durometer as du
 
 RNG = np.random.default_rng(3)
 NAMES = ["d", "a", "c", "b", "e"]  # the schema's order; LightGBM sorts
@@ -19,24 +19,24 @@ def table() -> pd.DataFrame:
     return frame
 
 
-def asked(order: list[str]) -> ay.Report:
+def asked(order: list[str]) -> du.Report:
     frame = table()
     x = frame[["kind", "size"]].astype({"kind": pd.CategoricalDtype(order)})
     model = LGBMClassifier(n_estimators=10, min_child_samples=5, n_jobs=1, verbose=-1)
     model.fit(x, frame["y"])
-    schema = ay.Schema(
-        [ay.Feature("kind", "category", values=NAMES), ay.Feature("size", "real", 0, 1)]
+    schema = du.Schema(
+        [du.Feature("kind", "category", values=NAMES), du.Feature("size", "real", 0, 1)]
     )
-    data = ay.Dataset(frame, target="y", schema=schema)
+    data = du.Dataset(frame, target="y", schema=schema)
     # Large ones of kind b: both readings call them 0, and the corners of their boxes as well.
     few = data[((frame["kind"] == "b") & (frame["size"] > 0.75)).to_numpy()].head(40)
-    return ay.evaluate(
-        model, few, space=schema.space(eps=1.0, p=math.inf), attack=ay.Exact(), progress=False
+    return du.evaluate(
+        model, few, space=schema.space(eps=1.0, p=math.inf), attack=du.Exact(), progress=False
     )
 
 
 def test_other_codes_are_refused_though_every_clean_label_agrees():
-    with pytest.raises(ay.Unsupported, match="categories in other codes"):
+    with pytest.raises(du.Unsupported, match="categories in other codes"):
         asked(sorted(NAMES))
 
 

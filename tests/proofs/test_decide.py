@@ -8,10 +8,10 @@ from tests.oracles.url import compare_with_highs
 from tests.oracles.worst_case import enumerate_all, near_thresholds, xgboost_thresholds
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.proofs.search.decide import decide
-from assay.spaces.lp import Lp
-from assay.trees import read
+import durometer as du
+from durometer.proofs.search.decide import decide
+from durometer.spaces.lp import Lp
+from durometer.trees import read
 
 
 def same(*arguments, **named):
@@ -72,7 +72,7 @@ def test_real_features_in_a_ball_as_by_enumeration_of_cells(p):
 
 
 def test_url_under_all_relations_as_by_highs():
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     model = XGBClassifier(n_estimators=30, max_depth=4, n_jobs=1)
     model.fit(splits.train.x.numpy(), splits.train.y.numpy())
     right = np.flatnonzero(model.predict(splits.test.x.numpy()) == splits.test.y.numpy())
@@ -83,7 +83,7 @@ def test_url_under_all_relations_as_by_highs():
 
 
 def test_url_in_an_l2_ball_as_by_highs_with_tangents():
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     model = XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1)
     model.fit(splits.train.x.numpy(), splits.train.y.numpy())
     data = splits.test.where(y="phishing").sample(16, seed=0)

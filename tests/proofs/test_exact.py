@@ -9,14 +9,14 @@ import torch
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.proofs.search.decide import decide
-from assay.trees import read
+import durometer as du
+from durometer.proofs.search.decide import decide
+from durometer.trees import read
 
 
 @pytest.fixture(scope="module")
 def url():
-    splits = ay.datasets.url()
+    splits = du.datasets.url()
     model = XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1)
     model.fit(splits.train.x.numpy(), splits.train.y.numpy())
     return model, splits.test.where(y="phishing").sample(40)
@@ -25,8 +25,8 @@ def url():
 def test_every_row_is_decided_and_nothing_that_a_search_finds_is_missed(url):
     model, data = url
     space = data.schema.space(eps=0.05, p=np.inf)
-    exact = ay.evaluate(model, data, space=space, attack=ay.Exact())
-    search = ay.evaluate(model, data, space=space, attack=ay.Graft(300))
+    exact = du.evaluate(model, data, space=space, attack=du.Exact())
+    search = du.evaluate(model, data, space=space, attack=du.Graft(300))
     assert exact.metric("open").value == 0
     a, b = exact.table, search.table
     assert (np.asarray(a["verdict"])[np.asarray(b["verdict"]) == "broken"] == "broken").all()
@@ -36,8 +36,8 @@ def test_every_row_is_decided_and_nothing_that_a_search_finds_is_missed(url):
 def test_after_an_attack_only_what_is_left_is_decided(url):
     model, data = url
     space = data.schema.space(eps=0.05, p=np.inf)
-    both = ay.evaluate(model, data, space=space, attack=ay.Then(ay.Graft(200), ay.Exact()))
-    alone = ay.evaluate(model, data, space=space, attack=ay.Exact())
+    both = du.evaluate(model, data, space=space, attack=du.Then(du.Graft(200), du.Exact()))
+    alone = du.evaluate(model, data, space=space, attack=du.Exact())
     assert list(both.table["verdict"]) == list(alone.table["verdict"])
 
 
@@ -47,14 +47,14 @@ def test_columns_and_classes_are_matched_by_name():
     good = (frame.a + 2 * frame.b > 10).to_numpy()
     model = XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1)
     model.fit(frame[["c", "a", "b"]], good.astype(int))
-    schema = ay.Schema([ay.Feature(n, "integer", 0, 8) for n in "abc"])
-    data = ay.Dataset(frame[:40], good[:40].astype(int), schema=schema)
-    report = ay.evaluate(model, data, space=schema.space(eps=0.13, p=np.inf), attack=ay.Exact())
+    schema = du.Schema([du.Feature(n, "integer", 0, 8) for n in "abc"])
+    data = du.Dataset(frame[:40], good[:40].astype(int), schema=schema)
+    report = du.evaluate(model, data, space=schema.space(eps=0.13, p=np.inf), attack=du.Exact())
     assert report.metric("open").value == 0
     words = np.where(good, "accept", "refuse")
     forest = RandomForestClassifier(8, max_depth=4, random_state=0).fit(frame, words)
-    data = ay.Dataset(frame[:40], words[:40], classes=("refuse", "accept"), schema=schema)
-    report = ay.evaluate(forest, data, space=schema.space(eps=0.13, p=np.inf), attack=ay.Exact())
+    data = du.Dataset(frame[:40], words[:40], classes=("refuse", "accept"), schema=schema)
+    report = du.evaluate(forest, data, space=schema.space(eps=0.13, p=np.inf), attack=du.Exact())
     assert report.metric("open").value == 0
 
 
@@ -63,11 +63,11 @@ def test_a_goal_of_some_classes_only():
     x = rng.random((600, 4))
     y = (3 * x[:, 0]).astype(int) + 3 * (x[:, 1] > 0.6)
     model = XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1).fit(x, y)
-    data = ay.Dataset(x[:60], y[:60])
-    goal = ay.Group({0: [5], 1: [3, 4], 2: [0]})
-    kw = {"space": ay.L2(0.25), "goal": goal}
-    exact = ay.evaluate(model, data, attack=ay.Exact(), **kw)
-    search = ay.evaluate(model, data, attack=ay.Square(300), **kw)
+    data = du.Dataset(x[:60], y[:60])
+    goal = du.Group({0: [5], 1: [3, 4], 2: [0]})
+    kw = {"space": du.L2(0.25), "goal": goal}
+    exact = du.evaluate(model, data, attack=du.Exact(), **kw)
+    search = du.evaluate(model, data, attack=du.Square(300), **kw)
     assert exact.metric("open").value == 0
     assert exact.metric("broken").value >= search.metric("broken").value > 0
 
@@ -76,8 +76,8 @@ def test_the_nearest_counterexample_is_the_nearest():
     rng = np.random.default_rng(2)
     x = rng.random((300, 2))
     model = XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1).fit(x, x[:, 0] + x[:, 1] > 1)
-    data = ay.Dataset(x[:20], model.predict(x[:20]))
-    report = ay.evaluate(model, data, space=ay.L2(0.5), attack=ay.Exact(minimise="distance"))
+    data = du.Dataset(x[:20], model.predict(x[:20]))
+    report = du.evaluate(model, data, space=du.L2(0.5), attack=du.Exact(minimise="distance"))
     side = np.linspace(0, 1, 401)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     label = model.predict(grid)
@@ -93,9 +93,9 @@ def test_the_nearest_counterexample_is_the_nearest():
 
 def test_a_cost_besides_a_distance():
     features = [
-        ay.Feature(n, "integer", 0, 10, cost=c) for n, c in zip("abc", (1, 2, 5), strict=True)
+        du.Feature(n, "integer", 0, 10, cost=c) for n, c in zip("abc", (1, 2, 5), strict=True)
     ]
-    schema = ay.Schema(features)
+    schema = du.Schema(features)
     rng = np.random.default_rng(3)
     x = rng.integers(0, 11, (300, 3)).astype(float)
     model = RandomForestClassifier(10, random_state=0).fit(x, x.sum(1) > 15)
@@ -114,7 +114,7 @@ def test_a_cost_besides_a_distance():
 
 def test_other_spaces_are_refused_by_name(url):
     model, _ = url
-    with pytest.raises(ay.Unsupported, match="Lp balls and tables, not in a SimpleNamespace"):
+    with pytest.raises(du.Unsupported, match="Lp balls and tables, not in a SimpleNamespace"):
         decide(read(model), SimpleNamespace(), np.ones((1, 2), dtype=bool))
 
 
@@ -124,13 +124,13 @@ def test_cells_that_may_be_filled_in_or_left_blank_leave_no_row_proven():
     x[rng.random(600) < 0.2, 0] = np.nan
     y = (np.isnan(x[:, 0]) | (x[:, 0] > 4)).astype(int)
     model = XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1).fit(x, y)
-    loose = ay.Feature("a", "integer", 0, 8, missing=True, fill=1.0, hide=1.0)
-    fixed = ay.Feature("a", "integer", 0, 8, missing=True)
+    loose = du.Feature("a", "integer", 0, 8, missing=True, fill=1.0, hide=1.0)
+    fixed = du.Feature("a", "integer", 0, 8, missing=True)
     for first, proven in ((loose, False), (fixed, True)):
-        schema = ay.Schema([first, ay.Feature("b", "integer", 0, 8)])
-        data = ay.Dataset(x[:40], y[:40], schema=schema)
-        report = ay.evaluate(model, data, space=schema.space(eps=1, p=0), attack=ay.Exact())
+        schema = du.Schema([first, du.Feature("b", "integer", 0, 8)])
+        data = du.Dataset(x[:40], y[:40], schema=schema)
+        report = du.evaluate(model, data, space=schema.space(eps=1, p=0), attack=du.Exact())
         assert (report.metric("proven").value > 0) == proven
         if first is loose:  # a gap that is filled in flips the row
-            search = ay.evaluate(model, data, space=schema.space(eps=1, p=0), attack=ay.Graft(300))
+            search = du.evaluate(model, data, space=schema.space(eps=1, p=0), attack=du.Graft(300))
             assert search.metric("broken").value == 1

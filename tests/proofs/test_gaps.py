@@ -16,7 +16,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-import assay as ay
+import durometer as du
 
 NAN = float("nan")
 VALUES = {"a": (0, 1, 2, 3), "b": (0, 1, 2, 3, 4), "c": (0, 1, 2), "d": (0, 1)}
@@ -55,8 +55,8 @@ def schema(relations=(), **options):
     for k, values in VALUES.items():
         bounds = {"values": values} if k == "c" else {"low": min(values), "high": max(values)}
         bounds = {} if k == "d" else bounds
-        made.append(ay.Feature(k, kinds[k], missing=k in GAPS, cost=COSTS[k], **bounds, **own[k]))
-    return ay.Schema(made, relations)
+        made.append(du.Feature(k, kinds[k], missing=k in GAPS, cost=COSTS[k], **bounds, **own[k]))
+    return du.Schema(made, relations)
 
 
 def changed(was, now, name, p, options):
@@ -156,8 +156,8 @@ def breakable(model, frame, y, rows, p, eps, options, holds):
 
 def asked(model, frame, y, rows, rules, p, eps, attack=None):
     space = rules.space(cost=eps) if p == "cost" else rules.space(eps=eps, p=p)
-    data = ay.Dataset(frame.iloc[rows], y[rows], schema=rules)
-    report = ay.evaluate(model, data, space=space, attack=attack or ay.Exact(), progress=False)
+    data = du.Dataset(frame.iloc[rows], y[rows], schema=rules)
+    report = du.evaluate(model, data, space=space, attack=attack or du.Exact(), progress=False)
     return report, data
 
 
@@ -210,10 +210,10 @@ def test_a_gap_beside_a_number_that_flips_the_row():
     frame.loc[::4, "a"] = NAN
     y = (frame.b > 0.5).astype(int).to_numpy()
     model = DecisionTreeClassifier(max_depth=1).fit(frame, y)
-    rules = ay.Schema([ay.Feature("a", "real", 0, 1, missing=True), ay.Feature("b", "real", 0, 1)])
+    rules = du.Schema([du.Feature("a", "real", 0, 1, missing=True), du.Feature("b", "real", 0, 1)])
     for p, eps in ((0, 1), (1, 1.0), (2, 1.0), (math.inf, 1.0)):
-        data = ay.Dataset(frame[:8], y[:8], schema=rules)
-        report = ay.evaluate(model, data, space=rules.space(eps=eps, p=p), attack=ay.Exact())
+        data = du.Dataset(frame[:8], y[:8], schema=rules)
+        report = du.evaluate(model, data, space=rules.space(eps=eps, p=p), attack=du.Exact())
         assert set(map(str, report.table["verdict"])) == {"broken"}, p
 
 
@@ -225,17 +225,17 @@ def test_certificates_of_rows_with_gaps_are_accepted(where, tmp_path):
     p, eps = SPACES[where]
     still = {k: {"mutable": False} for k in ("b", "d")}
     rules = schema(["a <= 2 or b <= 4"], **still)
-    report, data = asked(model, frame, y, rows, rules, p, eps, ay.Exact(certificates=True))
+    report, data = asked(model, frame, y, rows, rules, p, eps, du.Exact(certificates=True))
     proven = (report.table["verdict"] == "proven").to_numpy()
     gap = frame.iloc[rows].isna().any(axis=1).to_numpy()
     assert (proven & gap).any()
-    made = ay.verify(report.save(tmp_path / "run"), model, data)
+    made = du.verify(report.save(tmp_path / "run"), model, data)
     assert made and made.checked["proofs"] == proven.sum(), str(made)
 
 
 @pytest.mark.parametrize("rule", ["or", "sum", "count", "remainder"])
 def test_the_checker_takes_nothing_from_a_relation_over_a_gap(rule):
-    from assay.verification.assumptions import around
+    from durometer.verification.assumptions import around
 
     text, _ = RELATIONS[rule]
     rules = schema(text)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.proofs.search.decide import decide
-from assay.spaces.lp import Lp
-from assay.trees import read
+import durometer as du
+from durometer.proofs.search.decide import decide
+from durometer.spaces.lp import Lp
+from durometer.trees import read
 
 
 def decided(model, data, space, seconds):
@@ -26,7 +26,7 @@ def decided(model, data, space, seconds):
 @pytest.mark.parametrize("size", [28, 47])
 def test_relations_that_pull_at_one_feature_from_two_sides_leave_nothing_open(size):
     """Loan, instalment, income and their ratios: each repair used to undo the one before."""
-    data = ay.datasets.lcld(size).test
+    data = du.datasets.lcld(size).test
     model = XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1, random_state=0)
     model.fit(data.x.numpy()[300:], data.y.numpy()[300:])
     found = decided(model, data.take(torch.arange(300)), data.schema.space(eps=0.1, p=2), 1.0)
@@ -41,7 +41,7 @@ def test_a_budget_has_its_share_of_the_bound():
     x, y = load_digits(return_X_y=True)
     model = XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1, random_state=0)
     model.fit(x[:1200] / 16, y[:1200])
-    found = decided(model, ay.Dataset(x[1200:] / 16, y[1200:]), Lp(2.0, 0.2), 1.0)
+    found = decided(model, du.Dataset(x[1200:] / 16, y[1200:]), Lp(2.0, 0.2), 1.0)
     assert not found.open.any()
     assert found.proven.any() and found.broken.any()
     assert found.nodes.max() < 2000

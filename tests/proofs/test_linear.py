@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import linprog, minimize
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
-import assay as ay
-from assay.proofs.search.highest import highest
+import durometer as du
+from durometer.proofs.search.interval_max import interval_max
 
 RNG = np.random.default_rng(1)
 
@@ -33,21 +33,21 @@ def solved(w, x, p, eps):
 def test_the_highest_change_is_a_solver_s(p, eps):
     x, w = RNG.random((20, 6)), RNG.normal(size=(20, 6))
     x[::3, 0] = 1.0
-    change = highest(*map(torch.from_numpy, (w, x)), torch.zeros(1, 6).double(),
+    change = interval_max(*map(torch.from_numpy, (w, x)), torch.zeros(1, 6).double(),
                      torch.ones(1, 6).double(), p, torch.full((20, 1), eps).double())  # fmt: skip
     for k in range(20):
         assert w[k] @ change[k].numpy() == pytest.approx(solved(w[k], x[k], p, eps), abs=2e-6)
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.15), ay.L1(0.2), ay.L0(1)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.1), du.L2(0.15), du.L1(0.2), du.L0(1)], ids=str)
 @pytest.mark.parametrize("classes", [2, 4])
 def test_every_row_is_decided_and_no_attack_finds_more(space, classes):
     x = RNG.random((300, 5))
     y = x[:, :classes].argmax(1)
-    data = ay.Dataset(torch.from_numpy(x[:60]), y[:60])
+    data = du.Dataset(torch.from_numpy(x[:60]), y[:60])
     for model in (LogisticRegression(C=50), RidgeClassifier()):
         model.fit(x, y)
-        exact = ay.evaluate(model, data, space=space, attack=ay.Linear(), progress=False)
+        exact = du.evaluate(model, data, space=space, attack=du.Linear(), progress=False)
         assert exact.metric("open").value == 0
         assert (exact.table["verdict"] == "broken").any()
         assert space.p == 0 or (exact.table["verdict"] == "proven").any()
@@ -58,9 +58,9 @@ def test_every_row_is_decided_and_no_attack_finds_more(space, classes):
     with torch.no_grad():
         net.weight.copy_(torch.from_numpy(weight))
         net.bias.copy_(torch.from_numpy(bias))
-    both = ay.evaluate(net, data, space=space, attack=ay.Linear(), progress=False)
-    attack = ay.PGD(60, restarts=3) if space.p else ay.Graft()
-    alone = ay.evaluate(net, data, space=space, attack=attack, progress=False)
+    both = du.evaluate(net, data, space=space, attack=du.Linear(), progress=False)
+    attack = du.PGD(60, restarts=3) if space.p else du.Graft()
+    alone = du.evaluate(net, data, space=space, attack=attack, progress=False)
     assert not (alone.table["success"] & (both.table["verdict"] == "proven")).any()
     assert both.table["success"].sum() >= alone.table["success"].sum()
 
@@ -69,15 +69,15 @@ def test_targets_are_never_proven_wrongly():
     x = RNG.random((80, 4))
     net = torch.nn.Linear(4, 5).double()
     y = net(torch.from_numpy(x)).argmax(1)
-    data = ay.Dataset(torch.from_numpy(x), y)
-    report = ay.evaluate(net, data, space=ay.L2(0.4), goal=ay.Targeted(2), attack=ay.Linear())
-    found = ay.evaluate(net, data, space=ay.L2(0.4), goal=ay.Targeted(2), attack=ay.PGD(80))
+    data = du.Dataset(torch.from_numpy(x), y)
+    report = du.evaluate(net, data, space=du.L2(0.4), goal=du.Targeted(2), attack=du.Linear())
+    found = du.evaluate(net, data, space=du.L2(0.4), goal=du.Targeted(2), attack=du.PGD(80))
     assert not (found.table["success"] & (report.table["verdict"] == "proven")).any()
     assert (report.table["verdict"] == "proven").any()
 
 
 def test_what_is_not_linear_is_refused():
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
-    data = ay.Dataset(torch.rand(4, 4), [0, 1, 0, 1])
-    with pytest.raises(ay.Unsupported, match="not a linear model"):
-        ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Linear())
+    data = du.Dataset(torch.rand(4, 4), [0, 1, 0, 1])
+    with pytest.raises(du.Unsupported, match="not a linear model"):
+        du.evaluate(net, data, space=du.Linf(0.1), attack=du.Linear())

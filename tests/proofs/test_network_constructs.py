@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import assay as ay
+import durometer as du
 
 WIDTH = 12
 
@@ -219,8 +219,8 @@ def proven(net, x, space, attack):
         warnings.simplefilter("ignore")
         y = net(x.to(next(net.parameters()).dtype)).argmax(1)
         try:
-            report = ay.evaluate(net, ay.Dataset(x, y), space=space, attack=attack, progress=False)
-        except ay.Unsupported:
+            report = du.evaluate(net, du.Dataset(x, y), space=space, attack=attack, progress=False)
+        except du.Unsupported:
             return torch.zeros(len(x), dtype=torch.bool), y
     return torch.tensor((report.table["verdict"] == "proven").tolist()), y
 
@@ -265,7 +265,7 @@ def prosecuted(make, seeds=4, rows=40, draws=1500):
         stream = torch.Generator().manual_seed(seed)
         x = torch.rand(rows, 4, generator=stream)
         for eps in (0.02, 0.06, 0.15):
-            sure, y = proven(net, x, ay.Linf(eps), ay.Bounds(alpha=4, splits=8, few=0, seconds=0.0))
+            sure, y = proven(net, x, du.Linf(eps), du.Bounds(alpha=4, splits=8, few=0, seconds=0.0))
             if not sure.any():
                 continue
             found = broken(net, x[sure], y[sure], eps, draws, stream)
@@ -287,14 +287,14 @@ def test_plain_networks_keep_their_proofs(name):
 @pytest.mark.parametrize("make", [Dropped, Noisy, Alternates])
 def test_a_network_that_answers_differently_twice_has_no_proof(make):
     torch.manual_seed(0)
-    sure, _ = proven(make().eval(), torch.rand(20, 4), ay.Linf(0.01), ay.Bounds())
+    sure, _ = proven(make().eval(), torch.rand(20, 4), du.Linf(0.01), du.Bounds())
     assert not sure.any()
 
 
 @pytest.mark.parametrize("inplace", [True, False])
 def test_whole_numbers_agree_with_all_their_records(inplace):
     """Every record within 3 of a proven row, of which those that the relation allows count."""
-    schema = ay.Schema([ay.Feature(f"v{i}", "integer", 0, 12) for i in range(4)], ["v0 + v1 <= 14"])
+    schema = du.Schema([du.Feature(f"v{i}", "integer", 0, 12) for i in range(4)], ["v0 + v1 <= 14"])
     total = 0
     for seed in range(3):
         torch.manual_seed(seed)
@@ -309,9 +309,9 @@ def test_whole_numbers_agree_with_all_their_records(inplace):
         x = x[x[:, 0] + x[:, 1] <= 14]
         with torch.no_grad():
             y = net(x.clone()).argmax(1)
-        report = ay.evaluate(net, ay.Dataset(x, y, schema=schema),
+        report = du.evaluate(net, du.Dataset(x, y, schema=schema),
                              space=schema.space(eps=0.26, p=math.inf), progress=False,
-                             attack=ay.Bounds(alpha=0, splits=0, seconds=2.0))  # fmt: skip
+                             attack=du.Bounds(alpha=0, splits=0, seconds=2.0))  # fmt: skip
         sure = torch.tensor((report.table["verdict"] == "proven").tolist())
         total += int(sure.sum())
         steps = torch.tensor(list(itertools.product(range(-3, 4), repeat=4)), dtype=torch.float64)
@@ -328,7 +328,7 @@ def test_an_int_cast_under_the_default_is_never_proven_wrongly():
         torch.manual_seed(seed)
         net = Rounds().eval()
         x = torch.rand(30, 4)
-        sure, y = proven(net, x, ay.Linf(0.1), ay.Standard(seconds=0.2))
+        sure, y = proven(net, x, du.Linf(0.1), du.Standard(seconds=0.2))
         if sure.any():
             stream = torch.Generator().manual_seed(seed)
             assert not broken(net, x[sure], y[sure], 0.1, 4000, stream).any()
@@ -342,9 +342,9 @@ def test_batch_norm_without_statistics_is_refused_by_name(make):
     norm.running_mean = norm.running_var = None
     net = nn.Sequential(nn.Linear(4, 8), norm, nn.ReLU(), nn.Linear(8, 2)).eval()
     x = torch.rand(10, 4)
-    data = ay.Dataset(x, net(x).argmax(1))
-    with pytest.raises(ay.AssayError, match="BatchNorm|batch"):
-        ay.evaluate(net, data, space=ay.Linf(0.01), attack=ay.Bounds(), progress=False)
+    data = du.Dataset(x, net(x).argmax(1))
+    with pytest.raises(du.DurometerError, match="BatchNorm|batch"):
+        du.evaluate(net, data, space=du.Linf(0.01), attack=du.Bounds(), progress=False)
 
 
 class Standardised(nn.Module):
@@ -369,9 +369,9 @@ def test_a_listing_that_settles_nothing_is_no_proof():
     """Enumerate runs on a table of real numbers and closes no row: the report says `no-proof`."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.RReLU(), nn.Linear(8, 2)).eval()
-    schema = ay.Schema([ay.Feature(c, "real", 0, 1) for c in "abcd"])
+    schema = du.Schema([du.Feature(c, "real", 0, 1) for c in "abcd"])
     x = torch.rand(8, 4).double()
-    data = ay.Dataset(x, net(x.float()).argmax(1), schema=schema)
-    report = ay.evaluate(net, data, space=schema.space(eps=0.001), progress=False)
+    data = du.Dataset(x, net(x.float()).argmax(1), schema=schema)
+    report = du.evaluate(net, data, space=schema.space(eps=0.001), progress=False)
     assert report.metric("proven").value == 0
     assert "no-proof" in {f.id for f in report.flags}

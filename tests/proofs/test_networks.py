@@ -9,12 +9,12 @@ import torch
 from tests.oracles.brute import records
 from torch import nn
 
-import assay as ay
-from assay.proofs.bounds.climb import climb
-from assay.proofs.bounds.inputs import domain
-from assay.proofs.bounds.layers import trace
-from assay.proofs.networks import bounded, leads
-from assay.proofs.search.milp import _quiet
+import durometer as du
+from durometer.proofs.bounds.climb import climb
+from durometer.proofs.bounds.inputs import domain
+from durometer.proofs.bounds.layers import trace
+from durometer.proofs.networks import bounded, leads
+from durometer.proofs.search.milp import _quiet
 
 torch.manual_seed(0)
 
@@ -124,7 +124,7 @@ def inside(region, draws):
 
 
 @pytest.mark.parametrize("name", [*FLAT, *IMAGES])
-@pytest.mark.parametrize("space", [ay.Linf(0.1), ay.L2(0.2), ay.L1(0.3)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.1), du.L2(0.2), du.L1(0.3)], ids=str)
 def test_no_point_of_the_region_goes_above_its_bound(name, space):
     net = ready({**FLAT, **IMAGES}[name])
     shape = (5,) if name in FLAT else (1, 6, 6)
@@ -161,15 +161,15 @@ X = torch.rand(150, 4, generator=torch.Generator().manual_seed(3))
 Y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.8).long()
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.05), ay.L2(0.08), ay.L1(0.1)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.05), du.L2(0.08), du.L1(0.1)], ids=str)
 def test_attacked_points_of_proven_rows_never_succeed_and_the_gap_is_small(space):
     torch.manual_seed(1)
     net = trained(X, Y, nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(),
                                       nn.Linear(24, 2)))  # fmt: skip
-    data = ay.Dataset(X, Y)
-    report = ay.evaluate(net, data, space=space, attack=ay.Then(ay.Bounds(), ay.APGD(50)))
+    data = du.Dataset(X, Y)
+    report = du.evaluate(net, data, space=space, attack=du.Then(du.Bounds(), du.APGD(50)))
     assert report.metric("open").value <= 0.02 and report.metric("proven").value > 0.2
-    alone = ay.evaluate(net, data, space=space, attack=ay.PGD(100, restarts=5))
+    alone = du.evaluate(net, data, space=space, attack=du.PGD(100, restarts=5))
     assert not (alone.table["success"] & (report.table["verdict"] == "proven")).any()
 
 
@@ -190,8 +190,8 @@ def test_planted_counterexamples_are_never_called_proven():
             if int(net(at[None]).argmax(1)) == int(answer[k]):
                 continue
         planted += 1
-        report = ay.evaluate(net, ay.Dataset(rows[k : k + 1], answer[k : k + 1]),
-                             space=ay.Linf(0.031), attack=ay.Bounds(splits=16))  # fmt: skip
+        report = du.evaluate(net, du.Dataset(rows[k : k + 1], answer[k : k + 1]),
+                             space=du.Linf(0.031), attack=du.Bounds(splits=16))  # fmt: skip
         assert report.table["verdict"].tolist() == ["open"]
     assert planted >= 22
 
@@ -218,8 +218,8 @@ class Spiked(nn.Module):
 
 
 FEATURES = [
-    ay.Feature("a", "integer", 0, 8), ay.Feature("b", "integer", 0, 8),
-    ay.Feature("k", "category", values=("u", "v", "w")), ay.Feature("c", "integer", 0, 8),
+    du.Feature("a", "integer", 0, 8), du.Feature("b", "integer", 0, 8),
+    du.Feature("k", "category", values=("u", "v", "w")), du.Feature("c", "integer", 0, 8),
 ]  # fmt: skip
 VALUES = [list(range(9)), list(range(9)), [0, 1, 2], list(range(9))]
 KINDS = ["number", "number", "category", "number"]
@@ -227,19 +227,19 @@ KINDS = ["number", "number", "category", "number"]
 
 @pytest.mark.parametrize(("eps", "p"), [(0.15, math.inf), (0.3, 2), (1.42, 2), (2.1, 1), (1, 0)])
 def test_tables_agree_with_all_their_records(eps, p):
-    schema = ay.Schema(FEATURES, ["a <= b + 2"])
+    schema = du.Schema(FEATURES, ["a <= b + 2"])
     rng = np.random.default_rng(0)
     x = np.stack([rng.integers(0, 9, 400), rng.integers(0, 9, 400), rng.integers(0, 3, 400),
                   rng.integers(0, 9, 400)], 1).astype(float)  # fmt: skip
     x = x[x[:, 0] <= x[:, 1] + 2]
     y = torch.from_numpy(np.digitize(x @ [1.0, -0.5, 2.0, 0.3], [3.0, 6.0]))
-    net = ay.architectures.MLP(schema, 3, widths=(16, 8))
+    net = du.architectures.MLP(schema, 3, widths=(16, 8))
     trained(torch.from_numpy(x), y, net, 150)
     rows = torch.from_numpy(x[:25])
     with torch.no_grad():
         answer = net(rows).argmax(1)
-    report = ay.evaluate(net, ay.Dataset(rows, answer, schema=schema),
-                         space=schema.space(eps=eps, p=p), attack=ay.Bounds())  # fmt: skip
+    report = du.evaluate(net, du.Dataset(rows, answer, schema=schema),
+                         space=schema.space(eps=eps, p=p), attack=du.Bounds())  # fmt: skip
     broken = []
     for row, was in zip(rows.numpy(), answer, strict=True):
         near = records(row, VALUES, KINDS, eps, p, lambda g: g[:, 0] <= g[:, 1] + 2)
@@ -261,7 +261,7 @@ def test_branching_decides_what_one_bound_leaves_open():
     rows, eps = x[:60], 0.06
     with torch.no_grad():
         answer = net(rows).argmax(1)
-    data = ay.Dataset(rows, answer)
+    data = du.Dataset(rows, answer)
     grid = torch.cartesian_prod(*[torch.linspace(-eps, eps, 61)] * 2)
     with torch.no_grad():
         near = net((rows[:, None] + grid).clamp(0, 1).flatten(0, 1)).reshape(60, -1, 2)
@@ -269,8 +269,8 @@ def test_branching_decides_what_one_bound_leaves_open():
     lead = (lead - near.gather(2, answer[:, None, None].expand_as(lead[..., None]))[..., 0]).amax(1)
 
     def proven(**options):
-        attack = ay.Bounds(alpha=0, few=0, **options)  # the box itself is not cut
-        report = ay.evaluate(net, data, space=ay.Linf(eps), attack=attack, progress=False)
+        attack = du.Bounds(alpha=0, few=0, **options)  # the box itself is not cut
+        report = du.evaluate(net, data, space=du.Linf(eps), attack=attack, progress=False)
         return torch.tensor((report.table["verdict"] == "proven").tolist())
 
     one, many = proven(splits=0), proven(splits=256)
@@ -289,17 +289,17 @@ def test_the_solver_does_not_write_to_the_output(capfd):
 
 def test_a_network_that_no_proof_knows_says_so():
     net = nn.Sequential(nn.Linear(4, 8), nn.PReLU(), nn.Linear(8, 2))
-    report = ay.evaluate(net, ay.Dataset(X[:8], Y[:8]), space=ay.Linf(0.001), progress=False)
+    report = du.evaluate(net, du.Dataset(X[:8], Y[:8]), space=du.Linf(0.001), progress=False)
     (flag,) = (f for f in report.flags if f.id == "no-proof")
     assert "PReLU" in flag.text and report.metric("proven").value == 0
     known = trained(X, Y, nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), 20)
-    report = ay.evaluate(known, ay.Dataset(X[:8], Y[:8]), space=ay.Linf(0.001), progress=False)
+    report = du.evaluate(known, du.Dataset(X[:8], Y[:8]), space=du.Linf(0.001), progress=False)
     assert "no-proof" not in {f.id for f in report.flags}
 
 
 @pytest.mark.parametrize("width", [0, 500])  # one program of all; too wide for that
 def test_relations_prove_what_the_box_does_not(width):
-    schema = ay.Schema([ay.Feature(c, "real", 0, 1) for c in "ab"], ["a == b"])
+    schema = du.Schema([du.Feature(c, "real", 0, 1) for c in "ab"], ["a == b"])
     net = nn.Sequential(nn.Linear(2, 2))
     with torch.no_grad():
         net[0].weight.copy_(torch.tensor([[0.0, 0.0], [5.0, -5.0]]))
@@ -316,8 +316,8 @@ def test_relations_prove_what_the_box_does_not(width):
         net = nn.Sequential(first, nn.ReLU(), last)
     x = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
     run = {"space": schema.space(eps=0.2), "progress": False}
-    box = ay.evaluate(net, ay.Dataset(x, [0]), attack=ay.Bounds(seconds=0.0), **run)
-    rules = ay.evaluate(net, ay.Dataset(x, [0]), attack=ay.Bounds(), **run)
+    box = du.evaluate(net, du.Dataset(x, [0]), attack=du.Bounds(seconds=0.0), **run)
+    rules = du.evaluate(net, du.Dataset(x, [0]), attack=du.Bounds(), **run)
     assert box.table["verdict"].tolist() == ["open"]
     assert rules.table["verdict"].tolist() == ["proven"]
 
@@ -325,23 +325,23 @@ def test_relations_prove_what_the_box_does_not(width):
 def test_a_wide_network_is_not_branched():
     torch.manual_seed(5)
     net = nn.Sequential(nn.Linear(4, 1100), nn.ReLU(), nn.Linear(1100, 2)).eval()
-    data = ay.Dataset(X[:6], net(X[:6]).argmax(1))
-    run = {"space": ay.Linf(0.1), "progress": False}
-    one = ay.evaluate(net, data, attack=ay.Bounds(splits=0), **run)
-    many = ay.evaluate(net, data, attack=ay.Bounds(few=0), **run)
+    data = du.Dataset(X[:6], net(X[:6]).argmax(1))
+    run = {"space": du.Linf(0.1), "progress": False}
+    one = du.evaluate(net, data, attack=du.Bounds(splits=0), **run)
+    many = du.evaluate(net, data, attack=du.Bounds(few=0), **run)
     assert one.table["verdict"].tolist() == many.table["verdict"].tolist()
     assert "open" in one.table["verdict"].tolist()
 
 
 def test_robustness_by_what_cannot_change_is_called_vacuous():
-    schema = ay.Schema([ay.Feature("flag", "boolean"), ay.Feature("a", "real", 0, 1)])
+    schema = du.Schema([du.Feature("flag", "boolean"), du.Feature("a", "real", 0, 1)])
     net = nn.Linear(2, 2)
     with torch.no_grad():
         net.weight.copy_(torch.tensor([[0.0, 0.0], [-9.0, 1.0]]))
         net.bias.copy_(torch.tensor([0.0, 4.0]))
     x = torch.tensor([[1.0, 0.5], [1.0, 0.2], [0.0, 0.5]], dtype=torch.float64)
-    report = ay.evaluate(net, ay.Dataset(x, [0, 0, 1]), space=schema.space(eps=0.3),
-                         attack=ay.Bounds())  # fmt: skip
+    report = du.evaluate(net, du.Dataset(x, [0, 0, 1]), space=schema.space(eps=0.3),
+                         attack=du.Bounds())  # fmt: skip
     assert (report.table["verdict"] == "proven").all() and report.table["vacuous"].all()
     assert "vacuous-robustness" in {f.id for f in report.flags}
 
@@ -353,6 +353,6 @@ def test_what_bounds_do_not_know_is_named():
 
     x = torch.rand(4, 5)
     for net, name in ((nn.Sequential(nn.Linear(5, 3), nn.PReLU()), "PReLU"), (Squares(), "mul")):
-        data = ay.Dataset(x, net(x).argmax(1))
-        with pytest.raises(ay.Unsupported, match=name):
-            ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.Bounds())
+        data = du.Dataset(x, net(x).argmax(1))
+        with pytest.raises(du.Unsupported, match=name):
+            du.evaluate(net, data, space=du.Linf(0.1), attack=du.Bounds())

@@ -6,9 +6,9 @@ import torch
 from tests.oracles.brute import records
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.proofs.search.refute import Boxes
-from assay.relations.normal_form import normal_form
+import durometer as du
+from durometer.proofs.search.refute import Boxes
+from durometer.relations.normal_form import normal_form
 
 RULES = {
     "squares": ("a**2 + b**2 == c**2 + d**2",
@@ -30,7 +30,7 @@ GRID = np.array(np.meshgrid(*[range(9)] * 4)).reshape(4, -1).T.astype(float)
 @pytest.mark.parametrize(("eps", "p"), [(0.26, np.inf), (0.4, 2), (2, 0)])
 def test_every_row_is_decided_as_all_its_records_say(name, eps, p):
     text, rule = RULES[name]
-    schema = ay.Schema([ay.Feature(c, "integer", 0, 8) for c in "abcd"], [text])
+    schema = du.Schema([du.Feature(c, "integer", 0, 8) for c in "abcd"], [text])
     rng = np.random.default_rng(len(name))
     x = rng.permutation(GRID[rule(GRID)])[:600]
     y = (x @ [1.0, -0.8, 0.6, -0.5] + rng.normal(0, 1, len(x)) > 1).astype(int)
@@ -38,13 +38,13 @@ def test_every_row_is_decided_as_all_its_records_say(name, eps, p):
     answer = model.predict(x[:8])
     near = [records(r, [range(9)] * 4, ["number"] * 4, eps, p, rule) for r in x[:8]]
     truth = np.array([(model.predict(g) != a).any() for g, a in zip(near, answer, strict=True)])
-    data = ay.Dataset(torch.from_numpy(x[:8]), answer, schema=schema)
-    report = ay.evaluate(model, data, space=schema.space(eps=eps, p=p), attack=ay.Exact())
+    data = du.Dataset(torch.from_numpy(x[:8]), answer, schema=schema)
+    report = du.evaluate(model, data, space=schema.space(eps=eps, p=p), attack=du.Exact())
     assert report.table["verdict"].tolist() == np.where(truth, "broken", "proven").tolist()
 
 
 def test_reals_on_a_curved_relation_are_never_judged_against_sampled_records():
-    schema = ay.Schema([ay.Feature(c, "real", 0, 1) for c in "abc"], ["a * b + a * c == 0.4"])
+    schema = du.Schema([du.Feature(c, "real", 0, 1) for c in "abc"], ["a * b + a * c == 0.4"])
     rng = np.random.default_rng(0)
     x = rng.uniform(0.4, 1, (600, 3))
     x[:, 1] *= 0.6
@@ -54,8 +54,8 @@ def test_reals_on_a_curved_relation_are_never_judged_against_sampled_records():
     model = XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1).fit(x, y)
     rows = x[:12]
     space = schema.space(eps=0.08, p=np.inf)
-    data = ay.Dataset(torch.from_numpy(rows), model.predict(rows), schema=schema)
-    report = ay.evaluate(model, data, space=space, attack=ay.Exact(0.2))
+    data = du.Dataset(torch.from_numpy(rows), model.predict(rows), schema=schema)
+    report = du.evaluate(model, data, space=space, attack=du.Exact(0.2))
     verdict = report.table["verdict"].to_numpy()
     assert {"broken", "proven"} <= set(verdict)
     for row, said, answer in zip(rows, verdict, data.y, strict=True):
@@ -69,7 +69,7 @@ def test_reals_on_a_curved_relation_are_never_judged_against_sampled_records():
 
 @pytest.mark.parametrize("text", [t for t, _ in RULES.values()])
 def test_a_refuted_box_holds_no_valid_record(text):
-    schema = ay.Schema([ay.Feature(c, "integer", 0, 8) for c in "abcd"], [text])
+    schema = du.Schema([du.Feature(c, "integer", 0, 8) for c in "abcd"], [text])
     rng = np.random.default_rng(1)
     low = rng.integers(0, 9, (300, 4)).astype(float)
     high = np.minimum(low + rng.integers(0, 3, (300, 4)), 8)

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.proofs.search.constraint import ABSOLUTE, LINEAR, LOG, SQUARE
-from assay.proofs.search.expressions import Expressions
-from assay.proofs.search.separable import Separable
+import durometer as du
+from durometer.proofs.search.constraint import ABSOLUTE, LINEAR, LOG, SQUARE
+from durometer.proofs.search.expressions import Expressions
+from durometer.proofs.search.separable import Separable
 
 FEATURES = [
-    ay.Feature("a", "real", 0.0, 0.3),
-    ay.Feature("b", "real", 0.05, 0.4),
-    ay.Feature("c", "real", 0.5, 4.0),
-    ay.Feature("m", "integer", 0, 5),
-    ay.Feature("n", "integer", 1, 4),
-    ay.Feature("fixed", "real", 0.0, 3.0, mutable=False),
+    du.Feature("a", "real", 0.0, 0.3),
+    du.Feature("b", "real", 0.05, 0.4),
+    du.Feature("c", "real", 0.5, 4.0),
+    du.Feature("m", "integer", 0, 5),
+    du.Feature("n", "integer", 1, 4),
+    du.Feature("fixed", "real", 0.0, 3.0, mutable=False),
 ]
 RELATIONS = [
     "a + 2 * b <= 0.6",
@@ -53,7 +53,7 @@ def value(term, x):
 @pytest.mark.parametrize("text", RELATIONS)
 @pytest.mark.parametrize("tolerance", [1e-6, 0.05])
 def test_valid_points_meet_the_outer_form_and_the_inner_form_makes_valid(text, tolerance):
-    schema = ay.Schema(FEATURES, [text])
+    schema = du.Schema(FEATURES, [text])
     rng = np.random.default_rng(len(text))
     rows = 4000
 

@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from tests.oracles.brute import records
 
-import assay as ay
+import durometer as du
 
 X = torch.rand(120, 4, generator=torch.Generator().manual_seed(3)).double()
 Y = (X[:, 0] + X[:, 1] * X[:, 2] > 0.8).long()
-DATA = ay.Dataset(X[:40], Y[:40])
-SCHEMA = ay.Schema([ay.Feature(c, "real", 0, 1) for c in "abcd"], ["a <= b + 0.9"])
+DATA = du.Dataset(X[:40], Y[:40])
+SCHEMA = du.Schema([du.Feature(c, "real", 0, 1) for c in "abcd"], ["a <= b + 0.9"])
 
 
 class Cut(torch.nn.Module):
@@ -26,12 +26,12 @@ class Cut(torch.nn.Module):
 
 
 def test_a_module_without_gradients_gets_the_search():
-    for space, winner in ((ay.Linf(0.1), "Square"), (SCHEMA.space(eps=0.2), "Graft")):
-        report = ay.evaluate(Cut(), DATA, space=space, progress=False)
+    for space, winner in ((du.Linf(0.1), "Square"), (SCHEMA.space(eps=0.2), "Graft")):
+        report = du.evaluate(Cut(), DATA, space=space, progress=False)
         assert set(report.table.loc[report.table["success"], "winner"]) == {winner}
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.05), SCHEMA.space(eps=0.1)], ids=str)
+@pytest.mark.parametrize("space", [du.Linf(0.05), SCHEMA.space(eps=0.1)], ids=str)
 def test_trees_and_linear_models_are_answered_exactly(space):
     for model, proof in (
         (xgboost.XGBClassifier(n_estimators=20, max_depth=3), "Exact"),
@@ -39,7 +39,7 @@ def test_trees_and_linear_models_are_answered_exactly(space):
         (LogisticRegression(C=30), "Linear"),
     ):
         model.fit(X.numpy(), Y.numpy())
-        report = ay.evaluate(model, DATA, space=space, progress=False)
+        report = du.evaluate(model, DATA, space=space, progress=False)
         assert report.metric("open").value == 0 and report.metric("proven").value > 0.2
         assert report.metric("proven").value == report.metric("robust").value
         assert proof in report.stages["stage"].tolist()
@@ -55,8 +55,8 @@ def test_a_network_is_certified_first_and_attacked_where_that_fails():
         loss.backward()
         adam.step()
     space = SCHEMA.space(eps=0.1)
-    both = ay.evaluate(net, DATA, space=space, progress=False)
-    alone = ay.evaluate(net, DATA, space=space, attack=ay.standard(space), progress=False)
+    both = du.evaluate(net, DATA, space=space, progress=False)
+    alone = du.evaluate(net, DATA, space=space, attack=du.standard(space), progress=False)
     assert both.table["success"].tolist() == alone.table["success"].tolist()
     assert both.metric("open").value <= 0.05
     proven = both.table["verdict"] == "proven"
@@ -80,7 +80,7 @@ def test_no_attackable_row_is_missed_in_a_small_table(rule):
     """Whole numbers 0..12 in five columns, L2 0.22: the default finds every attackable row."""
     text, check = RULES[rule]
     rng = np.random.default_rng(5)
-    schema = ay.Schema([ay.Feature(c, "integer", 0, 12) for c in "abcde"], text)
+    schema = du.Schema([du.Feature(c, "integer", 0, 12) for c in "abcde"], text)
     grid = rng.integers(0, 13, (300_000, 5)).astype(float)
     x = grid[check(grid)][:400]
     y = (x[:, 0] - 0.8 * x[:, 1] + 0.5 * x[:, 2] - x[:, 4] + rng.normal(0, 1, len(x)) > 0) * 1
@@ -90,7 +90,7 @@ def test_no_attackable_row_is_missed_in_a_small_table(rule):
         model.fit(x, y)
         rows = x[:12]
         answer = model.predict(rows)
-        report = ay.evaluate(model, ay.Dataset(torch.from_numpy(rows), answer, schema=schema),
+        report = du.evaluate(model, du.Dataset(torch.from_numpy(rows), answer, schema=schema),
                              space=schema.space(eps=0.22), progress=False)  # fmt: skip
         for row, was, verdict in zip(rows, answer, report.table["verdict"], strict=True):
             near = [[v for v in vs if abs(v - c) <= 3] for vs, c in zip(values, row, strict=True)]
@@ -104,12 +104,12 @@ def test_no_attackable_row_is_missed_in_a_small_table(rule):
 @pytest.mark.parametrize(("eps", "p"), [(1, 0), (2, 0), (1.5, 2), (2.2, 1)])
 def test_no_attackable_row_is_missed_with_categories_and_groups(eps, p):
     rng = np.random.default_rng(6)
-    schema = ay.Schema(
+    schema = du.Schema(
         [
-            ay.Feature("k", "category", values=("u", "v", "w")),
-            ay.Feature("a", "integer", 0, 6),
-            ay.Feature("b", "integer", 0, 6),
-            *(ay.Feature(c, "boolean", group="g") for c in ("p", "q", "r")),
+            du.Feature("k", "category", values=("u", "v", "w")),
+            du.Feature("a", "integer", 0, 6),
+            du.Feature("b", "integer", 0, 6),
+            *(du.Feature(c, "boolean", group="g") for c in ("p", "q", "r")),
         ]
     )
     x = np.stack([rng.integers(0, 3, 300), rng.integers(0, 7, 300), rng.integers(0, 7, 300),
@@ -121,7 +121,7 @@ def test_no_attackable_row_is_missed_with_categories_and_groups(eps, p):
                   MLPClassifier((12,), max_iter=300, random_state=0)):  # fmt: skip
         model.fit(x, y)
         answer = model.predict(x[:20])
-        report = ay.evaluate(model, ay.Dataset(torch.from_numpy(x[:20]), answer, schema=schema),
+        report = du.evaluate(model, du.Dataset(torch.from_numpy(x[:20]), answer, schema=schema),
                              space=schema.space(eps=eps, p=p), progress=False)  # fmt: skip
         for row, was, verdict in zip(x, answer, report.table["verdict"], strict=False):
             near = records(row, values, kinds, eps, p, lambda g: np.ones(len(g), bool), [(3, 4, 5)])
@@ -133,12 +133,12 @@ def test_trees_behind_a_function_are_searched_without_being_asked_for():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 10, (200, 3))
     forest = RandomForestClassifier(8, max_depth=4, random_state=0).fit(x, x[:, 0] + x[:, 1] > 10)
-    schema = ay.Schema([ay.Feature(n, low=0, high=10) for n in "abc"])
-    data = ay.Dataset(x[:12], forest.predict(x[:12]).astype(int), schema=schema)
+    schema = du.Schema([du.Feature(n, low=0, high=10) for n in "abc"])
+    data = du.Dataset(x[:12], forest.predict(x[:12]).astype(int), schema=schema)
     asked = {"space": schema.space(eps=0.1), "progress": False}
-    exact = ay.evaluate(forest, data, **asked).table
-    hidden = ay.wrap(lambda rows: forest.predict_proba(rows), answers="probabilities")
-    found = ay.evaluate(hidden, data, **asked)
+    exact = du.evaluate(forest, data, **asked).table
+    hidden = du.wrap(lambda rows: forest.predict_proba(rows), answers="probabilities")
+    found = du.evaluate(hidden, data, **asked)
     assert set(found.table["winner"]) == {"Graft", ""}
     won = found.table["success"].to_numpy()
     assert won.any() and not (won & (exact["verdict"] == "proven").to_numpy()).any()

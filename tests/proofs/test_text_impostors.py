@@ -17,16 +17,16 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 from tests.oracles.sentences import KEEP, neighbours
 
-import assay as ay
-from assay.architectures.text import TextCNN, TextLSTM
-from assay.proofs.linear import Linear
-from assay.training import fresh
+import durometer as du
+from durometer.architectures.text import TextCNN, TextLSTM
+from durometer.proofs.linear import Linear
+from durometer.training import fresh
 
 TABLE = {"good": ("fine", "great"), "bad": ("poor", "weak"), "film": ("movie", "flick"),
          "dull": ("boring",), "clever": ("smart", "witty"), "plot": ("story", "xyz")}  # fmt: skip
 WORDS = ["good", "bad", "film", "dull", "clever", "plot", "the", "a", "is", "not", "fine", "great",
          "poor", "weak", "movie", "flick", "boring", "smart", "witty", "story"]  # fmt: skip
-SPACE = ay.Text(ay.Synonyms(TABLE), most=0.4, keep=KEEP)
+SPACE = du.Text(du.Synonyms(TABLE), most=0.4, keep=KEEP)
 
 
 def texts(n, seed, long=7):
@@ -101,9 +101,9 @@ def test_what_only_looks_like_a_sum_over_words_is_refused_by_name(kind):
     make, name = REFUSED[kind]
     model = make()
     rows = texts(5, 1)
-    data = ay.Dataset(rows, model.predict(rows))
-    with pytest.raises(ay.Unsupported, match=name):
-        ay.evaluate(model, data, space=SPACE, attack=Linear(), progress=False)
+    data = du.Dataset(rows, model.predict(rows))
+    with pytest.raises(du.Unsupported, match=name):
+        du.evaluate(model, data, space=SPACE, attack=Linear(), progress=False)
 
 
 DECIDED = {
@@ -125,7 +125,7 @@ DECIDED = {
     "hashing": lambda: train(
         HashingVectorizer(n_features=64), TfidfTransformer(), LogisticRegression()
     ),
-    "outside": lambda: ay.wrap(
+    "outside": lambda: du.wrap(
         FixedThresholdClassifier(train(CountVectorizer(), LogisticRegression()), threshold=0.1).fit(
             texts(150, 0), train(CountVectorizer(), LogisticRegression()).predict(texts(150, 0))
         ),
@@ -140,7 +140,7 @@ def test_the_default_decides_what_predict_decides(kind):
     rows = texts(60, 1)
     own = model.source if kind == "outside" else model
     y = own.predict(rows)
-    report = ay.evaluate(model, ay.Dataset(rows, y), space=SPACE, progress=False)
+    report = du.evaluate(model, du.Dataset(rows, y), space=SPACE, progress=False)
     told = {"broken": 0, "proven": 0}
     for text, label, verdict in zip(rows, y, report.table["verdict"], strict=True):
         truth = bool((own.predict(sorted(neighbours(text, TABLE, 0.4))) != label).any())
@@ -211,18 +211,18 @@ IMPOSTORS = {
 @pytest.mark.parametrize("kind", IMPOSTORS)
 def test_a_network_that_only_inherits_its_bounds_is_not_proven_by_them(kind):
     net, rows = IMPOSTORS[kind](), texts(6, 2)
-    y = ay.wrap(net).logits(ay.Dataset(rows, [0] * 6).x).argmax(1).numpy()
-    data = ay.Dataset(rows, y)
-    with pytest.raises(ay.Unsupported, match="TextCNN and TextLSTM themselves"):
-        ay.evaluate(net, data, space=SPACE, attack=ay.Bounds(), progress=False)
+    y = du.wrap(net).logits(du.Dataset(rows, [0] * 6).x).argmax(1).numpy()
+    data = du.Dataset(rows, y)
+    with pytest.raises(du.Unsupported, match="TextCNN and TextLSTM themselves"):
+        du.evaluate(net, data, space=SPACE, attack=du.Bounds(), progress=False)
 
 
 def test_the_networks_themselves_still_are():
     for net in (cnn(), fresh(lambda: TextLSTM(classes=2, hidden=4), 0).eval()):
         rows = texts(6, 2)
-        y = ay.wrap(net).logits(ay.Dataset(rows, [0] * 6).x).argmax(1).numpy()
-        report = ay.evaluate(
-            net, ay.Dataset(rows, y), space=SPACE, attack=ay.Bounds(), progress=False
+        y = du.wrap(net).logits(du.Dataset(rows, [0] * 6).x).argmax(1).numpy()
+        report = du.evaluate(
+            net, du.Dataset(rows, y), space=SPACE, attack=du.Bounds(), progress=False
         )
         assert (report.table["verdict"] == "proven").any()
 
@@ -242,7 +242,7 @@ class Unmasked(torch.nn.Module):
         return self.last(self.embedding(ids).mean(1))
 
 
-@pytest.mark.parametrize("attack", [ay.Greedy(), ay.APGD(5), None])
+@pytest.mark.parametrize("attack", [du.Greedy(), du.APGD(5), None])
 def test_a_network_that_reads_padding_is_judged_on_the_sentence_alone(attack):
     net, rows = Unmasked().eval(), texts(80, 3, long=12)
     place = {w: i for i, w in enumerate(net.vocabulary)}
@@ -253,7 +253,7 @@ def test_a_network_that_reads_padding_is_judged_on_the_sentence_alone(attack):
 
     y = [alone(t) for t in rows]
     more = {} if attack is None else {"attack": attack}
-    report = ay.evaluate(net, ay.Dataset(rows, y), space=SPACE, progress=False, **more)
+    report = du.evaluate(net, du.Dataset(rows, y), space=SPACE, progress=False, **more)
     assert report.table["clean"].tolist() == y
     broken = 0
     for text, label, found, row in zip(

@@ -9,11 +9,11 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-import assay as ay
-from assay.proofs.enumerate import Enumerate
+import durometer as du
+from durometer.proofs.enumerate import Enumerate
 
 NAMES = ["a", "b", "c"]
-SCHEMA = ay.Schema([ay.Feature(name, "integer", 0, 6) for name in NAMES])
+SCHEMA = du.Schema([du.Feature(name, "integer", 0, 6) for name in NAMES])
 GRID = np.array(list(itertools.product(range(7), repeat=3)), dtype=float)
 EPS = 0.17  # one step
 
@@ -32,15 +32,15 @@ MODELS = [DecisionTreeClassifier(random_state=0),
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("attack", [ay.Exact(), Enumerate()])
+@pytest.mark.parametrize("attack", [du.Exact(), Enumerate()])
 def test_verdicts_are_those_of_asking_predict_about_every_point(model, attack):
     x, y = table()
     model.fit(x, y)
     answers = model.predict(pd.DataFrame(GRID, columns=NAMES))
     chance = model.predict_proba(pd.DataFrame(GRID, columns=NAMES))
     rows, labels = x[:60], y[:60]
-    data = ay.Dataset(rows, labels, schema=SCHEMA)
-    report = ay.evaluate(
+    data = du.Dataset(rows, labels, schema=SCHEMA)
+    report = du.evaluate(
         model, data, space=SCHEMA.space(EPS, p=math.inf), attack=attack, progress=False
     )
     right = model.predict(rows) == labels

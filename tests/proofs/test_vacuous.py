@@ -5,9 +5,9 @@ import numpy as np
 import torch
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.goals.classes import Untargeted
-from assay.training.hardening.judge import Judge
+import durometer as du
+from durometer.goals.classes import Untargeted
+from durometer.training.hardening.judge import Judge
 
 
 def _tables():
@@ -15,8 +15,8 @@ def _tables():
     wide = rng.integers(0, 4, 300).astype(float)  # one step is a third of the range
     x = np.stack([rng.random(300), wide], axis=1)
     y = (wide >= 2).astype(int)
-    schema = ay.Schema([ay.Feature("moves", "real", 0, 1), ay.Feature("wide", "integer", 0, 3)])
-    return ay.Dataset(x, y, schema=schema), schema
+    schema = du.Schema([du.Feature("moves", "real", 0, 1), du.Feature("wide", "integer", 0, 3)])
+    return du.Dataset(x, y, schema=schema), schema
 
 
 def _trees(data, names):
@@ -31,7 +31,7 @@ def test_what_eps_cannot_move_makes_a_proof_vacuous_for_the_report_and_for_harde
     model = _trees(data, ["wide"])
     for eps, hollow in ((0.1, True), (0.34, False)):
         space = schema.space(eps=eps, p=np.inf)
-        table = ay.evaluate(model, data.take(range(50)), space=space, attack=ay.Exact()).table
+        table = du.evaluate(model, data.take(range(50)), space=space, attack=du.Exact()).table
         proven = (table["verdict"] == "proven").to_numpy()
         assert proven.any()
         assert (table["vacuous"].to_numpy()[proven] == hollow).all()
@@ -46,7 +46,7 @@ def test_bounds_of_a_network_say_the_same():
         net.weight.copy_(torch.tensor([[0.0, -1.0], [0.0, 1.0]]))
         net.bias.copy_(torch.tensor([1.5, -1.5]))
     space = schema.space(eps=0.1, p=np.inf)
-    table = ay.evaluate(net, data.take(range(50)), space=space, attack=ay.Bounds()).table
+    table = du.evaluate(net, data.take(range(50)), space=space, attack=du.Bounds()).table
     assert (table["verdict"] == "proven").all() and table["vacuous"].all()
 
 
@@ -54,14 +54,14 @@ def test_a_one_hot_group_that_eps_cannot_switch_stays_where_it_is():
     rng = np.random.default_rng(1)
     pick = rng.integers(0, 3, 300)
     x = np.concatenate([np.eye(3)[pick], rng.random((300, 1))], axis=1)
-    members = [ay.Feature(f"is_{k}", "boolean", group="g") for k in range(3)]
-    schema = ay.Schema([*members, ay.Feature("r", "real", 0, 1)])
-    data = ay.Dataset(x, (pick == 2).astype(int), schema=schema)
+    members = [du.Feature(f"is_{k}", "boolean", group="g") for k in range(3)]
+    schema = du.Schema([*members, du.Feature("r", "real", 0, 1)])
+    data = du.Dataset(x, (pick == 2).astype(int), schema=schema)
     model = _trees(data, ["is_0", "is_1", "is_2"])
     # each 0/1 column alone could move by 1, but switching moves two: sqrt(2)
     for eps, p, verdict in ((1.2, 2, "proven"), (1.5, 2, "broken"), (1.2, 1, "proven")):
         space = schema.space(eps=eps, p=p)
-        table = ay.evaluate(model, data.take(range(40)), space=space, attack=ay.Exact()).table
+        table = du.evaluate(model, data.take(range(40)), space=space, attack=du.Exact()).table
         assert (table["verdict"] == verdict).all(), (eps, p)
         assert (table["vacuous"] == (verdict == "proven")).all(), (eps, p)
 
@@ -69,10 +69,10 @@ def test_a_one_hot_group_that_eps_cannot_switch_stays_where_it_is():
 def test_a_proof_that_leans_on_the_size_of_the_ball_is_not_vacuous():
     rng = np.random.default_rng(2)
     x = rng.random((300, 1))
-    schema = ay.Schema([ay.Feature("r", "real", 0, 1)])
-    data = ay.Dataset(x, (x[:, 0] > 0.5).astype(int), schema=schema)
+    schema = du.Schema([du.Feature("r", "real", 0, 1)])
+    data = du.Dataset(x, (x[:, 0] > 0.5).astype(int), schema=schema)
     model = XGBClassifier(n_estimators=4, max_depth=1, n_jobs=1).fit(x, data.y.numpy())
     for p in (1, 2, np.inf):
         space = schema.space(eps=0.05, p=p)
-        table = ay.evaluate(model, data.take(range(40)), space=space, attack=ay.Exact()).table
+        table = du.evaluate(model, data.take(range(40)), space=space, attack=du.Exact()).table
         assert (table["verdict"] == "proven").any() and not table["vacuous"].any(), p

@@ -4,11 +4,11 @@ import pytest
 import torch
 from tests.oracles.sentences import KEEP, neighbours
 
-import assay as ay
-from assay.architectures.text import TextCNN, TextLSTM, TextTransformer
-from assay.proofs.sentences.search import read
-from assay.spaces import words
-from assay.training import fresh
+import durometer as du
+from durometer.architectures.text import TextCNN, TextLSTM, TextTransformer
+from durometer.proofs.text.search import read
+from durometer.spaces import token_ids
+from durometer.training import fresh
 
 TABLE = {
     "good": ("fine", "great", "solid"),
@@ -26,7 +26,7 @@ TEXTS = [
     "the good the bad the dull",
     "nothing can change here",
 ]
-SPACE = ay.Text(ay.Synonyms(TABLE, at_most=9), most=0.5, keep=KEEP)
+SPACE = du.Text(du.Synonyms(TABLE, at_most=9), most=0.5, keep=KEEP)
 
 
 def network(kind, seed):
@@ -42,14 +42,14 @@ def network(kind, seed):
 
 def answers(net, texts):
     with torch.no_grad():
-        return net(words.encode(list(texts)))
+        return net(token_ids.encode(list(texts)))
 
 
 @pytest.mark.parametrize("kind", [TextCNN, TextLSTM])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_sentence_of_a_set_stays_below_its_bound(kind, seed):
     net = network(kind, seed)
-    region = SPACE.around(words.encode(TEXTS))
+    region = SPACE.around(token_ids.encode(TEXTS))
     spec = torch.randn(len(TEXTS), 5, 4, dtype=torch.float64,
                        generator=torch.Generator().manual_seed(seed))  # fmt: skip
     with torch.no_grad():
@@ -69,16 +69,16 @@ def test_every_sentence_of_a_set_stays_below_its_bound(kind, seed):
 
 @pytest.mark.parametrize("kind", [TextCNN, TextLSTM])
 @pytest.mark.parametrize(
-    "goal", [ay.Untargeted(), ay.Group({0: [1, 2], 1: [2, 3], 2: [3], 3: [0]})]
+    "goal", [du.Untargeted(), du.Group({0: [1, 2], 1: [2, 3], 2: [3], 3: [0]})]
 )
 def test_cutting_decides_every_sentence_as_listing_does(kind, goal):
     proven = broken = 0
     for seed in range(4):
         net = network(kind, seed)
         y = answers(net, TEXTS).argmax(1)
-        data = ay.Dataset(TEXTS, y.numpy())
-        report = ay.evaluate(
-            net, data, space=SPACE, goal=goal, attack=ay.Bounds(splits=5000), progress=False
+        data = du.Dataset(TEXTS, y.numpy())
+        report = du.evaluate(
+            net, data, space=SPACE, goal=goal, attack=du.Bounds(splits=5000), progress=False
         )
         targets = goal.targets(y, torch.zeros(len(y), 4), torch.arange(len(y)))
         for text, verdict, allowed in zip(TEXTS, report.table["verdict"], targets, strict=True):
@@ -93,8 +93,8 @@ def test_without_cuts_nothing_false_is_proven_and_something_true_is():
     for seed in range(4):
         net = network(TextCNN, seed)
         y = answers(net, TEXTS).argmax(1)
-        report = ay.evaluate(net, ay.Dataset(TEXTS, y.numpy()), space=SPACE,
-                             attack=ay.Bounds(splits=0), progress=False)  # fmt: skip
+        report = du.evaluate(net, du.Dataset(TEXTS, y.numpy()), space=SPACE,
+                             attack=du.Bounds(splits=0), progress=False)  # fmt: skip
         for text, verdict, label in zip(TEXTS, report.table["verdict"], y, strict=True):
             if verdict == "proven":
                 proven += 1
@@ -105,11 +105,11 @@ def test_without_cuts_nothing_false_is_proven_and_something_true_is():
 
 def test_the_budget_tightens_the_bound():
     net = network(TextLSTM, 0)
-    x = words.encode([TEXTS[2]])
+    x = token_ids.encode([TEXTS[2]])
     spec = torch.eye(4, dtype=torch.float64)[None]
     leads = []
     for most in (0.1, 0.2, 0.3):
-        region = ay.Text(ay.Synonyms(TABLE, at_most=9), most=most, keep=KEEP).around(x)
+        region = du.Text(du.Synonyms(TABLE, at_most=9), most=most, keep=KEEP).around(x)
         with torch.no_grad():
             held = read(net, region)
             leads.append(float(net.highest(held.whole(), spec).lead.max()))
@@ -118,9 +118,9 @@ def test_the_budget_tightens_the_bound():
 
 def test_a_word_that_the_network_takes_for_padding_is_not_proven_about():
     table = {"good": ("<pad>",)}
-    space = ay.Text(ay.Synonyms(table), most=0.5, keep=())
+    space = du.Text(du.Synonyms(table), most=0.5, keep=())
     net = network(TextCNN, 0)
-    x = words.encode(["a good film"])
+    x = token_ids.encode(["a good film"])
     region = space.around(x)
     assert read(net, region).known.tolist() == [False]
 
@@ -128,5 +128,5 @@ def test_a_word_that_the_network_takes_for_padding_is_not_proven_about():
 def test_what_cannot_be_bounded_says_so():
     net = fresh(lambda: TextTransformer(classes=2), 0).eval()
     y = answers(net, TEXTS).argmax(1).numpy()
-    with pytest.raises(ay.Unsupported, match="TextTransformer"):
-        ay.evaluate(net, ay.Dataset(TEXTS, y), space=SPACE, attack=ay.Bounds(), progress=False)
+    with pytest.raises(du.Unsupported, match="TextTransformer"):
+        du.evaluate(net, du.Dataset(TEXTS, y), space=SPACE, attack=du.Bounds(), progress=False)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.balance import balance
 
-from assay.relations.balance import Balance, Flat
+from durometer.relations.balance import Balance, Flat
 
 
 def clauses(rng: np.random.Generator, d: int, count: int) -> Flat:
@@ -72,6 +72,6 @@ def test_balanced_records_are_the_same_in_any_number_of_threads(
     flat, given = clauses(rng, 6, 5), records(rng, 100, 6, False)
     alone = Balance(flat)(*given, 1e-3)
     assert not torch.equal(alone, given[0])
-    monkeypatch.setattr("assay.kernels.threads._FEW_NUMBERS", 1)
+    monkeypatch.setattr("durometer.kernels.threads._FEW_NUMBERS", 1)
     monkeypatch.setattr("torch.get_num_threads", lambda: 3)
     assert torch.equal(Balance(flat)(*given, 1e-3), alone)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-import assay as ay
-from assay.errors import AssayError
-from assay.relations import parse
-from assay.relations.language import F, count, divide, implies, log, maximum, minimum, where
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.relations import parse
+from durometer.relations.language import F, count, divide, implies, log, maximum, minimum, where
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ from assay.relations.language import F, count, divide, implies, log, maximum, mi
 )
 def test_python_traps_raise_instead_of_losing_half(trap):
     with pytest.raises(
-        AssayError, match=r"write|expected|parentheses|negates|list|used as|no value"
+        DurometerError, match=r"write|expected|parentheses|negates|list|used as|no value"
     ):
         trap()
 
 
 def test_the_message_gives_the_right_spelling():
-    with pytest.raises(AssayError, match=r"\(0 <= F.a\) & \(F.a <= F.b\)"):
+    with pytest.raises(DurometerError, match=r"\(0 <= F.a\) & \(F.a <= F.b\)"):
         bool(0 <= F.a <= F.b)
 
 
@@ -63,7 +63,7 @@ PAIRS = [
     ("`odd name` >= `odd name`.original - 2", F["odd name"] >= F["odd name"].original - 2),
     ("sum(a, b, c) == d", sum([F.a, F.b, F.c]) == F.d),
     ("max(a, b) - min(a, b) <= abs(c) % 7", maximum(F.a, F.b) - minimum(F.a, F.b) <= abs(F.c) % 7),
-    ("log(a, 0) + floor(b) < -c", log(F.a, 0) + ay.relations.floor(F.b) < -F.c),
+    ("log(a, 0) + floor(b) < -c", log(F.a, 0) + du.relations.floor(F.b) < -F.c),
     ("a - (b - c) == 2 * a - 3", F.a - (F.b - F.c) == 2 * F.a - 3),
     ("-a ** 2 <= (-a) ** 2", -(F.a**2) <= (-F.a) ** 2),
     ("a / b / c <= a / (b / c)", F.a / F.b / F.c <= F.a / (F.b / F.c)),
@@ -99,7 +99,7 @@ def test_text_and_python_agree(text, python):
     ],
 )
 def test_bad_text_says_where_and_what(text, message):
-    with pytest.raises(AssayError, match=message.replace("(", r"\(")):
+    with pytest.raises(DurometerError, match=message.replace("(", r"\(")):
         parse.relation(text)
 
 

@@ -6,18 +6,18 @@ import torch
 from tests.oracles.brute import records
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 
 def repaired(features, text, x):
-    schema = ay.Schema(features, [text])
+    schema = du.Schema(features, [text])
     space = schema.space(eps=0.5, p=2)
     low, high = schema.bounds(x)
     return schema, *space.plan(x, x, low, high, 1e-6)
 
 
-WHOLE = [ay.Feature(c, "integer", 0, 12) for c in "abcd"]
-REAL = [ay.Feature(c, "real", -2, 2) for c in "ab"]
+WHOLE = [du.Feature(c, "integer", 0, 12) for c in "abcd"]
+REAL = [du.Feature(c, "real", -2, 2) for c in "ab"]
 
 
 def test_sums_of_squares_of_whole_numbers_are_repaired_by_one_or_two_of_them():
@@ -43,7 +43,7 @@ def test_reals_are_solved_to_the_relations_own_tolerance(text):
 
 
 def test_what_is_immutable_stays_and_what_no_value_solves_is_left():
-    features = [ay.Feature("a", "integer", 0, 12, mutable=False), *WHOLE[1:]]
+    features = [du.Feature("a", "integer", 0, 12, mutable=False), *WHOLE[1:]]
     x = torch.tensor([[3.0, 4.0, 5.0, 1.0], [7.0, 11.0, 0.0, 0.0]], dtype=torch.float64)
     _, out, fine = repaired(features, "a**2 + b**2 == c**2 + d**2", x)
     assert out[0].tolist() == [3.0, 4.0, 5.0, 0.0] and fine.tolist() == [True, False]
@@ -52,7 +52,7 @@ def test_what_is_immutable_stays_and_what_no_value_solves_is_left():
 
 def test_a_search_misses_no_row_whose_valid_neighbours_are_few():
     rng = np.random.default_rng(3)
-    schema = ay.Schema(WHOLE, ["a**2 + b**2 == c**2 + d**2"])
+    schema = du.Schema(WHOLE, ["a**2 + b**2 == c**2 + d**2"])
     grid = np.array(np.meshgrid(*[range(13)] * 4)).reshape(4, -1).T.astype(float)
 
     def rule(g):
@@ -65,7 +65,7 @@ def test_a_search_misses_no_row_whose_valid_neighbours_are_few():
     near = [records(r, [range(13)] * 4, ["number"] * 4, 0.3, 2, rule) for r in x[:12]]
     truth = [(model.predict(g) != a).any() for g, a in zip(near, answer, strict=True)]
     assert 2 <= sum(truth) <= 10
-    data = ay.Dataset(torch.from_numpy(x[:12]), answer, schema=schema)
-    for attack in (ay.Graft(600), ay.Standard()):
-        report = ay.evaluate(model, data, space=schema.space(eps=0.3, p=2), attack=attack)
+    data = du.Dataset(torch.from_numpy(x[:12]), answer, schema=schema)
+    for attack in (du.Graft(600), du.Standard()):
+        report = du.evaluate(model, data, space=schema.space(eps=0.3, p=2), attack=attack)
         assert report.table["success"].tolist() == truth, attack

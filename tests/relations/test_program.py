@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.rules import holds
 
-from assay.errors import AssayError
-from assay.relations import parse
-from assay.relations.language import F, count, divide, floor, log, maximum, minimum, where
-from assay.relations.normal_form import Layout
-from assay.relations.program import Program
-from assay.tables.feature import Feature
-from assay.tables.schema import Schema
+from durometer.core.errors import DurometerError
+from durometer.relations import parse
+from durometer.relations.language import F, count, divide, floor, log, maximum, minimum, where
+from durometer.relations.normal_form import Layout
+from durometer.relations.program import Program
+from durometer.tables.feature import Feature
+from durometer.tables.schema import Schema
 
 NAMES = ("a", "b", "c", "d")
 LAYOUT = Layout(
@@ -166,7 +166,7 @@ def test_division_by_zero_neither_holds_nor_spoils_the_gradient():
     ],
 )
 def test_unknown_names(relation, message):
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         Program((relation,), LAYOUT)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-import assay as ay
-from assay.report.page import comparison as compare
-from assay.report.page import ladder as rungs
-from assay.report.sweep import Sweep
-from assay.tables.feature import Feature
+import durometer as du
+from durometer.report.page import comparison as compare
+from durometer.report.page import ladder as rungs
+from durometer.report.sweep import Sweep
+from durometer.tables.feature import Feature
 
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 
@@ -28,9 +28,9 @@ def linear(features: int, classes: int, seed: int = 0, scale: float = 1.0) -> to
 
 
 @cache
-def table() -> ay.Report:
+def table() -> du.Report:
     """Whole units and a relation that stops the attacker, among hostile names."""
-    schema = ay.Schema(
+    schema = du.Schema(
         [
             Feature("opened", "integer", 0, 20),
             Feature("total", "integer", 0, 20),
@@ -47,40 +47,40 @@ def table() -> ay.Report:
     net.weight.data = torch.tensor([[-1.0, 0.0, 0.0], [1.0, 0.0, 3.0]]).double()
     net.bias.data = torch.tensor([11.0, -9.0]).double()
     y = net(torch.tensor(x)).argmax(1)
-    data = ay.Dataset(x, y, schema=schema, classes=("refuse", HOSTILE), name=HOSTILE)
+    data = du.Dataset(x, y, schema=schema, classes=("refuse", HOSTILE), name=HOSTILE)
     space = schema.space(eps=0.4, p=2)
-    return ay.evaluate(net, data.where(y=0), space=space, attack=ay.MOEVA(generations=30))
+    return du.evaluate(net, data.where(y=0), space=space, attack=du.MOEVA(generations=30))
 
 
 @cache
-def images(seed: int = 0) -> ay.Report:
+def images(seed: int = 0) -> du.Report:
     x = torch.rand(70, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     net = torch.nn.Sequential(torch.nn.Flatten(), linear(64, 3, 0, 0.5))
     y = net(x).argmax(1).detach()
     y[:5] = 0
-    data = ay.Dataset(x, y, classes=("cat", "dog", HOSTILE), name="pictures")
-    attack = ay.Then(ay.PGD(3), ay.APGD(10))
-    return ay.evaluate(net, data, space=ay.Linf(0.03 + 0.01 * seed), attack=attack, seed=seed)
+    data = du.Dataset(x, y, classes=("cat", "dog", HOSTILE), name="pictures")
+    attack = du.Then(du.PGD(3), du.APGD(10))
+    return du.evaluate(net, data, space=du.Linf(0.03 + 0.01 * seed), attack=attack, seed=seed)
 
 
 @cache
-def groups() -> ay.Report:
+def groups() -> du.Report:
     net, data = _signs()
-    goal = ay.Group({"stop": ["go", HOSTILE], "yield": ["go"]})
-    return ay.evaluate(net, data, space=ay.Linf(0.06), goal=goal, attack=ay.APGD(10))
+    goal = du.Group({"stop": ["go", HOSTILE], "yield": ["go"]})
+    return du.evaluate(net, data, space=du.Linf(0.06), goal=goal, attack=du.APGD(10))
 
 
 @cache
-def quota() -> ay.Report:
+def quota() -> du.Report:
     net, data = _signs()
-    goal = ay.Quota(k=2, sources=("stop", "yield"), targets=("go", HOSTILE))
-    return ay.evaluate(
-        net, data, space=ay.Linf(0.1), goal=goal, attack=ay.Campaign(ay.APGD(10))
+    goal = du.Quota(k=2, sources=("stop", "yield"), targets=("go", HOSTILE))
+    return du.evaluate(
+        net, data, space=du.Linf(0.1), goal=goal, attack=du.Campaign(du.APGD(10))
     )  # fmt: skip
 
 
 @cache
-def long() -> ay.Report:
+def long() -> du.Report:
     """More rows than are drawn, proven and open ones among them, in steps of a pixel."""
     x = torch.rand(700, 6, generator=torch.Generator().manual_seed(6))
     g = torch.Generator().manual_seed(7)
@@ -90,23 +90,23 @@ def long() -> ay.Report:
     net[2].bias.data -= net(x).detach().median(0).values
     y = net(x).argmax(1).detach()
     y[:9] = 1 - y[:9]  # wrong before any attack
-    data = ay.Dataset(x, y, classes=("no", HOSTILE), ids=[f"r{i}" for i in range(700)])
-    return ay.evaluate(net, data, space=ay.Linf(8 / 255), attack=ay.Then(ay.Bounds(), ay.PGD(8)))
+    data = du.Dataset(x, y, classes=("no", HOSTILE), ids=[f"r{i}" for i in range(700)])
+    return du.evaluate(net, data, space=du.Linf(8 / 255), attack=du.Then(du.Bounds(), du.PGD(8)))
 
 
-def _signs() -> tuple[torch.nn.Module, ay.Dataset]:
+def _signs() -> tuple[torch.nn.Module, du.Dataset]:
     x = torch.rand(60, 12, generator=torch.Generator().manual_seed(2))
     net = linear(12, 4, 3)
     y = net(x).argmax(1).detach()
-    return net, ay.Dataset(x, y, classes=("stop", "yield", "go", HOSTILE), name="signs")
+    return net, du.Dataset(x, y, classes=("stop", "yield", "go", HOSTILE), name="signs")
 
 
 @cache
-def nature() -> ay.Report:
+def nature() -> du.Report:
     x = torch.rand(50, 4, generator=torch.Generator().manual_seed(4))
     net = linear(4, 2, 5)
-    data = ay.Dataset(x, net(x).argmax(1).detach(), classes=("no", HOSTILE), name="measured")
-    return ay.evaluate(ay.Nature(net, ay.Normal(sd=0.1), tolerance=0.05, draws=2000), data)
+    data = du.Dataset(x, net(x).argmax(1).detach(), classes=("no", HOSTILE), name="measured")
+    return du.evaluate(du.Nature(net, du.Normal(sd=0.1), tolerance=0.05, draws=2000), data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +119,11 @@ class Shaky:
         return None
 
     def base(self, state: None) -> Any:
-        return ay.wrap(self._net(0.0))
+        return du.wrap(self._net(0.0))
 
     def adapt(self, state: None, x: torch.Tensor, seed: int) -> tuple[Any, None]:
         at = torch.rand(1, generator=torch.Generator().manual_seed(seed)).item()
-        return ay.wrap(self._net(at - 0.5)), None
+        return du.wrap(self._net(at - 0.5)), None
 
     def _net(self, shift: float) -> torch.nn.Linear:
         net = torch.nn.Linear(2, 2)
@@ -137,10 +137,10 @@ def moving() -> Any:
     """The ladder of a defence."""
     g = torch.Generator().manual_seed(0)
     x = torch.rand(40, 2, generator=g)
-    data = ay.Dataset(x, (x[:, 0] > 0.5).long(), classes=("left", HOSTILE), name="plane")
-    game = ay.Transductive(Shaky(), batch=20, runs=2)
-    attack = ay.GMSA(ay.PGD(5), iterations=2)
-    return ay.ladder(game, data, space=ay.Linf(0.1), attacks=[attack])
+    data = du.Dataset(x, (x[:, 0] > 0.5).long(), classes=("left", HOSTILE), name="plane")
+    game = du.Transductive(Shaky(), batch=20, runs=2)
+    attack = du.GMSA(du.PGD(5), iterations=2)
+    return du.ladder(game, data, space=du.Linf(0.1), attacks=[attack])
 
 
 @cache
@@ -151,7 +151,7 @@ def sweep() -> Sweep:
     return Sweep(settings, reports, numbers, {HOSTILE: HOSTILE})
 
 
-def with_evidence(folder: Path, told: dict[str, str]) -> dict[str, tuple[ay.Report, Path]]:
+def with_evidence(folder: Path, told: dict[str, str]) -> dict[str, tuple[du.Report, Path]]:
     """A saved run of every kind, its scope told and a bound fixed beforehand where one can be."""
     runs = {
         "images": images(), "table": table(), "nature": nature(), "groups": groups(),
@@ -166,7 +166,7 @@ def with_evidence(folder: Path, told: dict[str, str]) -> dict[str, tuple[ay.Repo
 
 
 def drawn(evidence: Any) -> str:
-    from assay.report.drawing import html
+    from durometer.report.drawing import html
 
     return html(evidence)
 

@@ -1,7 +1,7 @@
 """The pages in a real browser: Debian's chromium, driven by Playwright.
 
 They load without errors and without asking for anything, plots are drawn, filters, sorting, legends
-and tooltips work, and a hostile name stays text. With ASSAY_PICTURES=FOLDER screenshots are kept.
+and tooltips work, and a hostile name stays text. With DUROMETER_PICTURES=FOLDER screenshots are kept.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ CONTRAST = """() => {
 
 
 def test_pictures_for_the_docs(opened: Any) -> None:
-    folder = os.environ.get("ASSAY_PICTURES")
+    folder = os.environ.get("DUROMETER_PICTURES")
     shot = opened("images").screenshot()
     assert shot[:4] == b"\x89PNG"
     if folder is None:

@@ -7,20 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-import assay as ay
-from assay.report.checks import IDS, monotone
+import durometer as du
+from durometer.report.checks import IDS, monotone
 
-SOURCE = Path(ay.__file__).parent
+SOURCE = Path(du.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
 X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3
 
 
 def flags(model, data=None, attack=None, **how):
-    data = ay.Dataset(X, Y) if data is None else data
-    attack = ay.PGD(5) if attack is None else attack
-    how = {"space": ay.Linf(0.05)} | how
-    report = ay.evaluate(model, data, attack=attack, **how)
+    data = du.Dataset(X, Y) if data is None else data
+    attack = du.PGD(5) if attack is None else attack
+    how = {"space": du.Linf(0.05)} | how
+    report = du.evaluate(model, data, attack=attack, **how)
     return {f.id: f for f in report.flags}
 
 
@@ -34,7 +34,7 @@ def net(scale=1.0):
 
 def labelled(model):
     """Data on which the model is always right."""
-    return ay.Dataset(X, model(X).argmax(1))
+    return du.Dataset(X, model(X).argmax(1))
 
 
 def test_docs_have_a_paragraph_for_each_id_and_no_other():
@@ -66,9 +66,9 @@ def test_gradients_that_vanish():
 def test_a_loss_that_is_flat_once_the_goal_is_reached_is_no_vanishing_gradient():
     torch.manual_seed(0)
     wide = nn.Linear(4, 6).eval()
-    data = ay.Dataset(X, wide(X).argmax(1))
-    goal = ay.Group({s: [t for t in range(6) if t not in (s, (s + 1) % 6)] for s in range(6)})
-    found = flags(wide, data, ay.PGD(5, loss="mdmax"), goal=goal, space=ay.Linf(1.0))
+    data = du.Dataset(X, wide(X).argmax(1))
+    goal = du.Group({s: [t for t in range(6) if t not in (s, (s + 1) % 6)] for s in range(6)})
+    found = flags(wide, data, du.PGD(5, loss="mdmax"), goal=goal, space=du.Linf(1.0))
     assert "vanishing-gradients" not in found
 
 
@@ -82,8 +82,8 @@ def test_search_that_beats_gradients():
             return 2 * true.detach() - true  # the value of `true`, the slope of `-true`
 
     model = Masked().eval()
-    attack = ay.Then(ay.PGD(5, start="clean"), ay.Square(200))
-    assert "search-beats-gradient" in flags(model, labelled(model), attack, space=ay.Linf(0.2))
+    attack = du.Then(du.PGD(5, start="clean"), du.Square(200))
+    assert "search-beats-gradient" in flags(model, labelled(model), attack, space=du.Linf(0.2))
 
 
 def test_a_model_that_is_nan_where_attackers_go():
@@ -99,7 +99,7 @@ def test_a_model_that_is_nan_where_attackers_go():
 
 def test_labels_in_another_order():
     model = net()
-    data = ay.Dataset(X, (model(X).argmax(1) + 1) % 3)
+    data = du.Dataset(X, (model(X).argmax(1) + 1) % 3)
     assert "below-chance" in flags(model, data)
 
 
@@ -108,11 +108,11 @@ def test_some_labels_in_another_order():
     x = torch.rand(300, 3)
     y = x.argmax(1)
     swapped = torch.tensor([0, 2, 1])[y]
-    found = flags(nn.Identity().eval(), ay.Dataset(x, swapped), ay.FGSM())
+    found = flags(nn.Identity().eval(), du.Dataset(x, swapped), du.FGSM())
     assert "other-order" in found and "1.000" in found["other-order"].text
     noisy = torch.where(torch.rand(300) < 0.5, torch.randint(0, 3, (300,)), y)
-    for data in (ay.Dataset(x, y), ay.Dataset(x, noisy), ay.Dataset(x[:20], swapped[:20])):
-        assert "other-order" not in flags(nn.Identity().eval(), data, ay.FGSM())
+    for data in (du.Dataset(x, y), du.Dataset(x, noisy), du.Dataset(x[:20], swapped[:20])):
+        assert "other-order" not in flags(nn.Identity().eval(), data, du.FGSM())
 
 
 def test_below_chance_is_more_than_bad_luck():
@@ -121,15 +121,15 @@ def test_below_chance_is_more_than_bad_luck():
     x[:, 0] = 1.0
     y = torch.where(torch.arange(1000) % 5 == 0, 0, 1 + torch.arange(1000) % 3)
     for n, raised in ((40, False), (1000, True)):
-        found = flags(nn.Identity().eval(), ay.Dataset(x[:n], y[:n]), ay.FGSM())
+        found = flags(nn.Identity().eval(), du.Dataset(x[:n], y[:n]), du.FGSM())
         assert ("below-chance" in found) == raised
 
 
 def test_pairs_of_a_quota_are_one_row_each_for_below_chance():
     x = torch.eye(5)[[1] * 10]
-    data = ay.Dataset(x, torch.zeros(10, dtype=torch.long), ids=[f"face {i}" for i in range(10)])
-    goal = ay.Quota(1, sources=(0,), targets=(1, 2, 3, 4))
-    found = flags(nn.Identity().eval(), data, ay.FGSM(), goal=goal)
+    data = du.Dataset(x, torch.zeros(10, dtype=torch.long), ids=[f"face {i}" for i in range(10)])
+    goal = du.Quota(1, sources=(0,), targets=(1, 2, 3, 4))
+    found = flags(nn.Identity().eval(), data, du.FGSM(), goal=goal)
     assert "below-chance" not in found  # none of 10 right: 11 % for a guesser, of 40 it is 0.01 %
 
 
@@ -149,9 +149,9 @@ def test_models_that_do_not_answer_twice_the_same():
 def test_robustness_that_rises_with_the_budget():
     model = net()
     data = labelled(model)
-    strong = ay.evaluate(model, data, space=ay.Linf(0.2), attack=ay.APGD(20))
-    weak = ay.evaluate(model, data, space=ay.Linf(0.3), attack=ay.PGD(1, step=0.001, start="clean"))
-    small = ay.evaluate(model, data, space=ay.Linf(0.01), attack=ay.APGD(20))
+    strong = du.evaluate(model, data, space=du.Linf(0.2), attack=du.APGD(20))
+    weak = du.evaluate(model, data, space=du.Linf(0.3), attack=du.PGD(1, step=0.001, start="clean"))
+    small = du.evaluate(model, data, space=du.Linf(0.01), attack=du.APGD(20))
     assert list(monotone([small, strong])) == []
     (flag,) = monotone([small, strong, weak])
     assert flag.id == "not-monotone" and "Linf(0.2) to Linf(0.3)" in flag.text

@@ -3,7 +3,7 @@ bootstrap)."""
 
 import numpy as np
 
-from assay.report.stats import bootstrap
+from durometer.report.stats import bootstrap
 
 
 def drawn(rng, rows=40, runs=8):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import assay as ay
-from assay.report.evidence.document import GROUPS, SCOPE, document
+import durometer as du
+from durometer.report.evidence.document import GROUPS, SCOPE, document
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pages
@@ -37,7 +37,7 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[ay.Report, Path]]:
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[du.Report, Path]]:
     return pages.with_evidence(tmp_path_factory.mktemp("evidence"), TOLD)
 
 

@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.report.page import axes, png, svg
-from assay.report.stats import Estimate, wilson
+import durometer as du
+from durometer.report.page import axes, png, svg
+from durometer.report.stats import Estimate, wilson
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 
 
-def run(names: tuple[str, ...] = ("cat", "dog", "owl")) -> ay.Report:
+def run(names: tuple[str, ...] = ("cat", "dog", "owl")) -> du.Report:
     g = torch.Generator().manual_seed(0)
     net = torch.nn.Linear(6, 3)
     net.weight.data = torch.randn(3, 6, generator=g)
     net.bias.data.zero_()
     x = torch.rand(80, 6, generator=g)
-    data = ay.Dataset(x, net(x).argmax(1).detach(), classes=names, name=names[0])
-    return ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.APGD(10))
+    data = du.Dataset(x, net(x).argmax(1).detach(), classes=names, name=names[0])
+    return du.evaluate(net, data, space=du.Linf(0.1), attack=du.APGD(10))
 
 
 class Reader(HTMLParser):
@@ -90,7 +90,7 @@ def test_figures_are_the_records_figures() -> None:
 def test_saved_page_and_examples_survive(tmp_path: Path) -> None:
     report = run()
     report.save(tmp_path)
-    again = ay.Report.load(tmp_path)
+    again = du.Report.load(tmp_path)
     assert again.examples is not None and report.examples is not None
     assert (again.examples.clean == report.examples.clean).all()
     assert again.html() == report.html() == (tmp_path / "report.html").read_text()
@@ -107,11 +107,11 @@ def test_examples_are_the_nearest_true_successes() -> None:
 
 
 def test_no_success_no_examples() -> None:
-    data = ay.Dataset(torch.rand(5, 6), torch.zeros(5))
+    data = du.Dataset(torch.rand(5, 6), torch.zeros(5))
     net = torch.nn.Linear(6, 2)
     net.weight.data.zero_()
     net.bias.data = torch.tensor([1.0, 0.0])
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(3))
+    report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(3))
     assert report.examples is None
     assert "Examples" not in read(report.html()).text
 

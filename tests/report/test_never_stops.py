@@ -10,18 +10,18 @@ import pandas as pd
 import pytest
 import torch
 
-import assay as ay
-from assay.report import export
-from assay.report.page import axes
-from assay.report.page import page as pages
+import durometer as du
+from durometer.report import export
+from durometer.report.page import axes
+from durometer.report.page import page as pages
 
 
-def report(ids: Any = None, columns: Any = None) -> ay.Report:
+def report(ids: Any = None, columns: Any = None) -> du.Report:
     g = torch.Generator().manual_seed(0)
     net = torch.nn.Linear(4, 2).double()
     x = torch.rand(40, 4, generator=g).double()
-    data = ay.Dataset(x, net(x).argmax(1).detach(), ids=ids)
-    return ay.evaluate(net, data, space=ay.L2(0.3), attack=ay.FGSM())
+    data = du.Dataset(x, net(x).argmax(1).detach(), ids=ids)
+    return du.evaluate(net, data, space=du.L2(0.3), attack=du.FGSM())
 
 
 @pytest.mark.parametrize("value", [0.3, 0.0, 1e-300, 1e300, 255.0])
@@ -41,7 +41,7 @@ def test_float64_fgsm_is_saved_with_its_page(tmp_path: Path) -> None:
 def test_a_section_that_fails_is_a_sentence_and_all_else_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(report: ay.Report) -> None:
+    def broken(report: du.Report) -> None:
         raise ZeroDivisionError("by <design>")
 
     (tmp_path / "log.txt").write_text("")
@@ -53,7 +53,7 @@ def test_a_section_that_fails_is_a_sentence_and_all_else_is_saved(
     assert "This section could not be made (ZeroDivisionError: by &lt;design&gt;)" in text
     assert text.count("<section") >= 5
     assert "ZeroDivisionError: by <design>" in (tmp_path / "log.txt").read_text()
-    assert len(ay.Report.load(tmp_path).records) == 40
+    assert len(du.Report.load(tmp_path).records) == 40
 
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1+2", "-2+3", "@SUM(A1)", "\t=1", " =1+1"]

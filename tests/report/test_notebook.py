@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import assay as ay
-from assay import notebook
-from assay.run.progress import Progress
+import durometer as du
+from durometer.core import notebook_html
+from durometer.run.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pages
@@ -81,7 +81,7 @@ def test_a_schema_shows_its_features_and_relations() -> None:
 
 
 def test_a_data_set_without_names_shows_its_classes() -> None:
-    data = ay.Dataset(np.zeros((3, 2), np.float32), [0, 1, 1])
+    data = du.Dataset(np.zeros((3, 2), np.float32), [0, 1, 1])
     assert "<td>1</td><td>2</td>" in data._repr_html_()
 
 
@@ -115,9 +115,9 @@ def jupyter(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_progress_stands_below_the_cell_and_is_replaced_in_place(
     jupyter: list[tuple[str, str]],
 ) -> None:
-    net, data = ay.testing.toy()
-    assert notebook.here()
-    ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(3), batch=4)
+    net, data = du.testing.toy()
+    assert notebook_html.here()
+    du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(3), batch=4)
     assert [kind for kind, _ in jupyter].count("display") == 1
     last = jupyter[-1]
     assert last[0] == "update" and 'value="16" max="16"' in last[1] and "16/16" in last[1]
@@ -125,4 +125,4 @@ def test_progress_stands_below_the_cell_and_is_replaced_in_place(
 
 def test_progress_is_quiet_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert not notebook.here() and not Progress(3).show
+    assert not notebook_html.here() and not Progress(3).show

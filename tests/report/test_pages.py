@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import assay as ay
+import durometer as du
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pages
@@ -71,10 +71,10 @@ def test_a_table_names_the_relation_that_binds(made: dict[str, str]) -> None:
 
 
 def test_changes_are_measured_by_the_range_of_the_data() -> None:
-    from assay.records import Records
-    from assay.report.examples import gather
+    from durometer.core.records import Records
+    from durometer.report.examples import gather
 
-    data = ay.Dataset(np.array([[0.0, 10.0], [4.0, 10.0], [2.0, 30.0]]), [0, 0, 0])
+    data = du.Dataset(np.array([[0.0, 10.0], [4.0, 10.0], [2.0, 30.0]]), [0, 0, 0])
     adversarial = np.array([[1.0, 10.0], [1.0, 20.0], [2.0, 30.0]])
     won = np.array([True, True, False])
     records = Records.of(3, adversarial, id=data.ids, success=won, winner="X", distance=[2, 1, 0])
@@ -85,7 +85,7 @@ def test_changes_are_measured_by_the_range_of_the_data() -> None:
 
 
 def test_binding_by_hand() -> None:
-    from assay.report.binding_rules import binding
+    from durometer.report.binding_rules import binding
 
     schema = pages.table().examples and _schema()
     clean = np.array([[2.0, 6.0, 0.5], [2.0, 6.0, 0.5], [2.0, 6.0, 0.5]])
@@ -94,10 +94,10 @@ def test_binding_by_hand() -> None:
     assert found == [{0: ["opened <= total"]}, {2: ["share <= 1"]}, {}]
 
 
-def _schema() -> ay.Schema:
-    from assay.tables.feature import Feature
+def _schema() -> du.Schema:
+    from durometer.tables.feature import Feature
 
-    return ay.Schema(
+    return du.Schema(
         [
             Feature("opened", "integer", 0, 20),
             Feature("total", "integer", 0, 20),
@@ -146,7 +146,7 @@ def test_a_sweep_starts_at_clean_accuracy() -> None:
 
 
 def test_comparison_is_paired() -> None:
-    from assay.report.page.comparison import paired
+    from durometer.report.page.comparison import paired
 
     tests = {t[0]: t for t in paired(pages.images(0).compare(pages.images(2)))}
     _, a, b, d, p, test = tests["robust accuracy"]

@@ -5,7 +5,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 
 @pytest.fixture(scope="module")
@@ -14,15 +14,15 @@ def made():
     x = rng.random((300, 3))
     y = (x[:, 0] + x[:, 1] ** 2 > 0.8).astype(int)
     model = XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1).fit(x, y)
-    data = ay.Dataset(x[:60], y[:60])
-    asked = {"space": ay.L2(0.4), "attack": ay.Exact(minimise="distance")}
-    return model, data, ay.evaluate(model, data, **asked)
+    data = du.Dataset(x[:60], y[:60])
+    asked = {"space": du.L2(0.4), "attack": du.Exact(minimise="distance")}
+    return model, data, du.evaluate(model, data, **asked)
 
 
 @pytest.mark.parametrize("eps", [0.02, 0.1, 0.25])
 def test_one_run_says_what_a_run_at_each_radius_says(made, eps):
     model, data, report = made
-    there = ay.evaluate(model, data, space=ay.L2(eps), attack=ay.Exact())
+    there = du.evaluate(model, data, space=du.L2(eps), attack=du.Exact())
     line = report.radii([eps]).iloc[0]
     assert line["at_least"].value <= there.metric("proven").value
     assert there.metric("robust").value <= line["at_most"].value
@@ -39,13 +39,13 @@ def test_radii_fall_from_clean_accuracy_to_the_run_s_own_figure(made):
     assert found["at_most"].iloc[-1].value == report.metric("robust").value
     assert found["at_least"].iloc[-1].value == report.metric("proven").value
     assert "At every radius" in report.html()
-    with pytest.raises(ay.AssayError, match="radii from 0 to 0.4"):
+    with pytest.raises(du.DurometerError, match="radii from 0 to 0.4"):
         report.radii([0.5])
 
 
 def test_a_run_that_did_not_look_for_the_nearest_is_right_but_loose(made):
     model, data, report = made
-    loose = ay.evaluate(model, data, space=ay.L2(0.4), attack=ay.Exact())
+    loose = du.evaluate(model, data, space=du.L2(0.4), attack=du.Exact())
     for eps in (0.05, 0.2):
         a, b = loose.radii([eps]).iloc[0], report.radii([eps]).iloc[0]
         assert a["at_least"].value <= b["at_least"].value
@@ -56,27 +56,27 @@ def test_a_run_that_did_not_look_for_the_nearest_is_right_but_loose(made):
 def test_the_smallest_change_of_a_step_is_the_way_to_the_step():
     x = np.linspace(0, 1, 41).reshape(-1, 1)
     tree = DecisionTreeClassifier().fit(x, x[:, 0] > 0.5)
-    data = ay.Dataset(x, (x[:, 0] > 0.5).astype(int))
-    report = ay.evaluate(tree, data, space=ay.L1(0.3), attack=ay.Exact(minimise="distance"))
-    found = report.flips()
+    data = du.Dataset(x, (x[:, 0] > 0.5).astype(int))
+    report = du.evaluate(tree, data, space=du.L1(0.3), attack=du.Exact(minimise="distance"))
+    found = report.minimal_changes()
     step = float(tree.tree_.threshold[0])
     assert list(found["distance"]) == sorted(found["distance"])
     assert np.allclose(found["distance"], np.abs(found["was"] - step), atol=1e-3)
     assert (found["distance_low"] <= found["distance"]).all()
     assert (found["distance_low"] >= 0.998 * found["distance"]).all()
-    features = report.flips(by="feature")
+    features = report.minimal_changes(by="feature")
     assert features.loc["x0", "rows"] == len(found) == int(report.table["success"].sum())
-    with pytest.raises(ay.AssayError, match="'row' or 'feature'"):
-        report.flips(by="column")
+    with pytest.raises(du.DurometerError, match="'row' or 'feature'"):
+        report.minimal_changes(by="column")
 
 
 def test_what_an_attack_found_is_made_nearer(made):
     model, data, report = made
-    rough = ay.Then(ay.Square(200), ay.Exact(minimise="distance"))
-    both = ay.evaluate(model, data, space=ay.L2(0.4), attack=rough)
+    rough = du.Then(du.Square(200), du.Exact(minimise="distance"))
+    both = du.evaluate(model, data, space=du.L2(0.4), attack=rough)
     assert list(both.table["verdict"]) == list(report.table["verdict"])
     assert np.allclose(both.table["distance"], report.table["distance"], rtol=2e-3, equal_nan=True)
-    first = ay.evaluate(model, data, space=ay.L2(0.4), attack=ay.Square(200))
+    first = du.evaluate(model, data, space=du.L2(0.4), attack=du.Square(200))
     won = first.table["success"].to_numpy() & (first.table["winner"] != "clean").to_numpy()
     assert won.any()
     assert (both.table["distance"][won] <= first.table["distance"][won] + 1e-9).all()

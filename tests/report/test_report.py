@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy import stats as sps
 
-import assay as ay
-from assay.errors import AssayError
-from assay.report.comparison import Comparison
-from assay.report.report import Report
-from assay.report.stats import wilson
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.report.comparison import Comparison
+from durometer.report.report import Report
+from durometer.report.stats import wilson
 
 X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
 Y = X[:, :3].argmax(1)
@@ -33,11 +33,11 @@ class Net(torch.nn.Module):
 
 
 def evaluate(ids=None, net=None, **how):
-    how = {"space": ay.Linf(0.05), "attack": ay.PGD(5), "batch": 16} | how
+    how = {"space": du.Linf(0.05), "attack": du.PGD(5), "batch": 16} | how
     y = Y.clone()
     y[:5] = (y[:5] + 1) % 3  # wrong from the start
-    data = ay.Dataset(X, y, ids=ids, classes=("a", "b", "c"), name="toy")
-    return ay.evaluate(net or Net().eval(), data, **how)
+    data = du.Dataset(X, y, ids=ids, classes=("a", "b", "c"), name="toy")
+    return du.evaluate(net or Net().eval(), data, **how)
 
 
 def test_figures_are_computed_from_the_rows():
@@ -62,9 +62,9 @@ def test_metrics_by_a_column():
         rows = t[t["y"] == "abc".index(value)]
         assert e == wilson(int((~rows["success"]).sum()), len(rows))
     assert sum(e.n for e in by.values()) == 60
-    with pytest.raises(AssayError, match="no metric 'robst'; did you mean 'robust'"):
+    with pytest.raises(DurometerError, match="no metric 'robst'; did you mean 'robust'"):
         report.metric("robst")
-    with pytest.raises(AssayError, match="no column 'winer'"):
+    with pytest.raises(DurometerError, match="no column 'winer'"):
         report.metric("robust", by="winer")
 
 
@@ -117,15 +117,15 @@ def test_a_run_from_before_a_field_was_added_is_loaded(tmp_path):
 
 
 def test_loading_what_is_no_report(tmp_path):
-    with pytest.raises(AssayError, match="no saved report in"):
+    with pytest.raises(DurometerError, match="no saved report in"):
         Report.load(tmp_path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(AssayError, match="cannot write the report"):
+    with pytest.raises(DurometerError, match="cannot write the report"):
         evaluate().save(tmp_path / "file")
 
 
 def test_comparison_is_paired():
-    weak, strong = evaluate(attack=ay.PGD(1, step=0.1)), evaluate(attack=ay.APGD(20))
+    weak, strong = evaluate(attack=du.PGD(1, step=0.1)), evaluate(attack=du.APGD(20))
     a, b = weak.table["success"].to_numpy(), strong.table["success"].to_numpy()
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
     c = weak.compare(strong)
@@ -141,35 +141,35 @@ def test_comparison_is_paired():
 def test_comparison_is_by_id_not_by_place():
     whole = evaluate()
     back = np.arange(60)[::-1]
-    data = ay.Dataset(X, Y).take(back.copy())
-    turned = ay.evaluate(Net().eval(), data, space=ay.Linf(0.05), attack=ay.PGD(5))
+    data = du.Dataset(X, Y).take(back.copy())
+    turned = du.evaluate(Net().eval(), data, space=du.Linf(0.05), attack=du.PGD(5))
     c = whole.compare(turned)
     assert (c.only_first, c.only_second) == (5, 0)  # the five with other labels
-    apart = ay.evaluate(Net().eval(), ay.Dataset(X, Y, ids=range(100, 160)), space=ay.Linf(0.05),
-                        attack=ay.PGD(1))  # fmt: skip
-    with pytest.raises(AssayError, match="no example in common"):
+    apart = du.evaluate(Net().eval(), du.Dataset(X, Y, ids=range(100, 160)), space=du.Linf(0.05),
+                        attack=du.PGD(1))  # fmt: skip
+    with pytest.raises(DurometerError, match="no example in common"):
         whole.compare(apart)
 
 
 def test_rows_of_other_data_are_not_compared_though_their_ids_are_alike():
     mine = evaluate()
-    other = ay.evaluate(Net().eval(), ay.Dataset(X * 0.5, Y), space=ay.Linf(0.05),
-                        attack=ay.PGD(1))  # fmt: skip
-    with pytest.raises(AssayError, match="different data.*60 of 60 rows with the same id"):
+    other = du.evaluate(Net().eval(), du.Dataset(X * 0.5, Y), space=du.Linf(0.05),
+                        attack=du.PGD(1))  # fmt: skip
+    with pytest.raises(DurometerError, match="different data.*60 of 60 rows with the same id"):
         mine.compare(other)
-    part = ay.evaluate(Net().eval(), ay.Dataset(X, Y)[:20], space=ay.Linf(0.05), attack=ay.PGD(1))
+    part = du.evaluate(Net().eval(), du.Dataset(X, Y)[:20], space=du.Linf(0.05), attack=du.PGD(1))
     assert mine.compare(part).robust.n == 20  # the same rows of the same data
     for report in (mine, other):  # as in runs of before this was kept
         report.records.columns["input"][:] = 0
     mine, other = (Report(r.spec, r.records) for r in (mine, other))
     assert mine.compare(evaluate()).robust.n == 60
-    with pytest.raises(AssayError, match="do not say row by row"):
+    with pytest.raises(DurometerError, match="do not say row by row"):
         mine.compare(other)
 
 
 def test_only_rows_that_were_played_are_compared():
-    goal = ay.Group({"a": ["b"], "b": ["a", "c"]})
-    weak, strong = (evaluate(goal=goal, attack=a) for a in (ay.PGD(1, step=0.01), ay.APGD(20)))
+    goal = du.Group({"a": ["b"], "b": ["a", "c"]})
+    weak, strong = (evaluate(goal=goal, attack=a) for a in (du.PGD(1, step=0.01), du.APGD(20)))
     c, n = weak.compare(strong), weak.metric("robust").n
     assert n < 60 and c.robust.n == n
     want = weak.metric("robust").value - strong.metric("robust").value
@@ -178,9 +178,9 @@ def test_only_rows_that_were_played_are_compared():
 
 
 def test_noises_are_compared_by_their_probabilities():
-    data = ay.Dataset(X, Y)
+    data = du.Dataset(X, Y)
     little, much = (
-        ay.evaluate(ay.Nature(Net().eval(), ay.Normal(sd=sd), draws=300), data)
+        du.evaluate(du.Nature(Net().eval(), du.Normal(sd=sd), draws=300), data)
         for sd in (0.05, 0.2)
     )
     c = little.compare(much)
@@ -231,14 +231,14 @@ def test_a_model_that_breaks_down_leaves_what_was_finished():
 
 def test_clean_accuracy_of_the_rows_played_stands_beside_robust_accuracy():
     """Rows that break their space are left out of one figure, so the other is printed twice."""
-    net, data = ay.testing.toy()
+    net, data = du.testing.toy()
     x = data.x.clone()
     low, high = float(x.min()), float(x.max())
-    schema = ay.Schema([ay.Feature(f"f{i}", "real", low, high) for i in range(x.shape[1])],
+    schema = du.Schema([du.Feature(f"f{i}", "real", low, high) for i in range(x.shape[1])],
                        ["f0 <= f1"])  # fmt: skip
-    table = ay.Dataset(x, data.y, schema=schema)
-    report = ay.evaluate(
-        net, table, space=schema.space(eps=0.1), attack=ay.Graft(3), progress=False
+    table = du.Dataset(x, data.y, schema=schema)
+    report = du.evaluate(
+        net, table, space=schema.space(eps=0.1), attack=du.Graft(3), progress=False
     )
     kept = (x[:, 0] <= x[:, 1]).numpy()
     assert 0 < kept.sum() < len(kept)

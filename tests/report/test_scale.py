@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import assay as ay
-from assay.amounts import levels, written
-from assay.report.page import axes, bar, scale
-from assay.report.page.threat import pictures
-from assay.report.stats import wilson
-from assay.report.verdicts import verdicts
+import durometer as du
+from durometer.core.number_format import format_number, levels
+from durometer.report.page import axes, axis_scale, bar
+from durometer.report.page.threat import pictures
+from durometer.report.stats import wilson
+from durometer.report.verdicts import verdicts
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pages
@@ -32,7 +32,7 @@ def test_ticks_are_few_even_inside_and_say_what_they_are(
     low: float, span: float, most: int, per: int
 ) -> None:
     high = low + span
-    found = scale.ticks(low, high, most, per)
+    found = axis_scale.ticks(low, high, most, per)
     assert len(found) <= most + 1
     assert all(low - 1e-6 * span - 1e-9 * abs(low) <= v <= high + 1e-6 * span + 1e-9 * abs(high)
                for v in found)  # fmt: skip
@@ -45,13 +45,13 @@ def test_ticks_are_few_even_inside_and_say_what_they_are(
 @pytest.mark.parametrize("steps", [1, 2, 4, 8, 16, 0.5])
 def test_steps_of_a_pixel_are_written_as_such(steps: float) -> None:
     eps = steps / 255
-    assert written(eps) == f"{steps:g}/255" == written(float(np.float32(eps)))
-    assert f"at most {steps:g}/255" in ay.Linf(eps).in_words
+    assert format_number(eps) == f"{steps:g}/255" == format_number(float(np.float32(eps)))
+    assert f"at most {steps:g}/255" in du.Linf(eps).description
 
 
 @pytest.mark.parametrize("eps", [0.1, 0.2, 0.03, 0.5, 1.0, 3.0, 0.0314, 0.123456])
 def test_other_numbers_stay_decimals(eps: float) -> None:
-    assert levels(eps) == 1 and written(eps) == f"{eps:g}"
+    assert levels(eps) == 1 and format_number(eps) == f"{eps:g}"
 
 
 def test_a_page_in_steps_of_a_pixel_has_no_long_decimals() -> None:
@@ -80,7 +80,7 @@ def test_one_curve_needs_no_legend_and_two_do() -> None:
 
 @pytest.mark.parametrize("kind", ["table", "images", "groups", "quota", "long"])
 def test_the_bar_counts_every_played_row_once(kind: str) -> None:
-    report: ay.Report = getattr(pages, kind)()
+    report: du.Report = getattr(pages, kind)()
     counts = {k: n for k, (_, n) in verdicts(report).items()}
     t = report.table[report.table["skipped"] == ""]
     assert sum(counts.values()) == len(t)
@@ -102,21 +102,21 @@ def test_under_noise_the_bar_knows_sure_unsure_and_undecided() -> None:
 
 
 SPACES = {
-    "Linf": ay.Linf(8 / 255), "L2": ay.L2(0.5), "L1": ay.L1(2), "L0": ay.L0(3),
-    "Patch": ay.Patch("eyeglasses"), "Quantised": ay.Quantised(ay.Linf(4 / 255)),
+    "Linf": du.Linf(8 / 255), "L2": du.L2(0.5), "L1": du.L1(2), "L0": du.L0(3),
+    "Patch": du.Patch("eyeglasses"), "Quantised": du.Quantised(du.Linf(4 / 255)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SPACES)
 def test_each_space_has_a_picture_of_its_own(name: str) -> None:
-    from assay.nouns import table
+    from durometer.core.serialization import to_dict
 
-    spec = {"space": table(SPACES[name]), "game": {"type": "Static"}, "attack": {"type": "PGD"}}
+    spec = {"space": to_dict(SPACES[name]), "game": {"type": "Static"}, "attack": {"type": "PGD"}}
     said = pictures(spec)
     assert said.count("<svg") == 3
     word = {"L0": "At most 3 features", "Patch": "eyeglasses", "Quantised": "4/255"}
-    assert word.get(name, written(getattr(SPACES[name], "eps", 0))) in said
-    others = {pictures({**spec, "space": table(s)}) for k, s in SPACES.items() if k != name}
+    assert word.get(name, format_number(getattr(SPACES[name], "eps", 0))) in said
+    others = {pictures({**spec, "space": to_dict(s)}) for k, s in SPACES.items() if k != name}
     assert said not in others
 
 
@@ -132,10 +132,10 @@ def test_the_pictures_follow_the_goal_and_the_game() -> None:
 def test_a_model_without_a_name_is_the_model_and_the_page_asks_for_one() -> None:
     page = pages.images().html()
     head = page.partition("<nav")[0]
-    assert "<h1>The model classifies" in head and "ay.wrap(model, name=...)" in head
-    net, data = ay.testing.toy()
-    named = ay.wrap(net, name="loan scorer")
-    report = ay.evaluate(named, data, space=ay.Linf(0.1), attack=ay.FGSM())
+    assert "<h1>The model classifies" in head and "du.wrap(model, name=...)" in head
+    net, data = du.testing.toy()
+    named = du.wrap(net, name="loan scorer")
+    report = du.evaluate(named, data, space=du.Linf(0.1), attack=du.FGSM())
     head = report.html().partition("<nav")[0]
     assert "<h1>loan scorer classifies" in head and "name=..." not in head
     assert report.spec["model"] == "loan scorer" and report.spec["model_kind"].startswith("torch ")

@@ -9,15 +9,15 @@ from typing import ClassVar
 import pytest
 import torch
 
-import assay as ay
-from assay import report as reports
-from assay.nouns import said
-from assay.report.page.verdict import threat, verdict
-from assay.report.spec import current
-from assay.run.store import Store
+import durometer as du
+from durometer import report as reports
+from durometer.core.serialization import format_spec
+from durometer.report.page.verdict import threat, verdict
+from durometer.report.spec import current
+from durometer.run.store import Store
 
-OLD = Path(__file__).parents[1] / "data" / "run_0_1"  # written by assay 0.1.0, commit ec5b12e
-DATA = ay.Dataset(torch.linspace(0, 1, 24, dtype=torch.float64).reshape(12, 2), [0, 1, 2] * 4)
+OLD = Path(__file__).parents[1] / "data" / "run_0_1"  # written by durometer 0.1.0, commit ec5b12e
+DATA = du.Dataset(torch.linspace(0, 1, 24, dtype=torch.float64).reshape(12, 2), [0, 1, 2] * 4)
 
 
 class Net(torch.nn.Module):
@@ -26,7 +26,7 @@ class Net(torch.nn.Module):
 
 
 @dataclass(frozen=True)
-class UntargetedAmong(ay.extend.Goal):
+class UntargetedAmong(du.extend.Goal):
     """Only some classes count, whatever its name begins with."""
 
     loss: ClassVar[str] = "margin"
@@ -39,12 +39,12 @@ class UntargetedAmong(ay.extend.Goal):
 
 
 def evaluate(**how):
-    how = {"space": ay.Linf(0.1), "attack": ay.FGSM(), "progress": False} | how
-    return ay.evaluate(Net(), DATA, **how)
+    how = {"space": du.Linf(0.1), "attack": du.FGSM(), "progress": False} | how
+    return du.evaluate(Net(), DATA, **how)
 
 
 def test_a_spec_holds_the_nouns_as_tables():
-    attack = ay.Then(ay.FGSM(), ay.Restarts(ay.PGD(3), times=2))
+    attack = du.Then(du.FGSM(), du.Restarts(du.PGD(3), times=2))
     spec = json.loads(json.dumps(evaluate(attack=attack).spec))
     assert spec["game"] == {"type": "Static"}
     assert spec["space"] == {"type": "Linf", "eps": 0.1}
@@ -57,8 +57,8 @@ def test_a_spec_holds_the_nouns_as_tables():
 
 
 def test_an_order_is_no_attack():
-    vault = ay.Quota(k=1, sources=(0, 1), targets=(2,))
-    report = evaluate(goal=vault, attack=ay.Campaign(ay.PGD(2), order=ay.orders.ByMD(1)))
+    vault = du.Quota(k=1, sources=(0, 1), targets=(2,))
+    report = evaluate(goal=vault, attack=du.Campaign(du.PGD(2), order=du.orders.ByMD(1)))
     assert report.spec["attacks"] == ["Campaign", "PGD"]
     assert "Attack: Campaign, PGD." in threat(report)
 
@@ -72,12 +72,12 @@ def test_a_foreign_goal_gets_a_sentence_that_is_true_of_any_goal():
 
 def test_saved_and_loaded_it_is_the_same(tmp_path):
     report = evaluate(goal=UntargetedAmong())
-    assert ay.Report.load(report.save(tmp_path)).spec == report.spec
+    assert du.Report.load(report.save(tmp_path)).spec == report.spec
 
 
 @pytest.mark.parametrize("folder", [OLD, OLD / "also" / "untargeted"], ids=["first", "also"])
 def test_a_run_of_version_0_1_reads_as_one_of_today(folder):
-    report = ay.Report.load(folder)
+    report = du.Report.load(folder)
     spec = report.spec
     assert spec["game"] == {"type": "Static"}
     assert spec["space"] == {"type": "Linf", "eps": 0.1}
@@ -89,7 +89,7 @@ def test_a_run_of_version_0_1_reads_as_one_of_today(folder):
 
 
 def test_the_figures_of_version_0_1_are_what_it_printed():
-    report = ay.Report.load(OLD)
+    report = du.Report.load(OLD)
     assert report.spec["goal"] == {"type": "Targeted", "target": 1}
     assert report.metric("robust").value == 0.5 and report.metric("robust").n == 8
     assert report.also["untargeted"].spec["goal"] == {"type": "Untargeted"}
@@ -117,7 +117,7 @@ def test_texts_of_version_0_1_become_tables(text, kind, rest):
         assert read is None
         return
     assert {k: v for k, v in read.items() if k not in ("type", "repr")} == rest
-    assert read["type"] == kind and said(read)
+    assert read["type"] == kind and format_spec(read)
 
 
 def test_nothing_in_a_report_reads_a_noun_back_from_text():

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as sps
 
-from assay.report import stats
-from assay.report.stats import (
+from durometer.report import stats
+from durometer.report.stats import (
     Estimate,
     at_most,
     bootstrap,

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import assay as ay
-from assay.report import wording
-from assay.report.page.comparison import page
-from assay.report.page.verdict import verdict
+import durometer as du
+from durometer.report import wording
+from durometer.report.page.comparison import page
+from durometer.report.page.verdict import verdict
 
 COUNTS = st.builds(
     wording.Verdicts,
@@ -123,14 +123,14 @@ def _network(seed=0):
 
 def _data(net):
     x = torch.rand(60, 4)
-    return ay.Dataset(x, net(x).argmax(1).detach())
+    return du.Dataset(x, net(x).argmax(1).detach())
 
 
 def test_two_attacks_on_the_same_model_do_not_rank_it():
     net = _network()
     data = _data(net)
-    weak, strong = (ay.evaluate(net, data, space=ay.Linf(0.1), attack=a, progress=False)
-                    for a in (ay.PGD(1, step=0.01), ay.PGD(20)))  # fmt: skip
+    weak, strong = (du.evaluate(net, data, space=du.Linf(0.1), attack=a, progress=False)
+                    for a in (du.PGD(1, step=0.01), du.PGD(20)))  # fmt: skip
     only = int((strong.table["success"] & ~weak.table["success"]).sum())
     assert only
     for text in (page(weak, strong), str(weak.compare(strong))):
@@ -141,7 +141,7 @@ def test_two_attacks_on_the_same_model_do_not_rank_it():
 
 def test_an_attack_that_proves_nothing_gives_an_upper_bound():
     net = _network()
-    report = ay.evaluate(net, _data(net), space=ay.Linf(0.1), attack=ay.PGD(5), progress=False)
+    report = du.evaluate(net, _data(net), space=du.Linf(0.1), attack=du.PGD(5), progress=False)
     text = verdict(report)
     assert "at most" in text and "resisted" in text and "proven" not in text
 
@@ -153,8 +153,8 @@ def test_a_stable_record_may_be_wrong():
     y = (x[:, 0] > 0.5).astype(int)
     tree = DecisionTreeClassifier().fit(x, y)
     y[:10] = 1  # far from the threshold: stable, and wrong
-    game = ay.Nature(tree, ay.Normal(sd=0.01))
-    report = ay.evaluate(game, ay.Dataset(x, y), progress=False)
+    game = du.Nature(tree, du.Normal(sd=0.01))
+    report = du.evaluate(game, du.Dataset(x, y), progress=False)
     text = verdict(report)
     stable = report.table["probability_low"] >= 0.99
     right = int((stable & (report.table["clean"] == report.table["y"])).sum())
@@ -164,15 +164,15 @@ def test_a_stable_record_may_be_wrong():
 
 def test_to_reproduce_names_the_file_the_date_and_the_records():
     net = _network()
-    report = ay.evaluate(net, _data(net), space=ay.Linf(0.1), attack=ay.PGD(2), progress=False)
-    report.spec["command"] = "assay run"
+    report = du.evaluate(net, _data(net), space=du.Linf(0.1), attack=du.PGD(2), progress=False)
+    report.spec["command"] = "durometer run"
     text = report.html()
-    assert "assay run config.toml" in text
+    assert "durometer run config.toml" in text
     assert re.search(r"Page written on \d{4}-\d\d-\d\d", text)
     for name in ("records.parquet", "evidence.html", "config.toml"):
         assert f"href='{name}'" in text
 
 
 def test_more_sentences_than_counts_are_refused():
-    with pytest.raises(ay.AssayError, match="expected counts"):
+    with pytest.raises(du.DurometerError, match="expected counts"):
         wording.Verdicts(-1, 0, 0, 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-import assay as ay
+import durometer as du
 
 
 class Slow(torch.nn.Module):
@@ -100,25 +100,25 @@ class Doubts(torch.nn.Module):
         return x[:, :3].double() * torch.full((1,), 1 / 3)
 
 
-class Counted(ay.Parquet):
+class Counted(du.Parquet):
     """Notes who reads which row groups."""
 
-    def part(self, k: int) -> ay.Dataset:
+    def part(self, k: int) -> du.Dataset:
         part = self.parts[k]
         with (Path(self.path).parent / f"read-by-{os.getpid()}").open("a") as file:
             file.write(f"{part.file.name}:{part.group} {part.stop - part.start}\n")
         return super().part(k)
 
 
-def job(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
+def job(pause: float = 0.0) -> tuple[torch.nn.Module, du.Dataset, dict[str, Any]]:
     g = torch.Generator().manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(8, 3), Slow())
     net[0].weight.data = torch.randn(3, 8, generator=g)
     net[0].bias.data.zero_()
     net[1].pause = pause
     x = torch.rand(120, 8, generator=g)
-    data = ay.Dataset(x, net[0](x).argmax(1).detach())
-    return net, data, {"space": ay.Linf(0.08), "attack": ay.APGD(8), "batch": 12}
+    data = du.Dataset(x, net[0](x).argmax(1).detach())
+    return net, data, {"space": du.Linf(0.08), "attack": du.APGD(8), "batch": 12}
 
 
 net = job()[0]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-import assay as ay
-from assay.extend import Needs
-from assay.run.code import code_of
-from assay.run.store import Store
+import durometer as du
+from durometer.extend import Needs
+from durometer.run.code_digest import code_of
+from durometer.run.store import Store
 
 FACTOR = 1.0
 
@@ -28,38 +28,38 @@ def closed(factor: float) -> Any:
 
 
 def begun(folder: Path, attack: Any) -> None:
-    net, data = ay.testing.toy()
-    ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack, batch=4, run=ay.Run(folder))
+    net, data = du.testing.toy()
+    du.evaluate(net, data, space=du.Linf(0.1), attack=attack, batch=4, run=du.Run(folder))
     store = Store(folder)
     store.index.forget(3)
     store.chunk(3).unlink()
 
 
-def gone_on(folder: Path, attack: Any) -> ay.Report:
-    net, data = ay.testing.toy()
-    run = ay.Run(folder, resume=True)
-    return ay.evaluate(net, data, space=ay.Linf(0.1), attack=attack, batch=4, run=run)
+def gone_on(folder: Path, attack: Any) -> du.Report:
+    net, data = du.testing.toy()
+    run = du.Run(folder, resume=True)
+    return du.evaluate(net, data, space=du.Linf(0.1), attack=attack, batch=4, run=run)
 
 
 def test_a_changed_lambda_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path, ay.PGD(2, loss=lambda logits, allowed: logits.sum(1)))
-    with pytest.raises(ay.AssayError, match=r"the code of the attack\.loss has changed"):
-        gone_on(tmp_path, ay.PGD(2, loss=lambda logits, allowed: -logits.sum(1)))
-    again = gone_on(tmp_path, ay.PGD(2, loss=lambda logits, allowed: logits.sum(1)))
+    begun(tmp_path, du.PGD(2, loss=lambda logits, allowed: logits.sum(1)))
+    with pytest.raises(du.DurometerError, match=r"the code of the attack\.loss has changed"):
+        gone_on(tmp_path, du.PGD(2, loss=lambda logits, allowed: -logits.sum(1)))
+    again = gone_on(tmp_path, du.PGD(2, loss=lambda logits, allowed: logits.sum(1)))
     assert len(again.records) == 16  # written twice, and the same
 
 
 def test_a_changed_global_or_what_was_closed_over_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun(tmp_path / "global", ay.PGD(2, loss=by_factor))
-    begun(tmp_path / "closed", ay.PGD(2, loss=closed(1.0)))
+    begun(tmp_path / "global", du.PGD(2, loss=by_factor))
+    begun(tmp_path / "closed", du.PGD(2, loss=closed(1.0)))
     monkeypatch.setattr(f"{__name__}.FACTOR", -1.0)
     for name, loss in (("global", by_factor), ("closed", closed(2.0))):
-        with pytest.raises(ay.AssayError, match=r"attack\.loss has changed"):
-            gone_on(tmp_path / name, ay.PGD(2, loss=loss))
+        with pytest.raises(du.DurometerError, match=r"attack\.loss has changed"):
+            gone_on(tmp_path / name, du.PGD(2, loss=loss))
     monkeypatch.setattr(f"{__name__}.FACTOR", 1.0)
-    assert len(gone_on(tmp_path / "global", ay.PGD(2, loss=by_factor)).records) == 16
+    assert len(gone_on(tmp_path / "global", du.PGD(2, loss=by_factor)).records) == 16
 
 
 def corner(step: float) -> Any:
@@ -82,7 +82,7 @@ def corner(step: float) -> Any:
 def test_an_edited_attack_of_ones_own_is_refused() -> None:
     first, same, other = corner(0.1), corner(0.1), corner(0.2)
     assert code_of(attack=first) == code_of(attack=same) != code_of(attack=other)
-    inside = code_of(attack=ay.Then(ay.FGSM(), first))
+    inside = code_of(attack=du.Then(du.FGSM(), first))
     assert list(inside) == ["attack.attacks.1"]
 
 
@@ -101,7 +101,7 @@ def test_what_does_not_change_what_is_done_does_not_count() -> None:
 
 
 def test_what_is_installed_is_its_versions_affair() -> None:
-    assert code_of(attack=ay.APGD(5), space=ay.Linf(0.1), goal=ay.Untargeted()) == {}
-    assert code_of(attack=ay.PGD(2, loss=torch.nn.functional.relu)) == {}
+    assert code_of(attack=du.APGD(5), space=du.Linf(0.1), goal=du.Untargeted()) == {}
+    assert code_of(attack=du.PGD(2, loss=torch.nn.functional.relu)) == {}
     part = functools.partial(by_factor, allowed=None)
     assert list(code_of(attack={"loss": part})) == ["attack.loss.0"]

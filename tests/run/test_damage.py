@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay import durable
-from assay.records import TIMES
-from assay.run.repair import repair
-from assay.run.store import Store
+import durometer as du
+from durometer.core import durable_files
+from durometer.core.records import TIMES
+from durometer.run.repair import repair
+from durometer.run.store import Store
 
 TESTS = Path(__file__).parent
 
 
-def small(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
+def small(pause: float = 0.0) -> tuple[torch.nn.Module, du.Dataset, dict[str, Any]]:
     if str(TESTS) not in sys.path:
         sys.path.insert(0, str(TESTS))
     from job_for_tests import job
@@ -35,7 +35,7 @@ def small(pause: float = 0.0) -> tuple[torch.nn.Module, ay.Dataset, dict[str, An
 def stopped(model: Any, folder: Path, after: int = 4, **more: Any) -> None:
     """A run of `model` that a model error ends after so many chunks; the model itself is kept."""
     _, data, how = small()
-    from assay.run.executors import Here
+    from durometer.run.executors import Here
 
     def some(self: Here, job: Any, chunks: Any) -> Any:
         for k in list(chunks)[:after]:
@@ -45,10 +45,10 @@ def stopped(model: Any, folder: Path, after: int = 4, **more: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Here, "map", some)
         with pytest.raises(ConnectionResetError):
-            ay.evaluate(model, more.pop("data", data), **{**how, **more}, run=ay.Run(folder))
+            du.evaluate(model, more.pop("data", data), **{**how, **more}, run=du.Run(folder))
 
 
-def same(a: ay.Report, b: ay.Report) -> None:
+def same(a: du.Report, b: du.Report) -> None:
     for name, column in a.records.columns.items():
         if name not in TIMES:
             np.testing.assert_array_equal(column, b.records.columns[name], name)
@@ -73,14 +73,14 @@ def test_a_refused_process_changes_nothing(tmp_path: Path, how: dict[str, bool])
     (tmp_path / "chunks" / "5.npz.tmp").write_bytes(b"being written")
     with Store(tmp_path).locked():
         before = files(tmp_path)
-        with pytest.raises(ay.AssayError, match="another process is writing"):
-            ay.evaluate(net, data, **options, run=ay.Run(tmp_path, **how))
+        with pytest.raises(du.DurometerError, match="another process is writing"):
+            du.evaluate(net, data, **options, run=du.Run(tmp_path, **how))
         assert files(tmp_path) == before
 
 
 def test_force_keeps_the_old_run_until_the_new_one_has_a_chunk(tmp_path: Path) -> None:
     net, data, how = small()
-    whole = ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    whole = du.evaluate(net, data, **how, run=du.Run(tmp_path))
     seen = []
 
     class Breaks(torch.nn.Module):
@@ -91,18 +91,18 @@ def test_force_keeps_the_old_run_until_the_new_one_has_a_chunk(tmp_path: Path) -
             return net(x)
 
     with pytest.raises(RuntimeError):
-        ay.evaluate(Breaks(), data, **how, run=ay.Run(tmp_path, force=True))
+        du.evaluate(Breaks(), data, **how, run=du.Run(tmp_path, force=True))
     assert seen == [list(range(10))]
     assert not (tmp_path / "replaced").exists()
-    same(whole, ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True)))
-    other = ay.evaluate(net, data, **how, seed=1, run=ay.Run(tmp_path, force=True))
+    same(whole, du.evaluate(net, data, **how, run=du.Run(tmp_path, resume=True)))
+    other = du.evaluate(net, data, **how, seed=1, run=du.Run(tmp_path, force=True))
     assert not (tmp_path / "replaced").exists()
-    same(other, ay.evaluate(net, data, **how, seed=1, run=ay.Run(tmp_path, resume=True)))
+    same(other, du.evaluate(net, data, **how, seed=1, run=du.Run(tmp_path, resume=True)))
 
 
 def test_a_replacement_killed_anywhere_is_taken_back(tmp_path: Path) -> None:
     net, data, how = small()
-    whole = ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "run"))
+    whole = du.evaluate(net, data, **how, run=du.Run(tmp_path / "run"))
     whole.save(tmp_path / "run")
     names = [p.name for p in Store(tmp_path / "run").replacement.own()]
     assert names[0] == "spec.json"
@@ -112,7 +112,7 @@ def test_a_replacement_killed_anywhere_is_taken_back(tmp_path: Path) -> None:
         (copy / "replaced").mkdir()
         for name in names[:moved]:
             (copy / name).rename(copy / "replaced" / name)
-        same(whole, ay.evaluate(net, data, **how, run=ay.Run(copy, resume=True)))
+        same(whole, du.evaluate(net, data, **how, run=du.Run(copy, resume=True)))
         assert not (copy / "replaced").exists()
 
 
@@ -141,38 +141,38 @@ def test_a_callable_whose_global_changed_is_refused(tmp_path: Path) -> None:
     stopped(by_global, tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(globals(), "SIGN", -1.0)
-        with pytest.raises(ay.AssayError, match="answers otherwise on 32 of 32 rows"):
-            ay.evaluate(by_global, data, **how, run=ay.Run(tmp_path, resume=True))
-    ay.evaluate(by_global, data, **how, run=ay.Run(tmp_path, resume=True))
+        with pytest.raises(du.DurometerError, match="answers otherwise on 32 of 32 rows"):
+            du.evaluate(by_global, data, **how, run=du.Run(tmp_path, resume=True))
+    du.evaluate(by_global, data, **how, run=du.Run(tmp_path, resume=True))
 
 
 def test_a_changed_lambda_is_refused(tmp_path: Path) -> None:
     _, data, how = small()
     stopped(lambda x: by_global(x), tmp_path)
-    with pytest.raises(ay.AssayError, match="the model answers otherwise"):
-        ay.evaluate(lambda x: -by_global(x), data, **how, run=ay.Run(tmp_path, resume=True))
+    with pytest.raises(du.DurometerError, match="the model answers otherwise"):
+        du.evaluate(lambda x: -by_global(x), data, **how, run=du.Run(tmp_path, resume=True))
 
 
 def test_the_same_weights_with_another_forward_are_refused(tmp_path: Path) -> None:
     _, data, how = small()
     stopped(Twice(1.0), tmp_path)
-    with pytest.raises(ay.AssayError, match="the model answers otherwise"):
-        ay.evaluate(Twice(-1.0), data, **how, run=ay.Run(tmp_path, resume=True))
-    ay.evaluate(Twice(1.0 + 1e-7), data, **how, run=ay.Run(tmp_path, resume=True))  # rounding
+    with pytest.raises(du.DurometerError, match="the model answers otherwise"):
+        du.evaluate(Twice(-1.0), data, **how, run=du.Run(tmp_path, resume=True))
+    du.evaluate(Twice(1.0 + 1e-7), data, **how, run=du.Run(tmp_path, resume=True))  # rounding
 
 
 def test_another_schema_under_the_same_name_is_refused(tmp_path: Path) -> None:
     net, data, how = small()
-    features = [ay.Feature(f"f{i}", "real", -1, 2) for i in range(8)]
-    schema = ay.Schema(features, ["f0 <= f1 + 2", "f2 <= 2"], "cards")
-    how |= {"space": schema.space(eps=0.1), "attack": ay.CAPGD(4)}
+    features = [du.Feature(f"f{i}", "real", -1, 2) for i in range(8)]
+    schema = du.Schema(features, ["f0 <= f1 + 2", "f2 <= 2"], "cards")
+    how |= {"space": schema.space(eps=0.1), "attack": du.CAPGD(4)}
     stopped(net, tmp_path, data=replace(data, x=data.x.double()), **how)
-    other = ay.Schema(features, ["f0 <= f1 + 2"], "cards")
+    other = du.Schema(features, ["f0 <= f1 + 2"], "cards")
     for changed in (other, schema.freeze("f3")):
         how["space"] = changed.space(eps=0.1)
-        with pytest.raises(ay.AssayError, match="schema of the space.*only there"):
-            ay.evaluate(
-                net, replace(data, x=data.x.double()), **how, run=ay.Run(tmp_path, resume=True)
+        with pytest.raises(du.DurometerError, match="schema of the space.*only there"):
+            du.evaluate(
+                net, replace(data, x=data.x.double()), **how, run=du.Run(tmp_path, resume=True)
             )
 
 
@@ -180,15 +180,15 @@ def test_another_version_goes_on_only_when_accepted_and_is_named(tmp_path: Path)
     net, data, how = small()
     stopped(net, tmp_path)
     spec = Store(tmp_path).spec
-    spec["versions"]["assay"] = "0.0.1"
-    durable.write(tmp_path / "spec.json", json.dumps(spec))
+    spec["versions"]["durometer"] = "0.0.1"
+    durable_files.write(tmp_path / "spec.json", json.dumps(spec))
     Store(tmp_path).index.keep("versions", [spec["versions"]])
-    with pytest.raises(ay.AssayError, match=r"assay 0.0.1 there, .*--accept-version"):
-        ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True))
-    run = ay.Run(tmp_path, resume=True, accept_version=True)
-    report = ay.evaluate(net, data, **how, run=run)
+    with pytest.raises(du.DurometerError, match=r"durometer 0.0.1 there, .*--accept-version"):
+        du.evaluate(net, data, **how, run=du.Run(tmp_path, resume=True))
+    run = du.Run(tmp_path, resume=True, accept_version=True)
+    report = du.evaluate(net, data, **how, run=run)
     (flag,) = (f for f in report.flags if f.id == "mixed-versions")
-    assert "assay 0.0.1" in flag.text
+    assert "durometer 0.0.1" in flag.text
     assert "0.0.1" in (tmp_path / "log.txt").read_text()
 
 
@@ -223,7 +223,7 @@ def test_damage_is_named_repaired_and_played_again(
     tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     net, data, how = small()
-    whole = ay.evaluate(net, data, **how)
+    whole = du.evaluate(net, data, **how)
     stopped(net, tmp_path / "run")
     damage(tmp_path / "run" / name)
     shutil.copytree(tmp_path / "run", tmp_path / "other")
@@ -232,7 +232,7 @@ def test_damage_is_named_repaired_and_played_again(
     assert repair(tmp_path / "other") == []
     for folder in (tmp_path / "run", tmp_path / "other"):  # --resume repairs what is safe itself
         if (folder / "spec.json").exists():
-            same(whole, ay.evaluate(net, data, **how, run=ay.Run(folder, resume=True)))
+            same(whole, du.evaluate(net, data, **how, run=du.Run(folder, resume=True)))
 
 
 @pytest.mark.parametrize("damage", [flip, cut, empty], ids=lambda f: f.__name__)
@@ -243,28 +243,28 @@ def test_a_damaged_report_is_said_in_a_sentence(
     tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     net, data, how = small()
-    ay.evaluate(net, data, **how).save(tmp_path)
+    du.evaluate(net, data, **how).save(tmp_path)
     damage(tmp_path / name)
-    with pytest.raises(ay.AssayError, match=name):
-        ay.Report.load(tmp_path)
+    with pytest.raises(du.DurometerError, match=name):
+        du.Report.load(tmp_path)
 
 
 def test_a_spec_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report is saved over a run; whatever ends the process, what was there stays whole."""
     net, data, how = small()
-    report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    report = du.evaluate(net, data, **how, run=du.Run(tmp_path))
     before = (tmp_path / "spec.json").read_bytes()
 
     def killed(*names: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(durable.os, "replace", killed)
+    monkeypatch.setattr(durable_files.os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         report.save(tmp_path)
     assert (tmp_path / "spec.json").read_bytes() == before
     monkeypatch.undo()
     assert not list(tmp_path.rglob("*.tmp"))
-    same(report, ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True)))
+    same(report, du.evaluate(net, data, **how, run=du.Run(tmp_path, resume=True)))
 
 
 # -- broken runs
@@ -278,11 +278,11 @@ def test_a_log_that_cannot_be_opened_is_said_in_a_sentence(
         raise error
 
     net, data, how = small()
-    monkeypatch.setattr("assay.run.log._Handler._open", refused)
-    with pytest.raises(ay.AssayError, match=r"cannot write to .*(memory|No space)"):
-        ay.evaluate(net, data, **how, run=ay.Run(tmp_path))
+    monkeypatch.setattr("durometer.run.log._Handler._open", refused)
+    with pytest.raises(du.DurometerError, match=r"cannot write to .*(memory|No space)"):
+        du.evaluate(net, data, **how, run=du.Run(tmp_path))
     monkeypatch.undo()
-    same(ay.evaluate(net, data, **how), ay.evaluate(net, data, **how, run=ay.Run(tmp_path, True)))
+    same(du.evaluate(net, data, **how), du.evaluate(net, data, **how, run=du.Run(tmp_path, True)))
 
 
 def test_stopped_while_stored_chunks_are_read_the_report_is_on_all_of_them(
@@ -300,7 +300,7 @@ def test_stopped_while_stored_chunks_are_read_the_report_is_on_all_of_them(
         return read(self, k, *entry)
 
     monkeypatch.setattr(Store, "read", interrupted)
-    report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path, resume=True))
+    report = du.evaluate(net, data, **how, run=du.Run(tmp_path, resume=True))
     assert len(report.records) == 12 * stored
     (flag,) = (f for f in report.flags if f.id == "interrupted")
     assert f"{12 * stored} of 120 rows" in flag.text
@@ -313,7 +313,7 @@ def test_an_error_of_the_model_is_not_called_a_full_disk(tmp_path: Path) -> None
 def test_a_run_that_broke_down_says_so_everywhere(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
-    from assay.cli.app import app
+    from durometer.cli.app import app
 
     net, data, how = small()
     calls = []
@@ -326,13 +326,13 @@ def test_a_run_that_broke_down_says_so_everywhere(tmp_path: Path) -> None:
             return net(x)
 
     with pytest.raises(RuntimeError) as caught:
-        ay.evaluate(Breaks(), data, **how, run=ay.Run(tmp_path / "broken"))
+        du.evaluate(Breaks(), data, **how, run=du.Run(tmp_path / "broken"))
     partial = caught.value.partial  # type: ignore[attr-defined]
     partial.save(tmp_path / "broken")
     said = f"broke down after {len(partial.records)} of 120 rows"
     assert said in str(partial)
     assert "NOT FINISHED" in partial.html().split("<h1>")[1].split("</h1>")[0]
-    ay.evaluate(net, data, **how).save(tmp_path / "whole")
+    du.evaluate(net, data, **how).save(tmp_path / "whole")
     for words in (
         ["show", str(tmp_path / "broken")],
         ["compare", str(tmp_path / "broken"), str(tmp_path / "whole")],
@@ -355,7 +355,7 @@ def test_a_lock_that_cannot_be_had_is_said_in_a_sentence(
         raise MemoryError
 
     net, data, how = small()
-    report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path / "run"))
-    monkeypatch.setattr("assay.report.folder.FileLock.acquire", refused)
-    with pytest.raises(ay.AssayError, match="cannot write the report to .*: not enough memory"):
+    report = du.evaluate(net, data, **how, run=du.Run(tmp_path / "run"))
+    monkeypatch.setattr("durometer.report.folder.FileLock.acquire", refused)
+    with pytest.raises(du.DurometerError, match="cannot write the report to .*: not enough memory"):
         report.save(tmp_path / "run")

@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.records import TIMES
-from assay.run.executors import Here
-from assay.run.job import Job
-from assay.run.merge import merge
-from assay.run.processes import Processes
-from assay.run.run import Run
-from assay.run.store import Store
+import durometer as du
+from durometer.core.records import TIMES
+from durometer.run.executors import Here
+from durometer.run.job import Job
+from durometer.run.merge import merge
+from durometer.run.processes import Processes
+from durometer.run.run import Run
+from durometer.run.store import Store
 
 ROWS = 4100  # 17 chunks of 256, two of them a turn
 TESTS = Path(__file__).parent
 
 
-def asked() -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
+def asked() -> tuple[torch.nn.Module, du.Dataset, dict[str, Any]]:
     """A network whose last digits depend on the width of a batch."""
     g = torch.Generator().manual_seed(0)
     sizes = (23, 67, 45, 7)
@@ -39,11 +39,11 @@ def asked() -> tuple[torch.nn.Module, ay.Dataset, dict[str, Any]]:
         layers[-2].bias.data.zero_()  # type: ignore[union-attr, operator]
     net = torch.nn.Sequential(*layers[:-1])
     x = torch.rand(ROWS, sizes[0], generator=g)
-    data = ay.Dataset(x, net(x).argmax(1).detach())
-    return net, data, {"space": ay.Linf(0.03), "attack": ay.APGD(6), "progress": False}
+    data = du.Dataset(x, net(x).argmax(1).detach())
+    return net, data, {"space": du.Linf(0.03), "attack": du.APGD(6), "progress": False}
 
 
-def bits(report: ay.Report) -> dict[str, bytes]:
+def bits(report: du.Report) -> dict[str, bytes]:
     """Everything that a row says, to the last digit, in the order of ids."""
     order = np.argsort(report.records.columns["id"])
     columns = {k: v for k, v in report.records.columns.items() if k not in TIMES}
@@ -52,35 +52,35 @@ def bits(report: ay.Report) -> dict[str, bytes]:
     return found | {"adversarial": np.asarray(report.adversarial)[order].tobytes()}
 
 
-def same(a: ay.Report, b: ay.Report) -> None:
+def same(a: du.Report, b: du.Report) -> None:
     mine, theirs = bits(a), bits(b)
     assert [k for k in mine if mine[k] != theirs[k]] == []
 
 
 @pytest.fixture(scope="module")
-def whole() -> ay.Report:
+def whole() -> du.Report:
     net, data, how = asked()
-    report = ay.evaluate(net, data, **how)
+    report = du.evaluate(net, data, **how)
     assert report.spec["turn"] == 2 and report.spec["chunks"] == 17
     return report
 
 
-def test_two_workers_give_the_same_bits(whole: ay.Report) -> None:
+def test_two_workers_give_the_same_bits(whole: du.Report) -> None:
     net, data, how = asked()
-    same(whole, ay.evaluate(net, data, **how, run=Run(workers=2)))
+    same(whole, du.evaluate(net, data, **how, run=Run(workers=2)))
 
 
-def test_shards_give_the_same_bits(whole: ay.Report, tmp_path: Path) -> None:
+def test_shards_give_the_same_bits(whole: du.Report, tmp_path: Path) -> None:
     net, data, how = asked()
     parts = [tmp_path / str(i) for i in range(3)]
     for i, part in enumerate(parts):
-        ay.evaluate(net, data, **how, run=Run(part, shard=(i + 1, 3)))
+        du.evaluate(net, data, **how, run=Run(part, shard=(i + 1, 3)))
         assert "unfinished" not in Store(part).state
     same(whole, merge(parts, tmp_path / "all").report())
 
 
 def test_a_run_that_was_cut_off_anywhere_gives_the_same_bits(
-    whole: ay.Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: du.Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the cut is inside a turn, and where a chunk of a turn was damaged."""
     net, data, how = asked()
@@ -97,16 +97,16 @@ def test_a_run_that_was_cut_off_anywhere_gives_the_same_bits(
         with monkeypatch.context() as patch:
             patch.setattr(Here, "map", some)
             with pytest.raises(ConnectionResetError):
-                ay.evaluate(net, data, **how, run=Run(folder))
+                du.evaluate(net, data, **how, run=Run(folder))
         assert len(Store(folder).done()) == cut
         (folder / "chunks" / "0.npz").write_bytes(b"damaged")
-        same(whole, ay.evaluate(net, data, **how, run=Run(folder, resume=True)))
+        same(whole, du.evaluate(net, data, **how, run=Run(folder, resume=True)))
 
 
-def test_any_order_of_chunks_gives_the_same_bits(whole: ay.Report) -> None:
+def test_any_order_of_chunks_gives_the_same_bits(whole: du.Report) -> None:
     net, data, how = asked()
     attack, space = how["attack"], how["space"]
-    job = Job(net, data, space, ay.Untargeted(), attack, 0, 256, ay.Budget(), True)
+    job = Job(net, data, space, du.Untargeted(), attack, 0, 256, du.Budget(), True)
     job.prepare()
     parts = dict(Here().map(job, [16, 3, 8]))
     assert list(parts) == [16, 3, 8]
@@ -117,12 +117,12 @@ def test_any_order_of_chunks_gives_the_same_bits(whole: ay.Report) -> None:
         assert mine.tolist() == theirs.tolist()
 
 
-def test_turns_depend_on_the_question_alone(whole: ay.Report) -> None:
+def test_turns_depend_on_the_question_alone(whole: du.Report) -> None:
     net, data, how = asked()
     sizes = {}
     for rows in (200, 2000, 4100, 40_000, 400_000):
-        many = ay.Dataset(data.x[:1].expand(rows, -1), data.y[:1].expand(rows))
-        job = Job(net, many, how["space"], ay.Untargeted(), how["attack"], 0, 256, widen=True)
+        many = du.Dataset(data.x[:1].expand(rows, -1), data.y[:1].expand(rows))
+        job = Job(net, many, how["space"], du.Untargeted(), how["attack"], 0, 256, widen=True)
         job.prepare()
         sizes[rows] = job.at_once
         turns = job.turns(range(job.count))
@@ -146,7 +146,7 @@ def test_a_kept_run_writes_chunks_as_it_goes(tmp_path: Path) -> None:
             out: torch.Tensor = self.net(x)
             return out
 
-    ay.evaluate(Looks(), data, **how, run=Run(tmp_path))
+    du.evaluate(Looks(), data, **how, run=Run(tmp_path))
     assert sorted(set(seen)) == [0, *range(2, 17, 2)]
 
 
@@ -172,14 +172,14 @@ def test_a_stopped_worker_does_not_hang_a_small_job(
 ) -> None:
     import threading
 
-    from assay.run import processes
+    from durometer.run import processes
 
     monkeypatch.syspath_prepend(str(TESTS))
     monkeypatch.setattr(processes, "STOPPED", 2.0)
     from job_for_tests import Notes, job
 
     _, data, how = job()
-    work = Job(Notes(tmp_path), data, how["space"], ay.Untargeted(), how["attack"], 0, 40)
+    work = Job(Notes(tmp_path), data, how["space"], du.Untargeted(), how["attack"], 0, 40)
     work.prepare()
     for file in tmp_path.glob("asked-*"):
         file.unlink()
@@ -193,12 +193,12 @@ DRIVER = """
 import sys, time, torch
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-import assay as ay
-from assay.run.job import Job
-from assay.run.processes import Processes
+import durometer as du
+from durometer.run.job import Job
+from durometer.run.processes import Processes
 from job_for_tests import Notes, job
 _, data, how = job(0.2)
-work = Job(Notes(Path(sys.argv[1])), data, how["space"], ay.Untargeted(), how["attack"], 0, 1)
+work = Job(Notes(Path(sys.argv[1])), data, how["space"], du.Untargeted(), how["attack"], 0, 1)
 work.prepare()
 list(Processes(2).map(work, range(120)))
 """

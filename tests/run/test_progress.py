@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.records import Records
-from assay.report.stats import wilson
-from assay.run.progress import Progress
+from durometer.core.records import Records
+from durometer.report.stats import wilson
+from durometer.run.progress import Progress
 
 
 def test_under_noise_the_bar_shows_probabilities() -> None:

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 import torch
 
-import assay as ay
-from assay.records import FIELDS, TIMES
-from assay.run.store import Store
+import durometer as du
+from durometer.core.records import FIELDS, TIMES
+from durometer.run.store import Store
 
 TESTS = Path(__file__).parent
 pytestmark = pytest.mark.heavy
@@ -57,7 +57,7 @@ def evaluation(*further: torch.nn.Module, pause: float = 0.0) -> tuple[Any, Any,
     return torch.nn.Sequential(net, *further), data, how
 
 
-def same(a: ay.Report, b: ay.Report) -> None:
+def same(a: du.Report, b: du.Report) -> None:
     for name in FIELDS:
         if name not in TIMES:
             np.testing.assert_array_equal(a.records.columns[name], b.records.columns[name], name)
@@ -68,8 +68,8 @@ def same(a: ay.Report, b: ay.Report) -> None:
 def test_the_same_records_as_here(cluster: Any, tmp_path: Path) -> None:
     net, data, how = evaluation()
     same(
-        ay.evaluate(net, data, **how),
-        ay.evaluate(net, data, **how, run=ay.Run(tmp_path, ray=cluster.address)),
+        du.evaluate(net, data, **how),
+        du.evaluate(net, data, **how, run=du.Run(tmp_path, ray=cluster.address)),
     )
     import ray
 
@@ -81,13 +81,13 @@ def test_a_killed_worker_is_replaced(cluster: Any, tmp_path: Path) -> None:
     from job_for_tests import Witness
 
     net, data, how = evaluation()
-    whole = ay.evaluate(net, data, **how)
+    whole = du.evaluate(net, data, **how)
     net, data, how = evaluation(Witness(tmp_path, kills=True))
     (tmp_path / "killed").touch()  # the driver looks at the model too, and must live
     job = _job(net, data, how)
     job.prepare()
     (tmp_path / "killed").unlink()
-    parts = dict(ay.Run(ray=cluster.address).executor.map(job, range(job.count)))
+    parts = dict(du.Run(ray=cluster.address).executor.map(job, range(job.count)))
     assert (tmp_path / "killed").exists()
     assert sorted(parts) == list(range(10))
     for name in ("id", "success", "distance", "forwards"):
@@ -95,25 +95,25 @@ def test_a_killed_worker_is_replaced(cluster: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(joined, whole.records.columns[name])
 
 
-def _job(net: Any, data: ay.Dataset, how: dict[str, Any]) -> Any:
-    from assay.run.job import Job
+def _job(net: Any, data: du.Dataset, how: dict[str, Any]) -> Any:
+    from durometer.run.job import Job
 
-    return Job(net, data, how["space"], ay.Untargeted(), how["attack"], 0, how["batch"],
-               ay.Budget())  # fmt: skip
+    return Job(net, data, how["space"], du.Untargeted(), how["attack"], 0, how["batch"],
+               du.Budget())  # fmt: skip
 
 
 def test_an_error_of_the_model_is_said_as_it_is(cluster: Any) -> None:
     from job_for_tests import Breaks
 
     net, data, how = evaluation(Breaks(os.getpid()))
-    with pytest.raises(ay.AssayError, match="not where it was made") as said:
-        ay.evaluate(net, data, **how, run=ay.Run(ray=cluster.address))
+    with pytest.raises(du.DurometerError, match="not where it was made") as said:
+        du.evaluate(net, data, **how, run=du.Run(ray=cluster.address))
     assert "ray::" not in str(said.value)
 
 
 def test_stops_early_and_leaves_the_cluster_idle(cluster: Any) -> None:
     net, data, how = evaluation()
-    report = ay.evaluate(net, data, **how, run=ay.Run(ray=cluster.address, until=0.2))
+    report = du.evaluate(net, data, **how, run=du.Run(ray=cluster.address, until=0.2))
     assert len(report.records) < len(data)
 
 
@@ -126,9 +126,9 @@ def test_workers_read_their_own_row_groups(cluster: Any, tmp_path: Path) -> None
     frame["y"] = data.y.numpy()
     frame.to_parquet(tmp_path / "data" / "d.parquet", row_group_size=24, index=False)
     files = Counted(tmp_path / "data", target="y")
-    run = ay.Run(tmp_path / "run", ray=cluster.address)
-    whole = ay.evaluate(net, ay.Dataset(frame, target="y"), **how)
-    same(whole, ay.evaluate(net, files, **how, run=run))
+    run = du.Run(tmp_path / "run", ray=cluster.address)
+    whole = du.evaluate(net, du.Dataset(frame, target="y"), **how)
+    same(whole, du.evaluate(net, files, **how, run=run))
     read = {p.name: p.read_text().splitlines() for p in tmp_path.glob("read-by-*")}
     assert f"read-by-{os.getpid()}" not in read
     assert sorted(line for lines in read.values() for line in lines) == [
@@ -143,14 +143,14 @@ def test_an_error_that_cannot_be_sent_is_told_in_words(cluster: Any) -> None:
     job = _job(net, data, how)
     job.prepare()
     with pytest.raises(RuntimeError, match="TwoThings in a worker process: not where: it was made"):
-        list(ay.Run(ray=cluster.address).executor.map(job, range(2)))
+        list(du.Run(ray=cluster.address).executor.map(job, range(2)))
 
 
 def test_a_killed_node_is_done_without(cluster: Any, tmp_path: Path) -> None:
     from job_for_tests import Witness
 
     net, data, how = evaluation()
-    whole = ay.evaluate(net, data, **how)
+    whole = du.evaluate(net, data, **how)
     marks = tmp_path / "marks"
     marks.mkdir()
     net, data, how = evaluation(Witness(marks), pause=0.03)
@@ -171,8 +171,8 @@ def test_a_killed_node_is_done_without(cluster: Any, tmp_path: Path) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    run = ay.Run(tmp_path / "run", ray=cluster.address)
-    report = ay.evaluate(net, data, **how, run=run)
+    run = du.Run(tmp_path / "run", ray=cluster.address)
+    report = du.evaluate(net, data, **how, run=run)
     killer.join()
     assert seen and seen[0] < 10, "the node was to be killed in the middle of the run"
     same(whole, report)
@@ -183,8 +183,8 @@ def test_no_cluster_is_said_in_a_sentence() -> None:
     if str(TESTS) not in sys.path:
         sys.path.insert(0, str(TESTS))
     net, data, how = evaluation()
-    with pytest.raises(ay.AssayError, match="no Ray cluster at '127.0.0.1:9'"):
-        ay.evaluate(net, data, **how, run=ay.Run(ray="127.0.0.1:9"))
+    with pytest.raises(du.DurometerError, match="no Ray cluster at '127.0.0.1:9'"):
+        du.evaluate(net, data, **how, run=du.Run(ray="127.0.0.1:9"))
 
 
 def test_a_killed_driver_is_resumed_on_ray(cluster: Any, tmp_path: Path) -> None:
@@ -193,13 +193,13 @@ def test_a_killed_driver_is_resumed_on_ray(cluster: Any, tmp_path: Path) -> None
     import subprocess
 
     net, data, how = evaluation()
-    whole = ay.evaluate(net, data, **how)
+    whole = du.evaluate(net, data, **how)
     code = (
         "import sys, torch; sys.path.insert(0, sys.argv[1])\n"
-        "import assay as ay\nfrom job_for_tests import job\n"
+        "import durometer as du\nfrom job_for_tests import job\n"
         "net, data, how = job(0.05)\n"
         "net = torch.nn.Sequential(net)\n"
-        "ay.evaluate(net, data, **how, run=ay.Run(sys.argv[2], ray=sys.argv[3]))\n"
+        "du.evaluate(net, data, **how, run=du.Run(sys.argv[2], ray=sys.argv[3]))\n"
     )
     words = [sys.executable, "-c", code, str(TESTS), str(tmp_path / "run"), cluster.address]
     driver = subprocess.Popen(words)
@@ -212,9 +212,9 @@ def test_a_killed_driver_is_resumed_on_ray(cluster: Any, tmp_path: Path) -> None
     assert driver.wait() == -9, "the driver was to be killed in the middle of the run"
     before = len(Store(tmp_path / "run").done())
     assert 1 <= before < 10  # the second may have been killed before the index knew it
-    run = ay.Run(tmp_path / "run", ray=cluster.address, resume=True)
+    run = du.Run(tmp_path / "run", ray=cluster.address, resume=True)
     began = time.monotonic()
-    same(whole, ay.evaluate(net, data, **how, run=run))
+    same(whole, du.evaluate(net, data, **how, run=run))
     assert time.monotonic() - began < 150
     assert sorted(Store(tmp_path / "run").done()) == list(range(10))
 
@@ -229,7 +229,7 @@ def test_a_cluster_that_does_nothing_is_not_waited_for(
     """All processors are taken by somebody else for ever: the driver plays the chunks itself."""
     import ray
 
-    monkeypatch.setattr("assay.run.on_ray.SILENCE", 1.0)
+    monkeypatch.setattr("durometer.run.on_ray.SILENCE", 1.0)
     net, data, how = evaluation()
     ray.init(address=cluster.address, log_to_driver=False)
     try:
@@ -238,7 +238,7 @@ def test_a_cluster_that_does_nothing_is_not_waited_for(
             for _ in range(int(ray.cluster_resources()["CPU"]))
         ]
         ray.wait(held, timeout=10)
-        report = ay.evaluate(net, data, **how, run=ay.Run(tmp_path, ray=cluster.address))
+        report = du.evaluate(net, data, **how, run=du.Run(tmp_path, ray=cluster.address))
         for task in held:
             ray.cancel(task, force=True)
     finally:

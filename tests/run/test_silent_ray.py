@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import assay as ay
-from assay.run import on_ray
-from assay.run.bounded import Bounded, Unanswered
-from assay.run.job import Job
+import durometer as du
+from durometer.run import on_ray
+from durometer.run.job import Job
+from durometer.run.timeouts import TimedCalls, TimedOut
 
 TESTS = Path(__file__).parent
 
@@ -98,13 +98,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def played(
     stub: Stub, folder: Path, monkeypatch: pytest.MonkeyPatch, where: str = "auto"
-) -> tuple[ay.Report, str]:
+) -> tuple[du.Report, str]:
     from job_for_tests import job
 
     monkeypatch.setitem(sys.modules, "ray", stub)
     net, data, how = job()
-    report = ay.evaluate(net, data, **how, run=ay.Run(folder, resume=True, ray=where))
-    whole = ay.evaluate(net, data, **how)
+    report = du.evaluate(net, data, **how, run=du.Run(folder, resume=True, ray=where))
+    whole = du.evaluate(net, data, **how)
     for name in ("id", "success", "distance", "forwards", "final"):
         np.testing.assert_array_equal(report.records.columns[name], whole.records.columns[name])
     return report, (folder / "log.txt").read_text()
@@ -151,7 +151,9 @@ def test_an_end_that_hangs_loses_nothing(
 def test_a_cluster_that_cannot_be_reached_is_a_sentence(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ay.AssayError, match=r"at 'auto' does not answer .* resume without --ray"):
+    with pytest.raises(
+        du.DurometerError, match=r"at 'auto' does not answer .* resume without --ray"
+    ):
         played(Stub(call), tmp_path, monkeypatch)
     played(Stub(), tmp_path, monkeypatch)  # and is resumed where it answers
 
@@ -169,7 +171,7 @@ def test_a_driver_plays_while_its_own_cluster_starts(
             super().init(**options)
 
     monkeypatch.setattr(on_ray, "CONNECT", 60.0)
-    monkeypatch.setattr("assay.run.job.Job.play_at_once", _slowly(Job.play_at_once))
+    monkeypatch.setattr("durometer.run.job.Job.play_at_once", _slowly(Job.play_at_once))
     stub = Starts()
     played(stub, tmp_path, monkeypatch, "local")
     given = [args[2] for args in stub.given.values()]
@@ -194,7 +196,7 @@ def test_on_a_small_machine_the_driver_goes_on_playing(
 
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(on_ray, "SILENCE", 1.0)  # a turn of the driver's own is no silence
-    monkeypatch.setattr("assay.run.job.Job.play_at_once", _slowly(Job.play_at_once, 0.3))
+    monkeypatch.setattr("durometer.run.job.Job.play_at_once", _slowly(Job.play_at_once, 0.3))
     stub = Waits(processors=1)
     _, log = played(stub, tmp_path, monkeypatch, "local")
     given = [args[2] for args in stub.given.values()]
@@ -241,7 +243,7 @@ def test_an_error_of_the_model_while_the_cluster_starts_lets_it_go(
     def breaks(self: Job, chunks: Any) -> Any:
         raise ZeroDivisionError("the model's own")
 
-    monkeypatch.setattr("assay.run.job.Job.play_at_once", breaks)
+    monkeypatch.setattr("durometer.run.job.Job.play_at_once", breaks)
     monkeypatch.setattr(on_ray, "ANSWER", 60.0)
     stub = Stub()
     stub.init = lambda **options: time.sleep(0.2) or Stub.init(stub)  # type: ignore[method-assign]
@@ -253,7 +255,7 @@ def test_an_error_of_the_model_while_the_cluster_starts_lets_it_go(
 def test_a_cluster_without_a_processor_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ay.AssayError, match="1 nodes, none of them with a processor"):
+    with pytest.raises(du.DurometerError, match="1 nodes, none of them with a processor"):
         played(Stub(silent=True, processors=0), tmp_path, monkeypatch)
 
 
@@ -261,9 +263,9 @@ def test_a_late_chunk_is_given_out_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Chunk 9 never comes back the first time; with peers to compare with, nobody waits for it."""
-    caplog.set_level(logging.WARNING, "assay.run")
+    caplog.set_level(logging.WARNING, "durometer.run")
     monkeypatch.setattr(on_ray, "SILENCE", 60.0)
-    monkeypatch.setattr("assay.run.watch.Watch.patience", property(
+    monkeypatch.setattr("durometer.run.watch.Watch.patience", property(
         lambda watch: 0.3 if len(watch.took) >= 8 else None))  # fmt: skip
 
     class Loses(Stub):
@@ -280,10 +282,10 @@ def test_a_late_chunk_is_given_out_once_more(
 
 
 def test_a_call_goes_on_and_what_it_gives_late_is_dropped() -> None:
-    ask, free = Bounded(), threading.Event()
-    with pytest.raises(Unanswered):
+    ask, free = TimedCalls(), threading.Event()
+    with pytest.raises(TimedOut):
         ask(0.05, lambda: free.wait(60))
-    with pytest.raises(Unanswered):
+    with pytest.raises(TimedOut):
         ask(0.05, lambda: 3)
     free.set()
     assert ask(5, lambda: 4) == 4

@@ -6,8 +6,8 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
-import assay as ay
-from assay.run.versions import versions
+import durometer as du
+from durometer.run.versions import versions
 
 X = np.random.default_rng(0).random((60, 3))
 Y = (X[:, 0] > 0.5).astype(int)
@@ -39,10 +39,10 @@ def test_a_booster_in_a_pipeline_is_named_with_everything_around_it(library, dis
 
     pytest.importorskip(library)
     model = make_pipeline(StandardScaler(), booster(library)).fit(X, Y)
-    report = ay.evaluate(model, ay.Dataset(X, Y), space=ay.Linf(0.1), attack=ay.Square(5))
+    report = du.evaluate(model, du.Dataset(X, Y), space=du.Linf(0.1), attack=du.Square(5))
     said = report.spec["versions"]
     assert said[dist] == version(dist)
-    assert {"assay", "python", "numpy", "scipy", "torch", "scikit-learn"} <= set(said)
+    assert {"durometer", "python", "numpy", "scipy", "torch", "scikit-learn"} <= set(said)
     others = {"xgboost-cpu", "lightgbm", "catboost"} - {dist}
     assert not others & set(said)
 
@@ -53,15 +53,15 @@ def test_a_library_that_a_function_refers_to_took_part():
     def scores(x):
         return onnxruntime.get_device() and x
 
-    assert versions([ay.wrap(scores)])["onnxruntime"] == version("onnxruntime")
-    assert "onnxruntime" not in versions([ay.wrap(lambda x: x)])
+    assert versions([du.wrap(scores)])["onnxruntime"] == version("onnxruntime")
+    assert "onnxruntime" not in versions([du.wrap(lambda x: x)])
 
 
 def test_what_is_merely_imported_is_not_named():
     import sklearn  # noqa: F401
 
     assert "sklearn" in sys.modules
-    assert "scikit-learn" not in versions([ay.testing.toy()[0]])
+    assert "scikit-learn" not in versions([du.testing.toy()[0]])
 
 
 def test_a_model_that_holds_a_session_or_a_lock_can_be_evaluated():
@@ -87,8 +87,8 @@ def test_a_model_that_holds_a_session_or_a_lock_can_be_evaluated():
             return np.stack([0.5 - np.asarray(x)[:, 0], np.asarray(x)[:, 0] - 0.5], 1)
 
     x = np.random.default_rng(0).uniform(size=(12, 2))
-    report = ay.evaluate(
-        Client(), ay.Dataset(x, (x[:, 0] > 0.5).astype(int)), space=ay.Linf(0.1),
-        attack=ay.Square(5), progress=False,
+    report = du.evaluate(
+        Client(), du.Dataset(x, (x[:, 0] > 0.5).astype(int)), space=du.Linf(0.1),
+        attack=du.Square(5), progress=False,
     )  # fmt: skip
     assert report.metric("clean").value == 1.0

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.records import FIELDS, TIMES
-from assay.run import width
-from assay.run.executors import Here
-from assay.run.job import Job
+import durometer as du
+from durometer.core.records import FIELDS, TIMES
+from durometer.run import batch_size
+from durometer.run.executors import Here
+from durometer.run.job import Job
 
 NET = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5)).double()
 
@@ -18,7 +18,7 @@ def data(rows):
     x = torch.rand(rows, 12, generator=g, dtype=torch.float64)
     with torch.no_grad():
         y = NET(x).argmax(1)
-    return ay.Dataset(x, y)
+    return du.Dataset(x, y)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def weights():
 
 
 def job(attack, rows=700, widen=True):
-    made = Job(NET, data(rows), ay.Linf(0.05), ay.Untargeted(), attack, 3, 16, ay.Budget(), widen)
+    made = Job(NET, data(rows), du.Linf(0.05), du.Untargeted(), attack, 3, 16, du.Budget(), widen)
     made.prepare()
     return made
 
@@ -48,7 +48,7 @@ def same(a, b):
 
 @pytest.mark.parametrize(
     "attack",
-    [ay.APGD(8), ay.AutoAttack(steps=6, targets=3, queries=30), ay.Then(ay.FGSM(), ay.Graft(60))],
+    [du.APGD(8), du.AutoAttack(steps=6, targets=3, queries=30), du.Then(du.FGSM(), du.Graft(60))],
     ids=str,
 )
 def test_chunks_played_at_once_are_the_chunks_played_one_by_one(attack):
@@ -65,10 +65,10 @@ def test_chunks_played_at_once_are_the_chunks_played_one_by_one(attack):
 def test_a_wide_batch_asks_the_model_less_often():
     calls = []
     hook = NET.register_forward_hook(lambda *_: calls.append(1))
-    list(Here().map(job(ay.APGD(8), widen=False), range(44)))
+    list(Here().map(job(du.APGD(8), widen=False), range(44)))
     narrow = len(calls)
     calls.clear()
-    list(Here().map(job(ay.APGD(8)), range(44)))
+    list(Here().map(job(du.APGD(8)), range(44)))
     hook.remove()
     assert len(calls) < narrow / 3
 
@@ -76,20 +76,20 @@ def test_a_wide_batch_asks_the_model_less_often():
 def test_who_names_a_batch_gets_it_and_a_run_that_may_stop_early_is_not_widened(monkeypatch):
     seen = []
     monkeypatch.setattr(Job, "at_once", property(lambda self: seen.append(self.widen) or 1))
-    ask = {"space": ay.Linf(0.05), "attack": ay.FGSM(), "progress": False}
-    ay.evaluate(NET, data(20), **ask)
-    ay.evaluate(NET, data(20), batch=8, **ask)
-    ay.evaluate(NET, data(20), run=ay.Run(until=0.2), **ask)
+    ask = {"space": du.Linf(0.05), "attack": du.FGSM(), "progress": False}
+    du.evaluate(NET, data(20), **ask)
+    du.evaluate(NET, data(20), batch=8, **ask)
+    du.evaluate(NET, data(20), run=du.Run(until=0.2), **ask)
     assert list(dict.fromkeys(seen)) == [True, False] and seen[-1] is False
 
 
 def test_memory_bounds_the_width(monkeypatch):
-    model = ay.wrap(NET)
+    model = du.wrap(NET)
     x = data(4).x
-    kept = width.kept_by_autograd(model, x)
+    kept = batch_size.kept_by_autograd(model, x)
     assert 0 < kept <= 4 * (12 + 2 * 16 + 5) * 8 + 4 * 16  # what one would count by hand
     per_row = kept / 4 + 16 * 12 * 8
-    monkeypatch.setattr(width, "MEMORY", int(100 * per_row))
-    assert width.rows_at_once(model, x) in (99, 100)
-    assert width.rows_at_once(ay.wrap(lambda x: x[:, :3]), x) == 1
+    monkeypatch.setattr(batch_size, "MEMORY", int(100 * per_row))
+    assert batch_size.rows_at_once(model, x) in (99, 100)
+    assert batch_size.rows_at_once(du.wrap(lambda x: x[:, :3]), x) == 1
     assert not any(p.grad is not None for p in NET.parameters())

@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from tests.oracles.sentences import neighbours
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
-from assay.spaces import words
+import durometer as du
+from durometer.cli.app import app
+from durometer.spaces import token_ids
 
 TABLE = {"good": ["fine"], "fresh": ["zesty"], "dull": ["boring"], "film": ["movie"]}
 GOOD = ["a good film", "the film is fresh and good", "good fun", "a fresh idea"]
@@ -88,18 +88,20 @@ def test_a_file_of_sentences_a_pickled_pipeline_and_what_is_exported(folder: Pat
 
 def test_a_run_goes_on_and_is_read_in_processes_that_know_no_word(folder: Path) -> None:
     asked("run", "run.toml")
-    before = ay.Report.load("run")
+    before = du.Report.load("run")
     (folder / "run" / "records.parquet").unlink()  # as if it had been killed before the report
-    subprocess.run([sys.executable, "-m", "assay", "run", "run.toml", "--resume"], check=True)
+    subprocess.run([sys.executable, "-m", "durometer", "run", "run.toml", "--resume"], check=True)
     said = elsewhere("""
-        import torch, assay as ay
-        from assay.spaces import words
-        report = ay.Report.load("run")
+        import torch, durometer as du
+        from durometer.spaces import words
+        report = du.Report.load("run")
         print(report)
         print("\\n".join(words.sentences(torch.from_numpy(report.adversarial))))
     """)
 
-    assert said.splitlines()[-len(TEXTS) :] == words.sentences(torch.from_numpy(before.adversarial))
+    assert said.splitlines()[-len(TEXTS) :] == token_ids.sentences(
+        torch.from_numpy(before.adversarial)
+    )
     won = before.table[before.table["success"] & (before.table["winner"] != "clean")]
     assert len(won) and "replaced in most successes: " in said and " -> " in said
     page = (folder / "run" / "report.html").read_text()
@@ -107,11 +109,11 @@ def test_a_run_goes_on_and_is_read_in_processes_that_know_no_word(folder: Path) 
 
 
 def test_a_pickled_data_set_brings_its_words(tmp_path: Path) -> None:
-    data = ay.Dataset(["never seen before xyzzy", "plugh"], [0, 1])
+    data = du.Dataset(["never seen before xyzzy", "plugh"], [0, 1])
     (tmp_path / "data.pkl").write_bytes(pickle.dumps(data))
     said = elsewhere(f"""
         import pickle
-        from assay.spaces.words import sentences
+        from durometer.spaces.words import sentences
         data = pickle.load(open({str(tmp_path / "data.pkl")!r}, "rb"))
         print(sentences(data.x))
     """)

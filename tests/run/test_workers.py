@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.run import processes
-from assay.run.executors import Here
-from assay.run.job import Job
-from assay.run.processes import Processes
-from assay.run.watch import Watch
+import durometer as du
+from durometer.run import processes
+from durometer.run.executors import Here
+from durometer.run.job import Job
+from durometer.run.processes import Processes
+from durometer.run.watch import Watch
 
 TESTS = Path(__file__).parent
 
@@ -68,7 +68,7 @@ def test_a_worker_plays_several_chunks_at_once_where_one_process_would(
     from job_for_tests import Notes, job
 
     _, data, how = job()
-    asked = (data, how["space"], ay.Untargeted(), how["attack"], 0, 3, ay.Budget(), True)
+    asked = (data, how["space"], du.Untargeted(), how["attack"], 0, 3, du.Budget(), True)
     work = Job(Notes(tmp_path), *asked)
     work.prepare()
     alone = dict(Here().map(work, range(40)))
@@ -97,7 +97,7 @@ def test_workers_are_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from job_for_tests import job
 
     net, data, how = job()
-    asked = (data, how["space"], ay.Untargeted(), how["attack"], 0, 12, ay.Budget())
+    asked = (data, how["space"], du.Untargeted(), how["attack"], 0, 12, du.Budget())
     assert sorted(k for k, _ in Processes(2).map(Job(net, *asked), range(10))) == list(range(10))
     assert made == [1]
 
@@ -106,14 +106,14 @@ def test_a_hanging_worker_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.syspath_prepend(str(TESTS))
-    monkeypatch.setattr("assay.run.watch.LEAST", 0.5)
+    monkeypatch.setattr("durometer.run.watch.LEAST", 0.5)
     monkeypatch.setattr(Watch, "__init__", _hasty(Watch.__init__))
     from job_for_tests import HangsOnce, job
 
     net, data, how = job()
     model = HangsOnce(net, str(tmp_path / "hung"), os.getpid())
     model.mark = data.x[9 * 12, 0]  # the last chunk: the others are its peers
-    asked = (data, how["space"], ay.Untargeted(), how["attack"], 0, 12, ay.Budget())
+    asked = (data, how["space"], du.Untargeted(), how["attack"], 0, 12, du.Budget())
     began = time.monotonic()
     got = dict(Processes(2).map(Job(model, *asked), range(10)))
     assert (tmp_path / "hung").exists() and time.monotonic() - began < 300
@@ -145,7 +145,7 @@ class Held(Exception):
         (TwoThings("licence", "expired"), RuntimeError, "TwoThings in a worker .*licence: expired"),
         (Held("no more"), RuntimeError, "Held in a worker process: no more"),
         (ConnectionResetError(104, "reset by peer"), ConnectionResetError, "reset by peer"),
-        (ay.AssayError("wrong"), ay.AssayError, "wrong"),
+        (du.DurometerError("wrong"), du.DurometerError, "wrong"),
     ],
 )
 def test_an_error_that_cannot_be_sent_is_told_in_words(
@@ -176,13 +176,13 @@ def test_a_killed_driver_leaves_no_copy_of_the_model_behind(tmp_path: Path) -> N
     code = f"""
         import os, signal, sys
         sys.path.insert(0, {str(TESTS)!r})
-        import assay as ay
+        import durometer as du
         from job_for_tests import job
         if __name__ == "__main__":
-            from assay.run.job import Job
-            from assay.run.processes import Processes
+            from durometer.run.job import Job
+            from durometer.run.processes import Processes
             net, data, how = job()
-            made = Job(net, data, how["space"], ay.Untargeted(), how["attack"], 0, 12, ay.Budget())
+            made = Job(net, data, how["space"], du.Untargeted(), how["attack"], 0, 12, du.Budget())
             for k, part in Processes(2).map(made, range(10)):
                 os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -224,11 +224,11 @@ def test_workers_begin_at_the_same_time(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(code))
     said = _script(tmp_path, """
         import torch
-        import assay as ay
+        import durometer as du
         from job_for_tests import job
         net, data, how = job()
         net.register_buffer("large", torch.zeros(100_000))
-        print(len(ay.evaluate(net, data, **how, run=ay.Run(workers=2)).records))
+        print(len(du.evaluate(net, data, **how, run=du.Run(workers=2)).records))
     """)  # fmt: skip
     assert said.split() == ["120"] and len(list(tmp_path.glob("begun-*"))) == 2
 
@@ -238,7 +238,7 @@ def test_a_script_is_not_run_again_by_its_workers(tmp_path: Path) -> None:
     script imports costs each worker seconds."""
     said = _script(tmp_path, """
         import torch
-        import assay as ay
+        import durometer as du
         from job_for_tests import job
         print("begun")
         class Mine(torch.nn.Module):  # of the script: sent by value
@@ -246,8 +246,8 @@ def test_a_script_is_not_run_again_by_its_workers(tmp_path: Path) -> None:
                 return x.flip(1)
         net, data, how = job()
         net = torch.nn.Sequential(net, Mine())
-        alone = ay.evaluate(net, data, **how)
-        both = ay.evaluate(net, data, **how, run=ay.Run(workers=2))
+        alone = du.evaluate(net, data, **how)
+        both = du.evaluate(net, data, **how, run=du.Run(workers=2))
         print((alone.records.columns["distance"] == both.records.columns["distance"]).sum(),
               (both.records.columns["success"]).sum(), __file__, __spec__)
     """)  # fmt: skip
@@ -264,7 +264,7 @@ def test_a_worker_makes_numbers_of_the_same_kind(monkeypatch: pytest.MonkeyPatch
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        asked = (data, how["space"], ay.Untargeted(), how["attack"], 0, 12, ay.Budget())
+        asked = (data, how["space"], du.Untargeted(), how["attack"], 0, 12, du.Budget())
         made = Job(Doubts(), *asked)
         made.prepare()
         alone = dict(Here().map(made, range(10)))
@@ -278,7 +278,9 @@ def test_a_worker_makes_numbers_of_the_same_kind(monkeypatch: pytest.MonkeyPatch
 
 def test_a_worker_does_not_import_what_few_jobs_need() -> None:
     """Each of these costs every worker up to a second; a job that needs one brings it along."""
-    code = "import sys, assay.run.processes; print(*{m.partition('.')[0] for m in sys.modules}, "
+    code = (
+        "import sys, durometer.run.processes; print(*{m.partition('.')[0] for m in sys.modules}, "
+    )
     code += "*(m for m in sys.modules if m.count('.') == 1))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = set(said.stdout.split())

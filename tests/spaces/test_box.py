@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-import assay as ay
+import durometer as du
 
 X = torch.rand(6, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 LEVELS = (X * 255).round() / 255
 SPACES = {
-    "Linf": (ay.Linf(0.1), X), "L2": (ay.L2(0.3), X), "L1": (ay.L1(0.5), X), "L0": (ay.L0(2), X),
-    "quantised": (ay.Quantised(ay.Linf(8 / 255)), LEVELS),
-    "quantised L2": (ay.Quantised(ay.L2(0.3)), LEVELS),
-    "patch": (ay.Patch(torch.eye(4).numpy()), X), "rectangle": (ay.Rectangle(2, 2), X),
+    "Linf": (du.Linf(0.1), X), "L2": (du.L2(0.3), X), "L1": (du.L1(0.5), X), "L0": (du.L0(2), X),
+    "quantised": (du.Quantised(du.Linf(8 / 255)), LEVELS),
+    "quantised L2": (du.Quantised(du.L2(0.3)), LEVELS),
+    "patch": (du.Patch(torch.eye(4).numpy()), X), "rectangle": (du.Rectangle(2, 2), X),
 }  # fmt: skip
 
 
@@ -47,15 +47,15 @@ def test_every_valid_point_lies_in_the_box(name):
         assert ((seen_low - low).abs().amax() < 0.05) and ((seen_high - high).abs().amax() < 0.05)
 
 
-SCHEMA = ay.Schema(
+SCHEMA = du.Schema(
     [
-        ay.Feature("number", "integer", 0, 10),
-        ay.Feature("share", "real", 0, 1),
-        ay.Feature("grown", "integer", "original", 100),
-        ay.Feature("kind", "category", values=("a", "b", "c")),
-        ay.Feature("fixed", "real", 0, 1, mutable=False),
-        ay.Feature("red", "boolean", group="colour"),
-        ay.Feature("blue", "boolean", group="colour"),
+        du.Feature("number", "integer", 0, 10),
+        du.Feature("share", "real", 0, 1),
+        du.Feature("grown", "integer", "original", 100),
+        du.Feature("kind", "category", values=("a", "b", "c")),
+        du.Feature("fixed", "real", 0, 1, mutable=False),
+        du.Feature("red", "boolean", group="colour"),
+        du.Feature("blue", "boolean", group="colour"),
     ],
     ["number <= grown"],
 )

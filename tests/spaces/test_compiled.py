@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.lp_ball import level_by_sorting
 
-from assay.errors import AssayError
-from assay.kernels import native
-from assay.spaces import compiled
-from assay.spaces.lp import Lp
+from durometer.core.errors import DurometerError
+from durometer.kernels import native
+from durometer.spaces import compiled
+from durometer.spaces.lp import Lp
 
 
 def cases(dtype, p, d=97, n=60):
@@ -55,7 +55,7 @@ def test_a_compiled_step_on_few_features_is_the_one_in_torch(p, dtype, monkeypat
 
 def test_without_a_compiled_library_torch_does_it(monkeypatch):
     def missing():
-        raise AssayError("the compiled kernels are missing")
+        raise DurometerError("the compiled kernels are missing")
 
     region, z, _ = cases(torch.float32, 1.0)
     found = region.project(z)
@@ -95,7 +95,7 @@ def test_every_row_may_have_a_box_of_its_own(p):
 def test_more_threads_project_the_same(monkeypatch):
     region, z, grad = cases(torch.float32, 1.0)
     alone = region.project(z), region.ascend(z, grad, torch.ones(len(z)))
-    monkeypatch.setattr("assay.kernels.threads._FEW_NUMBERS", 1)
+    monkeypatch.setattr("durometer.kernels.threads._FEW_NUMBERS", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     both = region.project(z), region.ascend(z, grad, torch.ones(len(z)))
     assert torch.equal(alone[0], both[0])

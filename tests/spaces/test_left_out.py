@@ -6,8 +6,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-import assay as ay
-from assay.spaces import words
+import durometer as du
+from durometer.spaces import token_ids
 
 TEXTS = ["Good film", "dull film", "not good", "a bad one", "good one", "bad plot"]
 Y = [1, 0, 0, 0, 1, 0]
@@ -18,14 +18,14 @@ def model():
 
 
 def report(table, texts=TEXTS, **more):
-    data = ay.Dataset(texts, model().predict(list(texts)))
-    space = ay.Text(ay.Synonyms(table, **more), most=0.5)
-    return ay.evaluate(model(), data, space=space, progress=False)
+    data = du.Dataset(texts, model().predict(list(texts)))
+    space = du.Text(du.Synonyms(table, **more), most=0.5)
+    return du.evaluate(model(), data, space=space, progress=False)
 
 
 def inside(table, text, now, **more):
-    region = ay.Text(ay.Synonyms(table, **more), most=0.5).around(words.encode([text]))
-    return bool(region.contains(words.encode([now])))
+    region = du.Text(du.Synonyms(table, **more), most=0.5).around(token_ids.encode([text]))
+    return bool(region.contains(token_ids.encode([now])))
 
 
 def test_keys_count_in_any_case():
@@ -63,27 +63,27 @@ def test_where_nothing_can_move_a_proof_is_vacuous():
     assert (table["verdict"] == "proven").all() and table["vacuous"].all()
 
 
-@pytest.mark.parametrize("attack", [ay.Enumerate(), ay.Linear()])
+@pytest.mark.parametrize("attack", [du.Enumerate(), du.Linear()])
 def test_each_proof_of_texts_says_so(attack):
-    data = ay.Dataset(TEXTS, model().predict(TEXTS))
-    space = ay.Text(ay.Synonyms({"film": ("movie",)}), most=0.5)
-    found = ay.evaluate(model(), data, space=space, attack=attack, progress=False).table
+    data = du.Dataset(TEXTS, model().predict(TEXTS))
+    space = du.Text(du.Synonyms({"film": ("movie",)}), most=0.5)
+    found = du.evaluate(model(), data, space=space, attack=attack, progress=False).table
     fixed = ["film" not in t for t in TEXTS]
     proven = (found["verdict"] == "proven").to_numpy()
     assert (found["vacuous"].to_numpy() == (proven & fixed)).all() and proven.any()
 
 
 def test_typos_are_all_there_on_request():
-    assert len(ay.Typos()(["wonderfully"])[0]) == 16
-    assert len(ay.Typos(at_most=None)(["wonderfully"])[0]) > 25
+    assert len(du.Typos()(["wonderfully"])[0]) == 16
+    assert len(du.Typos(at_most=None)(["wonderfully"])[0]) > 25
 
 
 def test_sentences_come_back_with_the_ids_of_their_series():
     series = pd.Series(TEXTS, index=[f"review {i}" for i in range(6)])
-    data = ay.Dataset(series, model().predict(TEXTS))
-    space = ay.Text(ay.Synonyms({"good": ("bad", "dull"), "bad": ("good",)}), most=0.5,
+    data = du.Dataset(series, model().predict(TEXTS))
+    space = du.Text(du.Synonyms({"good": ("bad", "dull"), "bad": ("good",)}), most=0.5,
                     antonyms=True)  # fmt: skip
-    found = ay.evaluate(model(), data, space=space, progress=False)
+    found = du.evaluate(model(), data, space=space, progress=False)
     assert found.table["id"].tolist() == series.index.tolist()
     won = found.table["success"].to_numpy()
     assert won.any() and not won.all()

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.errors import AssayError, Unsupported
-from assay.spaces.quantised import snap
-from assay.streams import Stream
-from assay.testing import check_space
+import durometer as du
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.streams import Stream
+from durometer.spaces.quantised import snap
+from durometer.testing import check_space
 
 
 def pictures(n=6, channels=3, side=16):
@@ -28,17 +28,17 @@ def net(channels=3, side=16, classes=4):
 def data(**sizes):
     x = pictures(**sizes)
     with torch.no_grad():
-        return ay.Dataset(x, net(x.shape[1], x.shape[2])(x).argmax(1))
+        return du.Dataset(x, net(x.shape[1], x.shape[2])(x).argmax(1))
 
 
 SPACES = [
-    ay.Patch("eyeglasses"),
-    ay.Patch(np.eye(16, dtype=bool)),
-    ay.Patch(lambda h, w: np.tri(h, w), low=-1.0, high=2.0),
-    ay.Quantised(ay.Linf(8 / 255)),
-    ay.Quantised(ay.Linf(2.5 / 255)),
-    ay.Quantised(ay.L2(0.5)),
-    ay.Quantised(ay.Patch("eyeglasses")),
+    du.Patch("eyeglasses"),
+    du.Patch(np.eye(16, dtype=bool)),
+    du.Patch(lambda h, w: np.tri(h, w), low=-1.0, high=2.0),
+    du.Quantised(du.Linf(8 / 255)),
+    du.Quantised(du.Linf(2.5 / 255)),
+    du.Quantised(du.L2(0.5)),
+    du.Quantised(du.Patch("eyeglasses")),
 ]
 
 
@@ -49,7 +49,7 @@ def test_space_keeps_its_promises(space):
 
 def test_rectangle_projects_to_one_window():
     x = pictures()
-    region = ay.Rectangle(5, 3).around(x)
+    region = du.Rectangle(5, 3).around(x)
     stream = Stream(0, torch.arange(len(x)))
     z = region.random(stream, torch.arange(len(x)))
     assert region.contains(region.decode(z)).all()
@@ -64,7 +64,7 @@ def test_rectangle_projects_to_one_window():
 
 def test_window_energy_is_the_sum_of_squares():
     x = pictures(2)
-    region = ay.Rectangle(4, 6).around(x)
+    region = du.Rectangle(4, 6).around(x)
     energy = region.energy(region.origin)
     assert energy.shape == (2, 13, 11)
     by_hand = x[1, :, 3:7, 5:11].square().sum()
@@ -77,30 +77,30 @@ def test_window_energy_is_the_sum_of_squares():
 @pytest.mark.parametrize(
     ("space", "attack"),
     [
-        (ay.Patch("eyeglasses"), ay.APGD(10)),
-        (ay.Patch("eyeglasses"), ay.Eyeglasses(100)),
-        (ay.Rectangle(6, 6), ay.PGD(10, step=0.1)),
-        (ay.Rectangle(6, 6), ay.DOA(10, step=0.1, stride=2, candidates=5)),
-        (ay.Quantised(ay.Linf(8 / 255)), ay.APGD(10)),
-        (ay.Quantised(ay.L2(0.5)), ay.APGD(10)),
-        (ay.Quantised(ay.Linf(8 / 255)), ay.Square(50)),
-        (ay.Quantised(ay.L2(0.5)), ay.CW(30, 3)),
-        (ay.Quantised(ay.Patch("eyeglasses")), ay.Eyeglasses(100)),
+        (du.Patch("eyeglasses"), du.APGD(10)),
+        (du.Patch("eyeglasses"), du.Eyeglasses(100)),
+        (du.Rectangle(6, 6), du.PGD(10, step=0.1)),
+        (du.Rectangle(6, 6), du.DOA(10, step=0.1, stride=2, candidates=5)),
+        (du.Quantised(du.Linf(8 / 255)), du.APGD(10)),
+        (du.Quantised(du.L2(0.5)), du.APGD(10)),
+        (du.Quantised(du.Linf(8 / 255)), du.Square(50)),
+        (du.Quantised(du.L2(0.5)), du.CW(30, 3)),
+        (du.Quantised(du.Patch("eyeglasses")), du.Eyeglasses(100)),
     ],
     ids=str,
 )
 def test_what_attacks_hand_in_is_in_the_space(space, attack):
     images = data(n=24)
-    report = ay.evaluate(net(), images, space=space, attack=attack)
+    report = du.evaluate(net(), images, space=space, attack=attack)
     assert report.metric("success").value > 0
     handed = torch.as_tensor(report.adversarial)
     inside = handed == images.x
-    if isinstance(space, ay.Patch):
-        frame = torch.as_tensor(ay.masks.eyeglasses(16, 16))
+    if isinstance(space, du.Patch):
+        frame = torch.as_tensor(du.masks.eyeglasses(16, 16))
         assert inside[:, :, ~frame].all()
-    if isinstance(space, ay.Quantised):
+    if isinstance(space, du.Quantised):
         assert torch.equal(handed, (handed * 255).round() / 255)
-    if isinstance(space, ay.Rectangle):
+    if isinstance(space, du.Rectangle):
         rows, columns = (~inside).any(1).any(2), (~inside).any(1).any(1)
         assert (rows.sum(1) <= 6).all() and (columns.sum(1) <= 6).all()
 
@@ -114,9 +114,9 @@ def test_the_sticker_goes_where_the_model_looks():
         weight[1:, :, 8:12, 10:14] = -1.0
         model[1].bias[0] = -20.0  # class 0 lives by these pixels alone
     x = torch.full((4, 3, 16, 16), 0.6)
-    images = ay.Dataset(x, torch.zeros(4))
-    attack = ay.DOA(5, step=0.2, stride=1, candidates=9)
-    report = ay.evaluate(model, images, space=ay.Rectangle(4, 4), attack=attack)
+    images = du.Dataset(x, torch.zeros(4))
+    attack = du.DOA(5, step=0.2, stride=1, candidates=9)
+    report = du.evaluate(model, images, space=du.Rectangle(4, 4), attack=attack)
     changed = torch.as_tensor(report.adversarial) != x
     assert report.metric("success").value == 1
     assert not changed[:, :, :8].any() and not changed[:, :, :, :10].any()
@@ -124,7 +124,7 @@ def test_the_sticker_goes_where_the_model_looks():
 
 def test_quantised_rounds_to_the_nearest_level_and_gradients_pass():
     x = pictures(2)
-    region = ay.Quantised(ay.Linf(8 / 255)).around(x)
+    region = du.Quantised(du.Linf(8 / 255)).around(x)
     z = (region.origin + 2.3 / 255).clamp(0, 1).requires_grad_()
     decoded = region.decode(z)
     near = snap((region.origin + 2 / 255).clamp(0, 1), 0.0, 1.0, 256)
@@ -134,29 +134,29 @@ def test_quantised_rounds_to_the_nearest_level_and_gradients_pass():
 
 
 def test_quantised_says_when_the_data_is_not():
-    images = ay.Dataset(pictures() * 0.999, torch.zeros(6))
-    with pytest.raises(AssayError, match="not on the grid"):
-        ay.evaluate(net(), images, space=ay.Quantised(ay.Linf(0.1)), attack=ay.PGD(2))
+    images = du.Dataset(pictures() * 0.999, torch.zeros(6))
+    with pytest.raises(DurometerError, match="not on the grid"):
+        du.evaluate(net(), images, space=du.Quantised(du.Linf(0.1)), attack=du.PGD(2))
 
 
 def test_what_does_not_fit_is_refused():
     for space, word in (
-        (ay.Patch("monocle"), "eyeglasses"),
-        (ay.Patch(np.ones((3, 3))), "shape"),
-        (ay.Patch(np.zeros((16, 16))), "empty"),
-        (ay.Rectangle(17, 2), "does not fit"),
+        (du.Patch("monocle"), "eyeglasses"),
+        (du.Patch(np.ones((3, 3))), "shape"),
+        (du.Patch(np.zeros((16, 16))), "empty"),
+        (du.Rectangle(17, 2), "does not fit"),
     ):
-        with pytest.raises(AssayError, match=word):
-            ay.evaluate(net(), data(), space=space, attack=ay.PGD(2))
+        with pytest.raises(DurometerError, match=word):
+            du.evaluate(net(), data(), space=space, attack=du.PGD(2))
     with pytest.raises(Unsupported, match="Rectangle"):
-        ay.evaluate(net(), data(), space=ay.Linf(0.1), attack=ay.DOA(2))
+        du.evaluate(net(), data(), space=du.Linf(0.1), attack=du.DOA(2))
     with pytest.raises(Unsupported, match="APGD"):
-        ay.evaluate(net(), data(), space=ay.Patch("eyeglasses"), attack=ay.Square(5))
+        du.evaluate(net(), data(), space=du.Patch("eyeglasses"), attack=du.Square(5))
 
 
 @pytest.mark.parametrize("size", [(224, 224), (64, 64), (112, 92), (32, 48)])
 def test_eyeglasses_scale_with_the_face(size):
-    frame = ay.masks.eyeglasses(*size)
+    frame = du.masks.eyeglasses(*size)
     rows, columns = np.flatnonzero(frame.any(1)), np.flatnonzero(frame.any(0))
     assert 0.055 < frame.mean() < 0.08
     assert rows[0] / size[0] == pytest.approx(0.25, abs=0.03)
@@ -166,7 +166,7 @@ def test_eyeglasses_scale_with_the_face(size):
 
 
 def test_published_frame():
-    frame = ay.masks.eyeglasses(224, 224)
+    frame = du.masks.eyeglasses(224, 224)
     rows, columns = np.flatnonzero(frame.any(1)), np.flatnonzero(frame.any(0))
     assert (rows[0], rows[-1], columns[0], columns[-1]) == (56, 111, 30, 193)
     assert int(frame.sum()) == pytest.approx(3370, rel=0.02)

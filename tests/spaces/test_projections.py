@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from assay.attacks.fab import to_plane
-from assay.spaces.lp import Lp
+from durometer.attacks.fab import to_plane
+from durometer.spaces.lp import Lp
 
 NUMBER = st.floats(-3, 3).map(lambda v: round(v, 3))
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.extend import ChoiceRegion, Chosen
-from assay.testing import check_space
+import durometer as du
+from durometer.extend import ChoiceRegion, Chosen
+from durometer.testing import check_space
 
 LETTERS = 4  # A C G T are 1 2 3 4
 CODON = (1, 4, 3)  # ATG may not be touched
@@ -24,7 +24,7 @@ class Mutations:
 
     def check(self, x):
         if not bool(((x >= 1) & (x <= LETTERS) & (x == x.round())).all()):
-            raise ay.AssayError("expected letters 1 to 4")
+            raise du.DurometerError("expected letters 1 to 4")
 
     def around(self, x):
         letters = torch.arange(1, LETTERS + 1).to(x)
@@ -91,10 +91,10 @@ def test_the_contract_of_a_space():
 @pytest.mark.parametrize(
     "space",
     [
-        ay.Symbols(most=2, alphabet=5),
-        ay.Symbols(most=2, alphabet=(1, 2, 4), last=3),
-        ay.Symbols(most=9, alphabet=5, first=2, without=(0,)),
-        ay.Symbols(most=1, alphabet=7, where=(0, -1, 3)),
+        du.Symbols(most=2, alphabet=5),
+        du.Symbols(most=2, alphabet=(1, 2, 4), last=3),
+        du.Symbols(most=9, alphabet=5, first=2, without=(0,)),
+        du.Symbols(most=1, alphabet=7, where=(0, -1, 3)),
     ],
     ids=str,
 )
@@ -138,12 +138,12 @@ def test_what_is_played_unless_told_otherwise_depends_on_the_length():
         return Counts()(x)
 
     x = torch.randint(0, 6, (3, 40)).double()
-    asked = {"space": ay.Symbols(most=40, last=30), "progress": False}
+    asked = {"space": du.Symbols(most=40, last=30), "progress": False}
     assert 30 * 255 > 5000  # too many to try each
-    long = ay.evaluate(function, ay.Dataset(x, [1, 1, 1]), budget=ay.Budget(300), **asked)
+    long = du.evaluate(function, du.Dataset(x, [1, 1, 1]), budget=du.Budget(300), **asked)
     assert set(long.table["winner"]) <= {"MOEVA", ""}
-    short = ay.evaluate(
-        function, ay.Dataset(x, [1, 1, 1]), space=ay.Symbols(most=4, alphabet=9), progress=False
+    short = du.evaluate(
+        function, du.Dataset(x, [1, 1, 1]), space=du.Symbols(most=4, alphabet=9), progress=False
     )
     assert set(short.table["winner"]) == {"Greedy"}
 
@@ -158,25 +158,25 @@ def test_what_is_played_unless_told_otherwise_depends_on_the_length():
     ],
 )
 def test_symbols_that_make_no_sense_are_refused(options, said):
-    with pytest.raises(ay.AssayError, match=said):
-        ay.Symbols(**options)
-    with pytest.raises(ay.AssayError, match="only 9 positions"):
-        ay.Symbols(most=1, last=10).check(strands())
-    with pytest.raises(ay.AssayError, match="whole"):
-        ay.Symbols(most=1).check(strands() + 0.5)
+    with pytest.raises(du.DurometerError, match=said):
+        du.Symbols(**options)
+    with pytest.raises(du.DurometerError, match="only 9 positions"):
+        du.Symbols(most=1, last=10).check(strands())
+    with pytest.raises(du.DurometerError, match="whole"):
+        du.Symbols(most=1).check(strands() + 0.5)
 
 
 @pytest.mark.parametrize(
     "attack, misses",
     [
-        (ay.Enumerate(), 0),
-        (ay.Beam(4), 1),
-        (ay.Greedy(), 3),
-        (ay.Graft(400), 1),
-        (ay.MOEVA(generations=20, population=20, offspring=20), 3),
-        (ay.PGD(20), 6),
-        (ay.APGD(20), 4),
-        (ay.HotFlip(10), 6),
+        (du.Enumerate(), 0),
+        (du.Beam(4), 1),
+        (du.Greedy(), 3),
+        (du.Graft(400), 1),
+        (du.MOEVA(generations=20, population=20, offspring=20), 3),
+        (du.PGD(20), 6),
+        (du.APGD(20), 4),
+        (du.HotFlip(10), 6),
     ],
 )
 def test_attacks_find_what_a_plain_loop_finds(attack, misses):
@@ -184,8 +184,8 @@ def test_attacks_find_what_a_plain_loop_finds(attack, misses):
     y = net(x).argmax(1)
     truth = np.array([breakable(net, row, int(c)) for row, c in zip(x.tolist(), y, strict=True)])
     assert 3 < truth.sum() < len(x) - 3
-    report = ay.evaluate(
-        net, ay.Dataset(x, y.numpy()), space=Mutations(), attack=attack, progress=False
+    report = du.evaluate(
+        net, du.Dataset(x, y.numpy()), space=Mutations(), attack=attack, progress=False
     )
     found = report.table["success"].to_numpy()
     assert not (found & ~truth).any() and (truth & ~found).sum() <= misses
@@ -194,5 +194,5 @@ def test_attacks_find_what_a_plain_loop_finds(attack, misses):
         assert bool((net(after).argmax(1) != y[found]).all())
     changed = after != x[found]
     assert bool((changed.sum(1) <= 2).all()) and not bool((changed & codons(x[found])).any())
-    if isinstance(attack, ay.Enumerate):
+    if isinstance(attack, du.Enumerate):
         assert (report.table["verdict"] == "proven").tolist() == (~truth).tolist()

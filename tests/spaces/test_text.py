@@ -7,17 +7,17 @@ import pytest
 import torch
 from tests.oracles.sentences import KEEP, neighbours
 
-import assay as ay
-from assay.attacks.sequences.substitute import Beam, Greedy
-from assay.model.text import strings
-from assay.spaces import words
-from assay.spaces.candidates import Neighbours, Synonyms, Typos
-from assay.spaces.choices import Chosen
-from assay.spaces.lexicon import Vectors
-from assay.spaces.similarity import Centroid
-from assay.spaces.text import Text
-from assay.streams import Stream
-from assay.testing import check_space
+import durometer as du
+from durometer.attacks.sequences.substitute import Beam, Greedy
+from durometer.core.streams import Stream
+from durometer.model.text import strings
+from durometer.spaces import token_ids
+from durometer.spaces.candidates import Neighbours, Synonyms, Typos
+from durometer.spaces.discrete import RelaxedTokens
+from durometer.spaces.lexicon import Vectors
+from durometer.spaces.similarity import Centroid
+from durometer.spaces.text import Text
+from durometer.testing import check_space
 
 TABLE = {
     "good": ("fine", "great"),
@@ -53,8 +53,8 @@ def score(texts):
 
 
 def data():
-    x = words.encode(TEXTS)
-    return ay.Dataset(x, score(TEXTS).argmax(1).numpy())
+    x = token_ids.encode(TEXTS)
+    return du.Dataset(x, score(TEXTS).argmax(1).numpy())
 
 
 def broken_by_hand(most):
@@ -67,34 +67,34 @@ def broken_by_hand(most):
 
 def test_any_string_survives():
     odd = ["", " ", "two  blanks", "tab\tand\nline", "naïve — “quoted”,", "a"]
-    assert words.sentences(words.encode(odd)) == odd
+    assert token_ids.sentences(token_ids.encode(odd)) == odd
 
 
 def test_the_region_holds_exactly_the_sentences_that_may_be_written():
-    region = space().around(words.encode(TEXTS))
+    region = space().around(token_ids.encode(TEXTS))
     for i, text in enumerate(TEXTS):
         allowed = set(neighbours(text, TABLE, 0.4))
         tried = allowed | set(neighbours(text, TABLE, 1.0)) | {text.replace("film", "song")}
         width = region.x0.shape[1]
         for other in sorted(tried):
             x = torch.zeros(1, width, dtype=torch.float64)
-            ids = words.encode([other])
+            ids = token_ids.encode([other])
             x[:, : ids.shape[1]] = ids
             assert bool(region.take(torch.tensor([i])).contains(x)) == (other in allowed), other
 
 
 def test_the_contract_of_a_space():
-    check_space(space(), words.encode(TEXTS))
+    check_space(space(), token_ids.encode(TEXTS))
 
 
 @pytest.mark.parametrize(
     "attack",
-    [Greedy(), Greedy("importance"), Beam(3), ay.Graft(400), ay.Worst(Greedy(), Beam(2)),
-     ay.MOEVA(generations=10, population=12, offspring=10)],
+    [Greedy(), Greedy("importance"), Beam(3), du.Graft(400), du.Worst(Greedy(), Beam(2)),
+     du.MOEVA(generations=10, population=12, offspring=10)],
 )  # fmt: skip
 def test_searches_claim_only_what_may_be_written_and_flips_the_answer(attack):
     model = strings(score, "callable score")
-    report = ay.evaluate(model, data(), space=space(), attack=attack, progress=False)
+    report = du.evaluate(model, data(), space=space(), attack=attack, progress=False)
     found = report.adversarial.tolist()
     truth = broken_by_hand(0.4)
     for text, other, won in zip(TEXTS, found, report.table["success"], strict=True):
@@ -119,13 +119,13 @@ def in_pairs(texts):
 @pytest.mark.parametrize("order", ["gain", "importance"])
 def test_a_swap_finds_the_pair_that_one_pass_walks_past(order):
     table = {"x": ("a",), "y": ("b",), "z": ("c",)}
-    data = ay.Dataset(["x y z", "x z y"], [0, 0])
+    data = du.Dataset(["x y z", "x z y"], [0, 0])
     near = Text(Synonyms(table), most=0.7, keep=())
     model = strings(in_pairs, "callable pairs")
 
     def won(swaps):
         attack = Greedy(order, swaps=swaps)
-        return ay.evaluate(model, data, space=near, attack=attack, progress=False)
+        return du.evaluate(model, data, space=near, attack=attack, progress=False)
 
     assert not won(0).table["success"].any()
     assert not won(1).table["success"].any()  # the change that matters less does not help
@@ -140,7 +140,7 @@ class Bag(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        from assay.architectures.text.words import WordInput
+        from durometer.architectures.text.words import WordInput
 
         table = np.array([[w, abs(w)] for w in WEIGHT.values()], dtype=np.float32)
         self.words = WordInput(Vectors(tuple(WEIGHT), table))
@@ -155,13 +155,13 @@ class Bag(torch.nn.Module):
 
 
 def test_gradients_pass_through_the_choice_and_leave_the_answer_alone():
-    from assay.model.text import word_module
+    from durometer.model.text import word_module
 
-    model, x = word_module(Bag()), words.encode(TEXTS)
+    model, x = word_module(Bag()), token_ids.encode(TEXTS)
     region = space().around(x)
     z = region.random(Stream(0, torch.arange(len(x))), torch.arange(len(x))).requires_grad_()
     chosen = region.decode(z)
-    assert isinstance(chosen, Chosen) and type(chosen + 0) is torch.Tensor
+    assert isinstance(chosen, RelaxedTokens) and type(chosen + 0) is torch.Tensor
     with torch.enable_grad():
         out = model.logits(chosen)
     assert torch.equal(out, model.logits(chosen.detach()))
@@ -174,20 +174,20 @@ def test_gradients_pass_through_the_choice_and_leave_the_answer_alone():
     assert float(of[slot] - of[0]) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("attack", [ay.PGD(20), ay.APGD(20), ay.Escalation(20), ay.FGSM()])
+@pytest.mark.parametrize("attack", [du.PGD(20), du.APGD(20), du.Escalation(20), du.FGSM()])
 def test_gradient_attacks_work_unchanged(attack):
-    from assay.model.text import word_module
+    from durometer.model.text import word_module
 
     model = word_module(Bag())
-    x = words.encode(TEXTS)
+    x = token_ids.encode(TEXTS)
     y = model.logits(x).argmax(1)
-    report = ay.evaluate(
-        model, ay.Dataset(x, y.detach().numpy()), space=space(), attack=attack, progress=False
+    report = du.evaluate(
+        model, du.Dataset(x, y.detach().numpy()), space=space(), attack=attack, progress=False
     )
     assert report.table["valid"].all()
-    if not isinstance(attack, ay.FGSM):
+    if not isinstance(attack, du.FGSM):
         truth = [
-            any(int(model.logits(words.encode([t])).argmax()) != label
+            any(int(model.logits(token_ids.encode([t])).argmax()) != label
                 for t in neighbours(text, TABLE, 0.4))
             for text, label in zip(TEXTS, y.tolist(), strict=True)
         ]  # fmt: skip
@@ -205,41 +205,43 @@ def test_candidates():
 
 def test_a_word_does_not_turn_into_the_opposite_of_its_neighbours():
     table = {"good": ("bad", "fine")}
-    region = Text(Synonyms(table), most=1.0, keep=()).around(words.encode(["good film"]))
-    assert not bool(region.contains(words.encode(["bad film"])))
+    region = Text(Synonyms(table), most=1.0, keep=()).around(token_ids.encode(["good film"]))
+    assert not bool(region.contains(token_ids.encode(["bad film"])))
     free = Text(Synonyms(table), most=1.0, keep=(), antonyms=True)
-    assert bool(free.around(words.encode(["good film"])).contains(words.encode(["bad film"])))
+    assert bool(
+        free.around(token_ids.encode(["good film"])).contains(token_ids.encode(["bad film"]))
+    )
 
 
 def test_similarity_has_a_floor():
     near = Text(Synonyms(TABLE), most=1.0, keep=KEEP, similarity=Centroid(), least=0.9999)
-    region = near.around(words.encode(["a good film"]))
-    assert bool(region.contains(words.encode(["a good film"])))
-    assert not bool(region.contains(words.encode(["a fine flick"])))
+    region = near.around(token_ids.encode(["a good film"]))
+    assert bool(region.contains(token_ids.encode(["a good film"])))
+    assert not bool(region.contains(token_ids.encode(["a fine flick"])))
 
 
 @pytest.mark.parametrize(
     "make, said",
     [
         (lambda: Text(most=2), "share of the words"),
-        (lambda: Text(Synonyms), "ay.Synonyms"),
+        (lambda: Text(Synonyms), "du.Synonyms"),
         (lambda: Typos(kinds=("swop",)), "no kind 'swop'"),
         (lambda: Greedy("gane"), "expected one of"),
-        (lambda: ay.datasets.sst5().goal("more posit"), "did you mean"),
+        (lambda: du.datasets.sst5().goal("more posit"), "did you mean"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, said):
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         make()
 
 
 def test_greedy_wants_sequences():
     net, x = torch.nn.Linear(3, 2), torch.rand(4, 3)
     net.bias.data[:] = torch.tensor([9.0, 0.0])
-    with pytest.raises(ay.Unsupported, match=r"ay\.Text"):
-        ay.evaluate(
-            net, ay.Dataset(x, [0] * 4), space=ay.Linf(0.1), attack=Greedy(), progress=False,
-            goal=ay.Targeted(1),
+    with pytest.raises(du.Unsupported, match=r"du\.Text"):
+        du.evaluate(
+            net, du.Dataset(x, [0] * 4), space=du.Linf(0.1), attack=Greedy(), progress=False,
+            goal=du.Targeted(1),
         )  # fmt: skip
 
 
@@ -250,8 +252,8 @@ def test_sentences_make_a_data_set_and_a_pipeline_reads_them():
 
     labels = ["nice" if "good" in text else "bad" for text in TEXTS]
     model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(TEXTS, labels)
-    report = ay.evaluate(
-        model, ay.Dataset(TEXTS, labels), space=space(), attack=Beam(2), progress=False
+    report = du.evaluate(
+        model, du.Dataset(TEXTS, labels), space=space(), attack=Beam(2), progress=False
     )
     own = model.predict(report.adversarial.tolist())
     flipped = own != np.array(labels)
@@ -261,20 +263,20 @@ def test_sentences_make_a_data_set_and_a_pipeline_reads_them():
 
 
 def test_a_function_of_strings_is_wrapped_by_saying_so():
-    model = ay.wrap(score, inputs="text", name="toy")
-    report = ay.evaluate(model, data(), space=space(), attack=Greedy(), progress=False)
+    model = du.wrap(score, inputs="text", name="toy")
+    report = du.evaluate(model, data(), space=space(), attack=Greedy(), progress=False)
     assert report.metric("clean").value == 1.0
 
 
 @pytest.mark.parametrize("gradients", [False, True])
 def test_without_an_attack_every_row_ends_broken_or_proven(gradients):
-    from assay.model.text import word_module
+    from durometer.model.text import word_module
 
     model = word_module(Bag()) if gradients else strings(score, "callable score")
-    y = model.logits(words.encode(TEXTS)).argmax(1).tolist()
-    report = ay.evaluate(model, ay.Dataset(TEXTS, y), space=space(), progress=False)
+    y = model.logits(token_ids.encode(TEXTS)).argmax(1).tolist()
+    report = du.evaluate(model, du.Dataset(TEXTS, y), space=space(), progress=False)
     truth = [
-        any(int(model.logits(words.encode([t])).argmax()) != label
+        any(int(model.logits(token_ids.encode([t])).argmax()) != label
             for t in neighbours(text, TABLE, 0.4))
         for text, label in zip(TEXTS, y, strict=True)
     ]  # fmt: skip
@@ -282,7 +284,7 @@ def test_without_an_attack_every_row_ends_broken_or_proven(gradients):
 
 
 def test_a_file_names_the_similarity(tmp_path):
-    from assay.config.config import parse
+    from durometer.config.config import parse
 
     (tmp_path / "own.py").write_text(
         "from dataclasses import dataclass\n"
@@ -300,16 +302,16 @@ def test_a_file_names_the_similarity(tmp_path):
     own = parse(
         start + 'similarity = {type = "own.py:Letters", weight = 0.5}', tmp_path / "run.toml"
     )
-    region = own.space.around(words.encode(["a good film"]))
-    assert not bool(region.contains(words.encode(["a good film"])))  # half of all letters
-    with pytest.raises(ay.AssayError, match="did you mean 'Centroid'"):
+    region = own.space.around(token_ids.encode(["a good film"]))
+    assert not bool(region.contains(token_ids.encode(["a good film"])))  # half of all letters
+    with pytest.raises(du.DurometerError, match="did you mean 'Centroid'"):
         parse(start + 'similarity = {type = "Centrod"}', tmp_path / "run.toml")
 
 
 def test_a_similarity_is_written_to_the_spec_and_read_back():
-    from assay.config.build import build
-    from assay.nouns import table
+    from durometer.config.build import build
+    from durometer.core.serialization import to_dict
 
     near = Text(similarity=Centroid(), least=0.7)
-    again = build("spaces", table(near))
+    again = build("spaces", to_dict(near))
     assert isinstance(again.similarity, Centroid) and repr(again) == repr(near)

@@ -13,9 +13,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
-from assay.model.agreement import agree
+import durometer as du
+from durometer.cli.app import app
+from durometer.model.agreement import agree
 
 pytestmark = pytest.mark.heavy
 FILE = Path(__file__).parents[2] / "examples" / "file_types.py"
@@ -47,9 +47,9 @@ def test_the_wrapped_graph_answers_as_the_package_does(example, tmp_path):
 def test_what_is_written_is_the_program_and_bytes_behind_it(example, tmp_path):
     program = Path("/usr/bin/true").resolve().read_bytes()
     data = example.rows({"true": program + b"#" * 32})
-    report = ay.evaluate(
-        example.model(), data, space=ay.Symbols(most=32, last=32, without=example.BLANKS),
-        goal=example.goal(), attack=ay.APGD(2), progress=False,
+    report = du.evaluate(
+        example.model(), data, space=du.Symbols(most=32, last=32, without=example.BLANKS),
+        goal=example.goal(), attack=du.APGD(2), progress=False,
     )  # fmt: skip
     row = report.adversarial[0].copy()
     row[-1] = 7.0
@@ -69,11 +69,11 @@ def test_the_run_file_asks_what_the_python_asks(example, tmp_path):
     command = ["run", str(tmp_path / "run.toml"), "--out", str(tmp_path / "out"), "-q"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
-    run = ay.Report.load(tmp_path / "out")
-    goal = ay.Group({"elf": run.spec["goal"]["relation"]["elf"]})
-    own = ay.evaluate(
-        example.model(), example.rows(example.programs(3)), goal=goal, attack=ay.APGD(2),
-        space=ay.Symbols(most=64, last=256, without=example.BLANKS), progress=False,
+    run = du.Report.load(tmp_path / "out")
+    goal = du.Group({"elf": run.spec["goal"]["relation"]["elf"]})
+    own = du.evaluate(
+        example.model(), example.rows(example.programs(3)), goal=goal, attack=du.APGD(2),
+        space=du.Symbols(most=64, last=256, without=example.BLANKS), progress=False,
     )  # fmt: skip
     same = ["id", "clean", "final", "success", "backwards", "margin"]
     pd.testing.assert_frame_equal(run.table[same], own.table[same], rtol=1e-6)

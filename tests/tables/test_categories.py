@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-import assay as ay
+import durometer as du
 
 LEVELS = {"none": 0, "school": 9, "bachelor": 13, "master": 14}
 
@@ -24,14 +24,14 @@ def people(n=2000, mixed=0.0):
 
 
 def test_what_a_category_implies_and_what_excludes_is_found():
-    found = ay.Schema.suggest(people())
+    found = du.Schema.suggest(people())
     said = " ; ".join(map(str, (c.relation for c in found.candidates)))
     for level, number in LEVELS.items():
-        relation = ay.Schema(
+        relation = du.Schema(
             found.features, [f"if education == '{level}' then education_num == {number}"]
         )
         assert str(relation.relations[0]) in said
-    roles = ay.Schema(
+    roles = du.Schema(
         found.features, ["if role == 'husband' then sex == 'male'", "gain == 0 or loss == 0"]
     )
     assert all(str(r) in said for r in roles.relations)
@@ -40,5 +40,5 @@ def test_what_a_category_implies_and_what_excludes_is_found():
 
 
 def test_a_habit_that_half_the_rows_break_is_not_proposed():
-    found = ay.Schema.suggest(people(mixed=0.5))
+    found = du.Schema.suggest(people(mixed=0.5))
     assert not [c for c in found.candidates if "education_num" in c.names]

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from assay.cli.app import app
-from assay.errors import AssayError
-from assay.tables.discovery.suggest import suggest
-from assay.tables.schema import Schema
+from durometer.cli.app import app
+from durometer.core.errors import DurometerError
+from durometer.tables.discovery.suggest import suggest
+from durometer.tables.schema import Schema
 
 
 def planted(n=600):
@@ -84,7 +84,7 @@ def test_rare_exceptions_are_counted_not_fatal():
     ],
 )
 def test_bad_tables(frame, message):
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         suggest(frame)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import assay as ay
-from assay.errors import AssayError
+import durometer as du
+from durometer.core.errors import DurometerError
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -25,7 +25,7 @@ TABLE = pd.DataFrame(
 
 
 def test_kinds_bounds_gaps_and_what_is_no_feature():
-    found = ay.Schema.suggest(TABLE)
+    found = du.Schema.suggest(TABLE)
     kinds = {f.name: f.kind for f in found.features}
     assert kinds == {"purpose": "category", "grade": "category", "opened": "integer",
                      "owner": "boolean", "amount": "integer", "income": "real",
@@ -38,8 +38,8 @@ def test_kinds_bounds_gaps_and_what_is_no_feature():
 
 
 def test_a_suggestion_is_a_schema_at_once_and_reads_back():
-    found = ay.Schema.suggest(TABLE)
-    data = ay.Dataset(TABLE, RNG.integers(0, 2, N), schema=found)
+    found = du.Schema.suggest(TABLE)
+    data = du.Dataset(TABLE, RNG.integers(0, 2, N), schema=found)
     assert found.validate(TABLE).empty and len(found) == 7
     pd.testing.assert_frame_equal(
         data.frame().reset_index(drop=True), TABLE[list(found.names)], check_dtype=False
@@ -48,25 +48,25 @@ def test_a_suggestion_is_a_schema_at_once_and_reads_back():
     text = str(found)
     assert "left out: a different whole number" in text and "cells are missing" in text
     made = {}
-    exec(found.code(), {"ay": ay}, made)
+    exec(found.code(), {"du": du}, made)
     assert made["schema"] == found.schema
 
 
 def test_a_table_without_features():
-    with pytest.raises(AssayError, match="no column is a feature"):
-        ay.Schema.suggest(TABLE[["name", "empty"]])
+    with pytest.raises(DurometerError, match="no column is a feature"):
+        du.Schema.suggest(TABLE[["name", "empty"]])
 
 
 def test_the_command_line_leaves_the_target_out(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from assay.cli import app
+    from durometer.cli import app
 
     monkeypatch.chdir(tmp_path)
     TABLE.drop(columns="opened").assign(paid=1).to_csv("t.csv", index=False)
     done = CliRunner().invoke(app, ["schema", "t.csv", "--target", "paid", "--out", "s.toml"])
     assert done.exit_code == 0, done.output
-    read = ay.Schema.read("s.toml")
+    read = du.Schema.read("s.toml")
     assert read.names == ("purpose", "grade", "owner", "amount", "income", "total")
     assert read.features[4].missing
     bad = CliRunner().invoke(app, ["schema", "t.csv", "--target", "payed"])

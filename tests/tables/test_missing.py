@@ -11,10 +11,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-import assay as ay
-from assay import F, Feature, Schema
-from assay.errors import AssayError, Unsupported
-from assay.relations import fill
+import durometer as du
+from durometer import F, Feature, Schema
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.relations import fill
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -99,8 +99,8 @@ def neighbours(row, state, eps):
 
     firsts = list(options(a, wide["a"], lambda v, w: abs(v - w) / 5))
     thirds = list(options(c, wide["c"], lambda v, w: 2.0 * (v != w)))
-    for (v, dv), w, (u, du) in itertools.product(firsts, range(6), thirds):
-        if dv + abs(w - b) / 5 + du <= eps + 1e-9:
+    for (v, dv), w, (u, du_) in itertools.product(firsts, range(6), thirds):
+        if dv + abs(w - b) / 5 + du_ <= eps + 1e-9:
             yield (v, float(w), u)
 
 
@@ -109,10 +109,10 @@ def neighbours(row, state, eps):
 def test_the_search_finds_what_enumeration_finds_and_nothing_else(kind, state):
     model, frame = MODELS[kind]
     rules = schema(**STATES[state])
-    data = ay.Dataset(frame[:40], Y[:40], schema=rules)
+    data = du.Dataset(frame[:40], Y[:40], schema=rules)
     eps = 0.65
-    report = ay.evaluate(model, data, space=rules.space(eps=eps, p=1),
-                         attack=ay.Graft(evaluations=1500), progress=False)  # fmt: skip
+    report = du.evaluate(model, data, space=rules.space(eps=eps, p=1),
+                         attack=du.Graft(evaluations=1500), progress=False)  # fmt: skip
     own = np.asarray(model.predict(frame[:40])).ravel()
     assert report.metric("clean").value == (own == Y[:40]).mean()
     attackable = []
@@ -166,7 +166,7 @@ def test_repair_leaves_missing_values_alone():
     made = schema([F.b == F.a + 1])
     x = torch.tensor([[NAN, 3.0, 0.0], [2.0, 3.0, NAN]], dtype=torch.float64)
     region = made.space(eps=2.0).around(x)
-    z = region.random(ay.testing.Stream(0, torch.arange(2)), torch.arange(2)) if False else (
+    z = region.random(du.testing.Stream(0, torch.arange(2)), torch.arange(2)) if False else (
         region.origin + 0.3
     )  # fmt: skip
     out = region.decode(region.project(z))
@@ -176,14 +176,14 @@ def test_repair_leaves_missing_values_alone():
 
 def test_what_the_schema_does_not_say_is_refused():
     plain = Schema([Feature("a", "integer", 0, 5), Feature("b", "integer", 0, 5)])
-    with pytest.raises(AssayError, match="feature 'a': .* missing or infinite.*missing=True"):
-        ay.Dataset(FRAME, Y, schema=plain)
-    bare = ay.Dataset(FRAME[["a", "b"]].to_numpy(), Y)
-    with pytest.raises(AssayError, match="has no 'a'.*missing=True"):
-        ay.evaluate(torch.nn.Linear(2, 2).double(), bare, space=plain.space())
-    with pytest.raises(AssayError, match="NaN or infinite"):
-        ay.evaluate(torch.nn.Linear(2, 2).double(), bare, space=ay.Linf(0.1, 0, 5))
-    with pytest.raises(AssayError, match="say missing=True"):
+    with pytest.raises(DurometerError, match="feature 'a': .* missing or infinite.*missing=True"):
+        du.Dataset(FRAME, Y, schema=plain)
+    bare = du.Dataset(FRAME[["a", "b"]].to_numpy(), Y)
+    with pytest.raises(DurometerError, match="has no 'a'.*missing=True"):
+        du.evaluate(torch.nn.Linear(2, 2).double(), bare, space=plain.space())
+    with pytest.raises(DurometerError, match="NaN or infinite"):
+        du.evaluate(torch.nn.Linear(2, 2).double(), bare, space=du.Linf(0.1, 0, 5))
+    with pytest.raises(DurometerError, match="say missing=True"):
         Feature("a", "integer", 0, 5, hide=0.1)
     x = torch.tensor([[NAN, 2.0, 0.0]], dtype=torch.float64)
     with pytest.raises(Unsupported, match="missing cells have no box"):
@@ -192,10 +192,10 @@ def test_what_the_schema_does_not_say_is_refused():
 
 def test_under_noise_missing_stays_missing():
     hist = HistGradientBoostingClassifier(max_iter=12).fit(FRAME[["a", "b"]], Y)
-    data = ay.Dataset(FRAME[["a", "b"]][:30], Y[:30])
-    exact = ay.evaluate(ay.Nature(hist, ay.Normal(sd={"b": 0.7, "a": 0.7})), data).table
-    drawn = ay.evaluate(
-        ay.Nature(hist, ay.Normal(sd=0.7), method="monte carlo", draws=20_000, confidence=0.9999),
+    data = du.Dataset(FRAME[["a", "b"]][:30], Y[:30])
+    exact = du.evaluate(du.Nature(hist, du.Normal(sd={"b": 0.7, "a": 0.7})), data).table
+    drawn = du.evaluate(
+        du.Nature(hist, du.Normal(sd=0.7), method="monte carlo", draws=20_000, confidence=0.9999),
         data,
     ).table
     assert (exact["clean"] == hist.predict(FRAME[["a", "b"]][:30])).all()

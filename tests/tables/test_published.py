@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay.streams import Stream
+import durometer as du
+from durometer.core.streams import Stream
 
 _FILE = Path(__file__).parents[2] / "studies" / "caa" / "table_rules.py"
 _SPEC = importlib.util.spec_from_file_location("table_rules", _FILE)
@@ -18,9 +18,9 @@ table_rules = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(table_rules)
 
 LOAD = {
-    "url": lambda: ay.datasets.url().test,
-    "lcld47": lambda: ay.datasets.lcld(47).test,
-    "ctu13": lambda: ay.datasets.ctu13().test,
+    "url": lambda: du.datasets.url().test,
+    "lcld47": lambda: du.datasets.lcld(47).test,
+    "ctu13": lambda: du.datasets.ctu13().test,
 }
 
 
@@ -48,9 +48,9 @@ def test_every_success_passes_the_second_judge(name, eps):
     data = LOAD[name]()
     data = data.take(slice(0, 120))
     model = network(data)
-    data = ay.Dataset(data.x, model(data.x).argmax(1), schema=data.schema)
-    report = ay.evaluate(
-        model, data, space=data.schema.space(eps), attack=ay.CAPGD(), progress=False
+    data = du.Dataset(data.x, model(data.x).argmax(1), schema=data.schema)
+    report = du.evaluate(
+        model, data, space=data.schema.space(eps), attack=du.CAPGD(), progress=False
     )
     won = report.table.success.to_numpy()
     x0, x = data.x.numpy()[won], np.asarray(report.adversarial)[won]

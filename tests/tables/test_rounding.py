@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.rounding import keep_sums, round_records
 
-from assay.tables.rounding import Coordinates, rounded, tangent
+from durometer.tables.rounding import Coordinates, rounded, tangent
 
 
 def numbers(rng: np.random.Generator, *shape: int, odd: bool = False) -> torch.Tensor:

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from assay.errors import AssayError
-from assay.relations.language import F, implies
-from assay.tables.feature import Feature
-from assay.tables.schema import Schema
+from durometer.core.errors import DurometerError
+from durometer.relations.language import F, implies
+from durometer.tables.feature import Feature
+from durometer.tables.schema import Schema
 
 LOANS = Schema(
     [
@@ -125,7 +125,7 @@ def test_validate_names_what_is_undefined():
     ],
 )
 def test_bad_input_is_refused_with_the_fix(make, message):
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         make()
 
 

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import assay as ay
-from assay.errors import AssayError
-from assay.relations.repair import Repair
-from assay.spaces.region import Region, Space
-from assay.streams import Stream
-from assay.tables.feature import Feature
-from assay.tables.schema import Schema
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.core.streams import Stream
+from durometer.relations.repair import Repair
+from durometer.spaces.region import Region, Space
+from durometer.tables.feature import Feature
+from durometer.tables.schema import Schema
 
 
 @st.composite
@@ -50,7 +50,7 @@ def tables(draw):
     chosen = draw(st.lists(st.sampled_from(LINEAR), max_size=3, unique=True))
     try:
         made = Schema(schema, chosen)
-    except AssayError:  # by chance no record could satisfy it
+    except DurometerError:  # by chance no record could satisfy it
         made = Schema(schema)
     seed = draw(st.integers(0, 10**6))
     return made, rows(made, seed)
@@ -265,13 +265,13 @@ def test_random_starts_are_inside_and_belong_to_the_row():
     ],
 )
 def test_bad_spaces_are_refused(make, message):
-    with pytest.raises(AssayError, match=message):
+    with pytest.raises(DurometerError, match=message):
         make()
 
 
 def test_records_on_another_device_are_refused_by_name():
     table = Schema([Feature("r", "real", 0, 1)])
-    with pytest.raises(AssayError, match="x is on meta; tables are .* on the CPU"):
+    with pytest.raises(DurometerError, match="x is on meta; tables are .* on the CPU"):
         table.space().check(torch.zeros(2, 1, dtype=torch.float64, device="meta"))
 
 
@@ -302,13 +302,13 @@ def test_eps_and_cost_both_hold():
     assert torch.equal(inside(eps=0.35), near) and torch.equal(inside(cost=8.0), cheap)
     assert torch.equal(inside(eps=0.35, cost=8.0), near & cheap)
     assert 1 < int((near & cheap).sum()) < min(int(near.sum()), int(cheap.sum()))
-    data = ay.Dataset(grid, torch.zeros(len(grid), dtype=torch.int64), schema=schema)
+    data = du.Dataset(grid, torch.zeros(len(grid), dtype=torch.int64), schema=schema)
 
     def model(rows):
         return torch.stack([14.5 - rows.sum(1), torch.zeros(len(rows))], dim=1)
 
-    report = ay.evaluate(
-        model, data, space=schema.space(eps=0.35, cost=8.0), attack=ay.Graft(300), progress=False
+    report = du.evaluate(
+        model, data, space=schema.space(eps=0.35, cost=8.0), attack=du.Graft(300), progress=False
     )
     for before, after in zip(grid.numpy(), report.adversarial, strict=True):
         step = abs(after - before)
@@ -324,13 +324,15 @@ def test_eps_and_cost_both_hold():
 def test_a_budget_asks_for_every_price():
     """A column without a price used to cost 1 a unit, which nobody had said."""
     features = [Feature("amount", "real", 0, 100, cost=2.0), Feature("term", "integer", 1, 10)]
-    with pytest.raises(ay.AssayError, match="cost=10: 1 features have no price .'term'.; .*cost="):
-        ay.Schema(features).space(cost=10)
-    with pytest.raises(ay.AssayError, match="no price"):
-        ay.Schema(features).space(eps=0.5, cost=10)
-    assert ay.Schema(features).space(eps=0.5) is not None
+    with pytest.raises(
+        du.DurometerError, match="cost=10: 1 features have no price .'term'.; .*cost="
+    ):
+        du.Schema(features).space(cost=10)
+    with pytest.raises(du.DurometerError, match="no price"):
+        du.Schema(features).space(eps=0.5, cost=10)
+    assert du.Schema(features).space(eps=0.5) is not None
     fixed = [features[0], Feature("term", "integer", 1, 10, mutable=False)]
-    assert ay.Schema(fixed).space(cost=10).price_list == {"amount": 2.0}
+    assert du.Schema(fixed).space(cost=10).price_list == {"amount": 2.0}
 
 
 def test_what_a_relation_computes_is_free():
@@ -339,10 +341,10 @@ def test_what_a_relation_computes_is_free():
         Feature("term", "real", 1, 10, cost=0.0),
         Feature("instalment", "real", 0, 100),
     ]
-    schema = ay.Schema(features, ["instalment == amount / term"])
+    schema = du.Schema(features, ["instalment == amount / term"])
     space = schema.space(cost=10)
     assert space.price_list == {"amount": 2.0, "term": 0.0, "instalment": 0.0}
-    assert "amount 2, term 0, instalment 0" in space.in_words
+    assert "amount 2, term 0, instalment 0" in space.description
     x = torch.tensor([[50.0, 5.0, 10.0]], dtype=torch.float64)
     moved = torch.tensor([[54.0, 2.0, 27.0]], dtype=torch.float64)
     region = space.around(x)

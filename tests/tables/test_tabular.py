@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-import assay as ay
-from assay.cli.app import app
-from assay.errors import AssayError
-from assay.tables.tabular import read_table
+import durometer as du
+from durometer.cli.app import app
+from durometer.core.errors import DurometerError
+from durometer.tables.table_io import read_table
 
 RNG = np.random.default_rng(0)
 SINCE = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 1500, 120), unit="D")
@@ -32,7 +32,7 @@ def test_what_is_a_date_in_every_cell_is_one(tmp_path):
     assert {str(found[c].dtype.kind) for c in ("code", "note", "german", "paid")} <= {"O", "U", "T"}
     assert read_table(tmp_path / "t.csv")["code"].dtype.kind == "M"
     (tmp_path / "bad.csv").write_bytes(b"\x00\xff,\n\x01")
-    with pytest.raises(AssayError, match="cannot be read as a table"):
+    with pytest.raises(DurometerError, match="cannot be read as a table"):
         read_table(tmp_path / "bad.parquet")
 
 
@@ -42,8 +42,8 @@ def test_the_command_line_sees_the_dates_that_suggest_sees(tmp_path, monkeypatch
     frame.to_csv("t.csv", index=False)
     made = CliRunner().invoke(app, ["schema", "t.csv", "--target", "paid", "--out", "s.toml"])
     assert made.exit_code == 0, made.output
-    schema = ay.Schema.read("s.toml")
-    own = ay.Schema.suggest(frame.drop(columns="paid"))
+    schema = du.Schema.read("s.toml")
+    own = du.Schema.suggest(frame.drop(columns="paid"))
     assert [(f.name, f.kind, f.low, f.high, f.unit, f.missing) for f in schema.features] == [
         (f.name, f.kind, f.low, f.high, f.unit, f.missing) for f in own.features
     ]
@@ -74,7 +74,7 @@ evaluations = 200
 """)
     ran = CliRunner().invoke(app, ["run", "run.toml", "-q"])
     assert ran.exit_code == 0, ran.output
-    report = ay.Report.load("runs/run")
+    report = du.Report.load("runs/run")
     assert report.metric("clean").value == 1.0 and 0 < report.metric("robust").value < 1
 
 
@@ -91,15 +91,17 @@ def test_dates_come_back_as_dates_and_gaps_are_parts_that_can_be_looked_up():
         }
     )
     y = (frame["amount"] > 0).to_numpy()
-    schema = ay.Schema.suggest(frame)
-    data = ay.Dataset(frame, y, schema=schema)
+    schema = du.Schema.suggest(frame)
+    data = du.Dataset(frame, y, schema=schema)
     pd.testing.assert_series_equal(schema.frame(data.x)["since"], frame["since"], check_dtype=False)
 
     plain = frame.drop(columns=["since", "kind"])
     model = HistGradientBoostingClassifier(max_iter=5).fit(plain, y)
-    few = ay.Dataset(frame, y, schema=ay.Schema.suggest(plain))
-    report = ay.evaluate(model, few, space=few.schema.space(eps=0.1), attack=ay.Graft(20))
+    few = du.Dataset(frame, y, schema=du.Schema.suggest(plain))
+    report = du.evaluate(model, few, space=few.schema.space(eps=0.1), attack=du.Graft(20))
     assert set(report.metric("robust", by="kind")) == {"a", "b", None}
     assert {type(k) for k in report.metric("robust", by="on")} == {bool}
-    with pytest.raises(AssayError, match=r"feature 'amount': nan.*Schema.suggest\(frame\).space"):
-        ay.evaluate(model, ay.Dataset(plain, y), space=ay.Linf(0.1, -np.inf, np.inf))
+    with pytest.raises(
+        DurometerError, match=r"feature 'amount': nan.*Schema.suggest\(frame\).space"
+    ):
+        du.evaluate(model, du.Dataset(plain, y), space=du.Linf(0.1, -np.inf, np.inf))

@@ -151,7 +151,7 @@ class Accelerator(TorchDispatchMode):
         if self.where is not None:
             import traceback
 
-            own = [f for f in traceback.extract_stack() if "/assay/" in f.filename]
+            own = [f for f in traceback.extract_stack() if "/durometer/" in f.filename]
             line = f"{own[-1].filename.rpartition('/')[2]}:{own[-1].lineno}" if own else "?"
             self.where.append(f"{line} {func}")
 

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from assay.streams import seeded
+from durometer.core.streams import seeded
 
 
 def batch_net(data=None, width=8, features=2, classes=2, seed=0):

@@ -6,18 +6,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import assay as ay
+import durometer as du
 
-SCHEMA = ay.Schema(
+SCHEMA = du.Schema(
     [
-        ay.Feature("income", "real", 0, 100),
-        ay.Feature("spent", "real", 0, 100),
-        ay.Feature("age", "integer", 18, 98, mutable=False),
-        ay.Feature("cards", "integer", 0, 20),
-        ay.Feature("ratio", "real", 0, 100),
-        ay.Feature("home", "category", values=("own", "rent", "other")),
-        ay.Feature("north", "boolean", group="side"),
-        ay.Feature("south", "boolean", group="side"),
+        du.Feature("income", "real", 0, 100),
+        du.Feature("spent", "real", 0, 100),
+        du.Feature("age", "integer", 18, 98, mutable=False),
+        du.Feature("cards", "integer", 0, 20),
+        du.Feature("ratio", "real", 0, 100),
+        du.Feature("home", "category", values=("own", "rent", "other")),
+        du.Feature("north", "boolean", group="side"),
+        du.Feature("south", "boolean", group="side"),
     ],
     ["spent <= income", "ratio == spent / (cards + 1)", "if cards > 10 then home != 'rent'"],
     "toy",
@@ -33,7 +33,7 @@ class Net(nn.Module):
         return torch.stack([-score, score], dim=1)
 
 
-def rows(count: int = 12, seed: int = 0) -> ay.Dataset:
+def rows(count: int = 12, seed: int = 0) -> du.Dataset:
     """Valid records that Net calls class 1."""
     rng = np.random.default_rng(seed)
     x = np.zeros((400, 8))
@@ -47,7 +47,7 @@ def rows(count: int = 12, seed: int = 0) -> ay.Dataset:
     x[:, 7] = 1 - x[:, 6]
     tensor = torch.from_numpy(x)
     good = (Net()(tensor).argmax(1) == 1).numpy()
-    return ay.Dataset(x[good][:count], np.ones(count, np.int64), schema=SCHEMA)
+    return du.Dataset(x[good][:count], np.ones(count, np.int64), schema=SCHEMA)
 
 
 def valid(x: np.ndarray, x0: np.ndarray, eps: float) -> np.ndarray:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from assay.data import Dataset
-from assay.model.classifier import Classifier, wrap
+from durometer.data.dataset import Dataset
+from durometer.model.classifier import Classifier, wrap
 
 
 def linear(weight, bias=0.0):

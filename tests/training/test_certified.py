@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-import assay as ay
-from assay.training.certified import lead
+import durometer as du
+from durometer.training.certified import lead
 
 
 def net(seed=0):
-    return ay.training.fresh(
+    return du.training.fresh(
         lambda: torch.nn.Sequential(
             torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8), torch.nn.Tanh(),
             torch.nn.Linear(8, 3),
@@ -41,20 +41,20 @@ def test_training_by_bounds_proves_more_rows():
     draw = torch.Generator().manual_seed(1)
     x = torch.rand(400, 3, generator=draw, dtype=torch.float64)
     y = (x[:, 0] > 0.5).long() + (x[:, 1] > 0.9).long()
-    data = ay.Dataset(x, y)
+    data = du.Dataset(x, y)
     shares = []
-    for recipe in (ay.training.Standard(), ay.training.Certified(ay.Linf(0.05), steps=20)):
+    for recipe in (du.training.Standard(), du.training.Certified(du.Linf(0.05), steps=20)):
         model = net(3)
-        ay.training.fit(model, data, recipe, epochs=30, batch=64, rate=0.01)
-        report = ay.evaluate(
-            model, data.head(150), space=ay.Linf(0.05), attack=ay.Bounds(), progress=False
+        du.training.fit(model, data, recipe, epochs=30, batch=64, rate=0.01)
+        report = du.evaluate(
+            model, data.head(150), space=du.Linf(0.05), attack=du.Bounds(), progress=False
         )
         shares.append(report.metric("proven").value)
     assert shares[1] > shares[0] + 0.03
 
 
 def test_a_layer_without_bounds_is_named():
-    with pytest.raises(ay.Unsupported, match="Dropout"):
+    with pytest.raises(du.Unsupported, match="Dropout"):
         x = torch.rand(2, 3, dtype=torch.float64)
         model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(3, 2).double())
         lead(model, x, x, torch.tensor([0, 1]), torch.zeros(2, 2))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-import assay as ay
-from assay.training import Free, fit, fresh
+import durometer as du
+from durometer.training import Free, fit, fresh
 
 
 def test_the_perturbation_is_that_of_a_loop_by_hand():
@@ -12,7 +12,7 @@ def test_the_perturbation_is_that_of_a_loop_by_hand():
     x, y = torch.rand(12, 1, 3, 3, generator=g), torch.arange(12) % 2
     make = lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 2))  # noqa: E731
     ours, theirs = fresh(make, 1), fresh(make, 1)
-    fit(ours, ay.Dataset(x, y), Free(0.5, replays=3, p=2), epochs=1, batch=12, rate=0.01, seed=4)
+    fit(ours, du.Dataset(x, y), Free(0.5, replays=3, p=2), epochs=1, batch=12, rate=0.01, seed=4)
     steps = torch.optim.Adam(theirs.parameters(), 0.01)
     delta = torch.zeros_like(x)
     for _ in range(3):
@@ -25,5 +25,5 @@ def test_the_perturbation_is_that_of_a_loop_by_hand():
             delta[i] = moved * min(1.0, 0.5 / float(moved.norm()))
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
-    with pytest.raises(ay.AssayError, match="p=1"):
+    with pytest.raises(du.DurometerError, match="p=1"):
         Free(p=1)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-import assay as ay
-from assay.errors import AssayError
-from assay.training import (
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.training import (
     Adversarial,
     CraftBy,
     DOATraining,
@@ -28,7 +28,7 @@ def images(n=48, classes=3, side=8):
     x = torch.rand(n, 1, side, side, generator=g) * 0.5
     for c in range(classes):
         x[y == c, :, 2 * c : 2 * c + 2] += 0.4
-    return ay.Dataset(x, y, classes=tuple("abc")[:classes])
+    return du.Dataset(x, y, classes=tuple("abc")[:classes])
 
 
 def make():
@@ -38,15 +38,15 @@ def make():
     )  # fmt: skip
 
 
-GOAL = ay.Group({"a": ["b"]})
+GOAL = du.Group({"a": ["b"]})
 RECIPES = [
     Standard(),
     Free(eps=0.1, replays=2),
-    Adversarial(CraftBy(ay.PGD(2), ay.Linf(0.1)), clean=0.5),
-    DOATraining(0.4, ay.DOA(2, step=0.2, stride=2, candidates=2)),
-    Group(GOAL, ay.Linf(0.1), replays=2),
-    Group(GOAL, ay.Patch("eyeglasses"), replays=2, step=0.2),
-    Group(GOAL, ay.Patch("eyeglasses"), attack=ay.APGD(3)),
+    Adversarial(CraftBy(du.PGD(2), du.Linf(0.1)), clean=0.5),
+    DOATraining(0.4, du.DOA(2, step=0.2, stride=2, candidates=2)),
+    Group(GOAL, du.Linf(0.1), replays=2),
+    Group(GOAL, du.Patch("eyeglasses"), replays=2, step=0.2),
+    Group(GOAL, du.Patch("eyeglasses"), attack=du.APGD(3)),
 ]
 
 
@@ -111,26 +111,26 @@ def test_free_training_is_the_published_loop():
 def test_adversarial_training_helps_where_it_trains():
     data = images(90)
     nets = []
-    for recipe in (Standard(), Adversarial(CraftBy(ay.PGD(5), ay.Linf(0.15)))):
+    for recipe in (Standard(), Adversarial(CraftBy(du.PGD(5), du.Linf(0.15)))):
         net = fresh(make, 0)
         fit(net, data, recipe, epochs=15, batch=30, rate=0.01)
         nets.append(net)
     robust = [
-        ay.evaluate(n, data, space=ay.Linf(0.15), attack=ay.PGD(20)).metric("robust").value
+        du.evaluate(n, data, space=du.Linf(0.15), attack=du.PGD(20)).metric("robust").value
         for n in nets
     ]
     assert robust[1] > robust[0] + 0.1
 
 
 def test_the_group_defence_keeps_attackers_off_the_targets():
-    data, goal = images(90), ay.Group({"a": ["b"]})
-    space = ay.Linf(0.2)
+    data, goal = images(90), du.Group({"a": ["b"]})
+    space = du.Linf(0.2)
     plain, guarded = fresh(make, 0), fresh(make, 0)
     fit(plain, data, Standard(), epochs=15, batch=30, rate=0.01)
     recipe = Group(goal, space, replays=3, kappa=2.0)
     fit(guarded, data, recipe, epochs=15, batch=30, rate=0.01)
     rob = [
-        ay.evaluate(n, data, space=space, goal=goal, attack=ay.PGD(20)).metric("robust").value
+        du.evaluate(n, data, space=space, goal=goal, attack=du.PGD(20)).metric("robust").value
         for n in (plain, guarded)
     ]
     assert rob[1] > rob[0] + 0.2
@@ -139,23 +139,23 @@ def test_the_group_defence_keeps_attackers_off_the_targets():
 
 def test_a_whole_attack_guards_a_patch_where_single_steps_do_not():
     """Any colour in a patch is far from the clean image: a few small steps never get there."""
-    data, goal = images(90), ay.Group({"a": ["b"]})
-    space = ay.Patch(torch.arange(8).lt(4)[:, None].expand(8, 8))
+    data, goal = images(90), du.Group({"a": ["b"]})
+    space = du.Patch(torch.arange(8).lt(4)[:, None].expand(8, 8))
     rob = {}
     for name, recipe in (
         ("steps", Group(goal, space, replays=2, step=0.05, kappa=2.0)),
-        ("attack", Group(goal, space, kappa=2.0, attack=ay.PGD(10, loss="odds"))),
+        ("attack", Group(goal, space, kappa=2.0, attack=du.PGD(10, loss="odds"))),
     ):
         net = fresh(make, 0)
         fit(net, data, recipe, epochs=15, batch=30, rate=0.01)
-        report = ay.evaluate(net, data, space=space, goal=goal, attack=ay.PGD(20))
+        report = du.evaluate(net, data, space=space, goal=goal, attack=du.PGD(20))
         rob[name] = report.metric("robust").value
     assert rob["attack"] > rob["steps"] + 0.2
 
 
 def test_kappa_is_the_best_that_keeps_the_floor():
     robust = {0.5: (0.2, 0.9), 1.0: (0.6, 0.9), 2.0: (0.9, 0.5)}
-    recipe = Group(GOAL, ay.Linf(0.1))
+    recipe = Group(GOAL, du.Linf(0.1))
     best, net = search_kappa(
         recipe, lambda r: r.kappa, lambda kappa: robust[kappa], [0.8], list(robust)
     )
@@ -177,7 +177,7 @@ def test_the_best_epoch_is_kept():
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     fit(fresh(make), images(), Standard(), epochs=1, batch=16, checkpoint=tmp_path / "a.pt")
-    with pytest.raises(AssayError, match="another run"):
+    with pytest.raises(DurometerError, match="another run"):
         fit(fresh(make), images(), Standard(), epochs=1, batch=8, checkpoint=tmp_path / "a.pt")
-    with pytest.raises(AssayError, match="no row"):
-        fit(fresh(make), images(classes=3).where(y=["b", "c"]), Group(GOAL, ay.Linf(0.1)), epochs=1)
+    with pytest.raises(DurometerError, match="no row"):
+        fit(fresh(make), images(classes=3).where(y=["b", "c"]), Group(GOAL, du.Linf(0.1)), epochs=1)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, kl_div
 
-import assay as ay
-from assay.errors import AssayError
-from assay.training import (
+import durometer as du
+from durometer.core.errors import DurometerError
+from durometer.training import (
     TRADES,
     Adversarial,
     Batch,
@@ -26,7 +26,7 @@ def blobs(n=120, share=0.5, seed=0):
     g = torch.Generator().manual_seed(seed)
     y = (torch.arange(n) < share * n).long()
     x = torch.randn(n, 4, generator=g, dtype=torch.float64) + y[:, None] * 1.2
-    return ay.Dataset(x.float() / 10 + 0.5, y)
+    return du.Dataset(x.float() / 10 + 0.5, y)
 
 
 def net(seed=0):
@@ -53,7 +53,7 @@ def test_balanced_is_one_minus_share_for_two_classes():
 
 @pytest.mark.parametrize("weights", ["balance", (1.0, 2.0, 3.0)])
 def test_wrong_weights_are_named(weights):
-    with pytest.raises(AssayError, match="weights="):
+    with pytest.raises(DurometerError, match="weights="):
         fit(net(), blobs(), Standard(weights), epochs=1)
 
 
@@ -91,7 +91,7 @@ def test_early_stopping_survives_an_interruption(tmp_path):
 
 
 def test_patience_needs_a_score():
-    with pytest.raises(AssayError, match="patience=2"):
+    with pytest.raises(DurometerError, match="patience=2"):
         fit(net(), blobs(), Standard(), epochs=1, patience=2)
 
 
@@ -103,9 +103,9 @@ def test_holdout_is_stratified_and_depends_on_ids_only():
     assert not set(rest.ids) & set(held.ids)
     mixed = data.take(torch.randperm(100, generator=torch.Generator().manual_seed(1)))
     assert set(holdout(mixed, 0.25, seed=3)[1].ids) == set(held.ids)
-    with pytest.raises(AssayError, match="share=2"):
+    with pytest.raises(DurometerError, match="share=2"):
         holdout(data, 2)
-    with pytest.raises(AssayError, match="empty"):
+    with pytest.raises(DurometerError, match="empty"):
         holdout(data, 0.001)
 
 
@@ -129,13 +129,13 @@ def test_trades_is_the_published_sum():
 
 
 def test_trades_and_madry_are_more_robust_than_standard():
-    data, space = blobs(400), ay.Linf(0.06)
-    craft = CraftBy(ay.PGD(5), space)
+    data, space = blobs(400), du.Linf(0.06)
+    craft = CraftBy(du.PGD(5), space)
     apart = []
     for recipe in (Standard(), Adversarial(craft), TRADES(craft, beta=6.0)):
         model = net()
         fit(model, data, recipe, epochs=15, batch=100, rate=0.05)
-        report = ay.evaluate(model, data, space=space, attack=ay.PGD(20), progress=False)
+        report = du.evaluate(model, data, space=space, attack=du.PGD(20), progress=False)
         apart.append(report.metric("clean").value - report.metric("robust").value)
     assert apart[1] < apart[0] + 0.02
     assert apart[2] < apart[0]
@@ -143,34 +143,34 @@ def test_trades_and_madry_are_more_robust_than_standard():
 
 def test_crafting_in_a_box_the_rows_lie_outside_of_is_refused():
     rows = 20_000 * torch.ones(4, 3)
-    craft = CraftBy(ay.PGD(2), ay.Linf(0.1))
-    with pytest.raises(ay.AssayError, match="outside the box"):
+    craft = CraftBy(du.PGD(2), du.Linf(0.1))
+    with pytest.raises(du.DurometerError, match="outside the box"):
         craft(torch.nn.Linear(3, 2), rows, torch.zeros(4, dtype=torch.int64), 0)
 
 
 def test_free_training_outside_its_box_is_refused():
-    grey = ay.Dataset(torch.rand(20, 3) * 255, torch.zeros(20, dtype=torch.int64))
-    with pytest.raises(ay.AssayError, match="outside the box"):
+    grey = du.Dataset(torch.rand(20, 3) * 255, torch.zeros(20, dtype=torch.int64))
+    with pytest.raises(du.DurometerError, match="outside the box"):
         fit(torch.nn.Linear(3, 2), grey, Free(0.1), epochs=1, progress=False)
 
 
 @pytest.mark.parametrize(
     ("said", "parts"),
     [
-        (r"attack=PGD: not the class but PGD\(\)", (ay.PGD, ay.Linf(0.1))),
-        (r"PGD\(steps=0\)", (ay.PGD(0), ay.Linf(0.1))),
-        (r"Graft\(population=0\).*at least 1", (ay.Graft(population=0), ay.Linf(0.1))),
-        ("space=.*no space", (ay.Linf(0.1), ay.PGD(2))),
+        (r"attack=PGD: not the class but PGD\(\)", (du.PGD, du.Linf(0.1))),
+        (r"PGD\(steps=0\)", (du.PGD(0), du.Linf(0.1))),
+        (r"Graft\(population=0\).*at least 1", (du.Graft(population=0), du.Linf(0.1))),
+        ("space=.*no space", (du.Linf(0.1), du.PGD(2))),
     ],
 )
 def test_what_crafts_is_checked_where_it_is_made(said, parts):
-    with pytest.raises(ay.AssayError, match=said):
+    with pytest.raises(du.DurometerError, match=said):
         CraftBy(*parts)
 
 
 def test_recall_counts_a_rare_class_as_much_as_any():
     x = torch.tensor([[1.0, 0.0]] * 9 + [[0.0, 1.0]])
-    data = ay.Dataset(x, torch.tensor([0] * 9 + [1]))
+    data = du.Dataset(x, torch.tensor([0] * 9 + [1]))
     assert recall(torch.nn.Identity(), data) == accuracy(torch.nn.Identity(), data) == 1.0
     always = torch.nn.Linear(2, 2)
     with torch.no_grad():

@@ -13,10 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.columns import Columns
-from assay.trees import read
-from assay.trees.readers import reader
+import durometer as du
+from durometer.data.columns import Columns
+from durometer.trees import read
+from durometer.trees.readers import reader
 
 TEXT, NUMBER = (
     make_column_selector(dtype_include=[object, "string", "bool", "category"]),
@@ -74,7 +74,7 @@ PIPES = {
 def test_the_reading_answers_as_the_pipeline_on_every_value(name):
     frame, y = table()
     pipe = PIPES[name]().fit(frame, y)
-    columns = ay.Dataset(frame, y).columns
+    columns = du.Dataset(frame, y).columns
     trees = read(pipe, columns)
     rng = np.random.default_rng(1)
     x = columns.array(frame)[rng.integers(0, len(frame), 1500)]
@@ -98,9 +98,9 @@ def test_a_proof_holds_for_every_record_of_a_small_table():
         make_column_transformer((OneHotEncoder(), ["kind", "own"]), remainder="passthrough"),
         XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1),
     ).fit(frame, y)
-    schema = ay.Schema.suggest(frame)
-    data = ay.Dataset(frame, y, schema=schema)[:40]
-    report = ay.evaluate(pipe, data, space=schema.space(eps=1, p=0), attack=ay.Exact(),
+    schema = du.Schema.suggest(frame)
+    data = du.Dataset(frame, y, schema=schema)[:40]
+    report = du.evaluate(pipe, data, space=schema.space(eps=1, p=0), attack=du.Exact(),
                          progress=False)  # fmt: skip
     verdict = report.table["verdict"].to_numpy()
     every = [(k, o, b) for k, o, b in itertools.product("pqrstu", (False, True), range(-3, 4))]
@@ -126,17 +126,17 @@ def test_missing_cells_go_where_the_pipeline_sends_them():
         ),
         forest(),
     ).fit(frame, y)
-    data = ay.Dataset(frame, y)
+    data = du.Dataset(frame, y)
     assert (read(pipe, data.columns).decide(data.x.numpy()) == pipe.predict(frame)).all()
-    schema = ay.Schema.suggest(frame)
-    few = ay.Dataset(frame, y, schema=schema)[:20]
-    report = ay.evaluate(pipe, few, space=schema.space(eps=0.1), progress=False)  # by default
+    schema = du.Schema.suggest(frame)
+    few = du.Dataset(frame, y, schema=schema)[:20]
+    report = du.evaluate(pipe, few, space=schema.space(eps=0.1), progress=False)  # by default
     assert report.metric("open").value == 0.0
 
 
 def test_what_keeps_no_order_is_left_to_searches():
     frame, y = table()
-    columns = ay.Dataset(frame, y).columns
+    columns = du.Dataset(frame, y).columns
     by_number = make_pipeline(
         make_column_transformer((OneHotEncoder(), ["kind", "b"]), remainder="drop"), forest()
     ).fit(frame, y)
@@ -144,7 +144,7 @@ def test_what_keeps_no_order_is_left_to_searches():
         make_column_transformer((FunctionTransformer(np.abs), ["a"]), remainder="drop"), forest()
     ).fit(frame, y)
     assert reader(by_number, columns) is None and reader(turned, columns) is None
-    with pytest.raises(ay.Unsupported, match="encoders"):
+    with pytest.raises(du.Unsupported, match="encoders"):
         read(by_number, columns)
 
 
@@ -152,7 +152,7 @@ def test_without_the_columns_nobody_knows_the_codes():
     frame, y = table()
     pipe = PIPES["one-hot, sparse, XGBoost"]().fit(frame, y)
     assert reader(pipe) is None
-    with pytest.raises(ay.Unsupported):
+    with pytest.raises(du.Unsupported):
         read(pipe)
 
 
@@ -160,5 +160,5 @@ def test_a_value_the_encoder_does_not_know_is_left_to_searches():
     frame, y = table()
     pipe = PIPES["one-hot, sparse, XGBoost"]().fit(frame, y)
     other = Columns.of(frame.assign(kind=frame["kind"].replace("p", "new")))
-    with pytest.raises(ay.Unsupported, match="unknown categories"):
+    with pytest.raises(du.Unsupported, match="unknown categories"):
         read(pipe, other)

@@ -16,8 +16,8 @@ from sklearn.preprocessing import (
 )
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.trees.readers import read, reader
+import durometer as du
+from durometer.trees.readers import read, reader
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)) * [1, 1e3, 1e-4, 7] + [0, 5e3, 1e-3, -2]
@@ -53,11 +53,11 @@ def test_labels_on_and_beside_every_threshold_are_the_pipelines_own(scalers, tre
 def test_noise_on_a_scaled_forest_is_read_not_drawn():
     frame = pd.DataFrame(X, columns=list("abcd"))
     pipe = make_pipeline(StandardScaler(), RandomForestClassifier(12, random_state=0)).fit(frame, Y)
-    nature = ay.Nature(pipe, ay.Normal(sd={"a": 0.1, "b": 50.0, "c": 1e-5, "d": 0.5}))
-    table = ay.evaluate(nature, ay.Dataset(frame[:15], Y[:15])).table
+    nature = du.Nature(pipe, du.Normal(sd={"a": 0.1, "b": 50.0, "c": 1e-5, "d": 0.5}))
+    table = du.evaluate(nature, du.Dataset(frame[:15], Y[:15])).table
     assert set(table["winner"]) <= {"exact", "certified"}
-    drawn = ay.Nature(pipe, nature.noise, method="monte carlo", draws=20_000, confidence=0.9999)
-    other = ay.evaluate(drawn, ay.Dataset(frame[:15], Y[:15])).table
+    drawn = du.Nature(pipe, nature.noise, method="monte carlo", draws=20_000, confidence=0.9999)
+    other = du.evaluate(drawn, du.Dataset(frame[:15], Y[:15])).table
     assert (table["probability_low"] <= other["probability_high"] + 1e-9).all()
     assert (table["probability_high"] >= other["probability_low"] - 1e-9).all()
 

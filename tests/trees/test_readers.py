@@ -18,10 +18,10 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from assay.errors import AssayError, Unsupported
-from assay.trees import read
-from assay.trees.agreement import check, labels, probes, raw_scores
-from assay.trees.ensemble import effective
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.trees import read
+from durometer.trees.agreement import check, labels, probes, raw_scores
+from durometer.trees.ensemble import effective
 
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(400, 5)), 1)  # one decimal: where float32 and float64 part
@@ -134,7 +134,7 @@ def test_effective_threshold_is_the_same_test(
 def test_refusals_name_what_is_read() -> None:
     with pytest.raises(Unsupported, match="RandomForest"):
         read(LogisticRegression())
-    with pytest.raises(AssayError, match="not fitted"):
+    with pytest.raises(DurometerError, match="not fitted"):
         read(RandomForestClassifier())
     with pytest.raises(Unsupported, match="init"):
         y = (SCORE > 0).astype(int)

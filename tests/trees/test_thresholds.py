@@ -14,8 +14,8 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import assay as ay
-from assay.trees import read
+import durometer as du
+from durometer.trees import read
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 1, (240, 3)).round(2)
@@ -60,8 +60,8 @@ def test_a_tie_at_the_threshold_is_positive():
 @pytest.mark.parametrize("model", list(models()), ids=lambda m: type(m).__name__)
 def test_every_row_is_decided_and_agrees_with_brute_force(model):
     wrapped = FixedThresholdClassifier(model.fit(X, Y), threshold=0.7).fit(X, Y)
-    data = ay.Dataset(X[:40], Y[:40])
-    report = ay.evaluate(wrapped, data, space=ay.Linf(0.08), progress=False)
+    data = du.Dataset(X[:40], Y[:40])
+    report = du.evaluate(wrapped, data, space=du.Linf(0.08), progress=False)
     assert report.metric("open").value == 0
     assert report.metric("clean").value == (wrapped.predict(X[:40]) == Y[:40]).mean()
     steps = np.stack(np.meshgrid(*[np.linspace(-0.08, 0.08, 17)] * 3), -1).reshape(-1, 3)
@@ -87,9 +87,9 @@ def test_text_columns_behind_a_threshold():
     encode = ColumnTransformer([("t", OneHotEncoder(), ["job"])], remainder="passthrough")
     pipe = make_pipeline(encode, RandomForestClassifier(10, max_depth=3, random_state=0))
     wrapped = FixedThresholdClassifier(pipe, threshold=0.7).fit(frame, Y)
-    data = ay.Dataset(frame.assign(y=Y)[:60], target="y")
-    space = ay.Schema.suggest(frame).space(eps=0.1)
-    report = ay.evaluate(wrapped, data, space=space, progress=False)
+    data = du.Dataset(frame.assign(y=Y)[:60], target="y")
+    space = du.Schema.suggest(frame).space(eps=0.1)
+    report = du.evaluate(wrapped, data, space=space, progress=False)
     assert report.metric("clean").value == (wrapped.predict(frame[:60]) == Y[:60]).mean()
     assert report.metric("open").value == 0
     assert "Exact" in set(report.table["winner"])
@@ -97,11 +97,11 @@ def test_text_columns_behind_a_threshold():
 
 def test_other_models_are_asked_for_the_distance_from_the_threshold():
     wrapped = FixedThresholdClassifier(LogisticRegression(), threshold=0.7).fit(X, Y)
-    model = ay.wrap(wrapped)
+    model = du.wrap(wrapped)
     logits = model.logits(torch.from_numpy(X))
     np.testing.assert_array_equal(logits.argmax(1).numpy(), wrapped.predict(X))
     p = wrapped.predict_proba(X)[:, 1]
     want = np.log(p / (1 - p)) - np.log(0.7 / 0.3)
     np.testing.assert_allclose((logits[:, 1] - logits[:, 0]).numpy(), want, atol=1e-9)
-    report = ay.evaluate(wrapped, ay.Dataset(X[:60], Y[:60]), space=ay.Linf(0.05), progress=False)
+    report = du.evaluate(wrapped, du.Dataset(X[:60], Y[:60]), space=du.Linf(0.05), progress=False)
     assert report.spec["answers"] == "logits"

@@ -8,22 +8,22 @@ from sklearn.ensemble import RandomForestClassifier
 from tests.oracles.tampering import forge, numbers, tampers
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay import nouns
-from assay.proofs.certificate import packed
-from assay.report.report import Report
-from assay.trees import read
-from assay.verification.assumptions import around
-from assay.verification.certificate import check, constraints
-from assay.verification.room import Refused
+import durometer as du
+from durometer.core import serialization
+from durometer.proofs.certificate import pack_certificate
+from durometer.report.report import Report
+from durometer.trees import read
+from durometer.verification.assumptions import around
+from durometer.verification.certificate import check, constraints
+from durometer.verification.domain import Refused
 
-SCHEMA = ay.Schema(
+SCHEMA = du.Schema(
     [
-        ay.Feature("a", "integer", 0, 12),
-        ay.Feature("b", "integer", 0, 12),
-        ay.Feature("c", "real", 0.1, 4.0),
-        ay.Feature("d", "real", 0.5, 4.0),
-        ay.Feature("k", "category", values=("u", "v", "w")),
+        du.Feature("a", "integer", 0, 12),
+        du.Feature("b", "integer", 0, 12),
+        du.Feature("c", "real", 0.1, 4.0),
+        du.Feature("d", "real", 0.5, 4.0),
+        du.Feature("k", "category", values=("u", "v", "w")),
     ],
     ["a + b <= 14", "if a > 6 then b > 1", "c * d <= 9", "if k == 'u' then a <= 9"],
 )
@@ -41,9 +41,9 @@ def table(seed, rows=500):
 def made(tmp_path_factory):
     x, y = table(0)
     model = XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1).fit(x, y)
-    data = ay.Dataset(x[:60], y[:60], schema=SCHEMA)
+    data = du.Dataset(x[:60], y[:60], schema=SCHEMA)
     space = SCHEMA.space(eps=0.12, p=2)
-    report = ay.evaluate(model, data, space=space, attack=ay.Exact(certificates=True))
+    report = du.evaluate(model, data, space=space, attack=du.Exact(certificates=True))
     folder = report.save(tmp_path_factory.mktemp("proofs") / "run")
     return model, data, space, report, folder
 
@@ -56,7 +56,7 @@ def rows(report):
 def row(made, i, y=None):
     _, data, space, *_ = made
     y = int(data.y[i]) if y is None else y
-    return around(nouns.table(space), SCHEMA, data.x[i].numpy(), np.arange(2) != y, False)
+    return around(serialization.to_dict(space), SCHEMA, data.x[i].numpy(), np.arange(2) != y, False)
 
 
 def refused(certificate, trees, said):
@@ -69,7 +69,7 @@ def refused(certificate, trees, said):
 
 def test_every_proof_is_checked_when_a_run_is_verified(made):
     model, data, _, report, folder = made
-    found = ay.verify(folder, model, data)
+    found = du.verify(folder, model, data)
     proven = int((report.table["verdict"] == "proven").sum())
     assert found, str(found)
     assert found.checked["proofs"] == proven == len(rows(report)) > 10
@@ -79,16 +79,16 @@ def test_every_proof_is_checked_when_a_run_is_verified(made):
 
 def test_a_run_that_keeps_certificates_finds_what_it_found_before(made):
     model, data, space, report, _ = made
-    plain = ay.evaluate(model, data, space=space, attack=ay.Exact())
+    plain = du.evaluate(model, data, space=space, attack=du.Exact())
     assert list(plain.table["verdict"]) == list(report.table["verdict"])
     assert plain.records.certificates is None
 
 
 def test_certificates_survive_chunks_and_resuming(made, tmp_path):
     model, data, space, report, _ = made
-    asked = {"space": space, "attack": ay.Exact(certificates=True), "batch": 25}
-    kept = ay.evaluate(model, data, run=ay.Run(tmp_path / "run"), **asked)
-    again = ay.evaluate(model, data, run=ay.Run(tmp_path / "run", resume=True), **asked)
+    asked = {"space": space, "attack": du.Exact(certificates=True), "batch": 25}
+    kept = du.evaluate(model, data, run=du.Run(tmp_path / "run"), **asked)
+    again = du.evaluate(model, data, run=du.Run(tmp_path / "run", resume=True), **asked)
     for other in (kept, again):
         assert [c for c in other.records.certificates] == [c for c in report.records.certificates]
 
@@ -104,7 +104,7 @@ def test_a_forged_run_is_refused_and_its_rows_are_named(made, tmp_path):
     x[broken], columns["final"][broken] = data.x[broken].numpy(), columns["clean"][broken]
     records = type(report.records)(columns, x, kept)
     folder = Report(report.spec, records, report.flags).save(tmp_path / "run")
-    found = ay.verify(folder, model, data)
+    found = du.verify(folder, model, data)
     assert [f.kind for f in found.findings] == ["proof"]
     assert found.findings[0].rows == (columns["id"][broken],)
 
@@ -129,7 +129,7 @@ def test_tampered_certificates_are_refused(made):
         said, rng = row(made, i), np.random.default_rng(i)
         assert said.complete
         for name, changed in tampers(report.records.certificates[i], said.row.x0, rng):
-            assert refused(packed(changed), trees, said), (i, name)
+            assert refused(pack_certificate(changed), trees, said), (i, name)
             asked += 1
     assert asked >= 24
 
@@ -138,21 +138,21 @@ def test_what_is_no_certificate_is_refused(made):
     model, _, _, report, _ = made
     trees, i = read(model), rows(report)[0]
     right = numbers(report.records.certificates[i])
-    for wrong in (b"", b"nothing", zlib.compress(b"12345"), packed(right[:-1]), packed(right[:3]),
-                  packed(np.append(right, 0.0)), packed(np.full(40, np.nan))):  # fmt: skip
+    for wrong in (b"", b"nothing", zlib.compress(b"12345"), pack_certificate(right[:-1]), pack_certificate(right[:3]),
+                  pack_certificate(np.append(right, 0.0)), pack_certificate(np.full(40, np.nan))):  # fmt: skip
         with pytest.raises(Refused):
             check(wrong, trees, row(made, i).row)
 
 
-@pytest.mark.parametrize("space", [ay.Linf(0.05), ay.L2(0.08), ay.L1(0.1), ay.L0(1)])
+@pytest.mark.parametrize("space", [du.Linf(0.05), du.L2(0.08), du.L1(0.1), du.L0(1)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_balls_and_several_classes(space, dtype, tmp_path):
     rng = np.random.default_rng(3)
     x = rng.random((400, 4)).astype(dtype)
     y = np.clip((x > 0.4).sum(1) - 1, 0, 2)
     model = RandomForestClassifier(8, max_depth=4, random_state=0).fit(x, y)
-    data = ay.Dataset(x[:60], y[:60])
-    report = ay.evaluate(model, data, space=space, attack=ay.Exact(certificates=True))
+    data = du.Dataset(x[:60], y[:60])
+    report = du.evaluate(model, data, space=space, attack=du.Exact(certificates=True))
     assert len(rows(report)) == int((report.table["verdict"] == "proven").sum()) > 3
-    found = ay.verify(report.save(tmp_path / "run"), model, data)
+    found = du.verify(report.save(tmp_path / "run"), model, data)
     assert found and found.checked["proofs"] == len(rows(report)), str(found)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from assay.verification.room import Row, tighten
+from durometer.verification.domain import Row, tighten
 
 
 def test_a_whole_number_at_the_very_edge_of_the_ball_falls_to_another_features_small_step():

@@ -7,9 +7,9 @@ import torch
 from typer.testing import CliRunner
 from xgboost import XGBClassifier
 
-import assay as ay
-from assay.cli.app import app
-from assay.report.report import Report
+import durometer as du
+from durometer.cli.app import app
+from durometer.report.report import Report
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +18,8 @@ def made():
     x = rng.random((400, 3))
     y = (x[:, 0] + 0.5 * x[:, 1] > 0.7).astype(int)
     model = XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1).fit(x, y)
-    data = ay.Dataset(x[:40], y[:40])
-    report = ay.evaluate(model, data, space=ay.Linf(0.04), attack=ay.Exact(certificates=True))
+    data = du.Dataset(x[:40], y[:40])
+    report = du.evaluate(model, data, space=du.Linf(0.04), attack=du.Exact(certificates=True))
     verdict = report.table["verdict"]
     assert (verdict == "proven").sum() > 10 and (verdict == "broken").sum() > 4
     return model, data, report
@@ -33,7 +33,7 @@ def saved(report, folder, certificates):
 
 def test_verified_means_that_every_proof_was_rechecked(made, tmp_path):
     model, data, report = made
-    found = ay.verify(report.save(tmp_path / "run"), model, data)
+    found = du.verify(report.save(tmp_path / "run"), model, data)
     proven = int((report.table["verdict"] == "proven").sum())
     assert found and found.status == "verified" and found.checked["proofs"] == proven
     assert not found.unchecked and ": verified" in str(found)
@@ -46,7 +46,7 @@ def test_forged_proofs_without_a_certificate_are_not_verified(made, tmp_path):
     columns["verdict"][five], columns["success"][five] = "proven", False
     x[five], columns["final"][five] = data.x[five].numpy(), columns["clean"][five]
     records = type(report.records)(columns, x, None)
-    found = ay.verify(
+    found = du.verify(
         Report(report.spec, records, report.flags).save(tmp_path / "run"), model, data
     )
     many = int((columns["verdict"] == "proven").sum())
@@ -60,7 +60,7 @@ def test_one_certificate_that_is_missing_is_one_proof_that_was_not_checked(made,
     model, data, report = made
     kept = report.records.certificates.copy()
     kept[next(i for i, c in enumerate(kept) if c is not None)] = None
-    found = ay.verify(saved(report, tmp_path / "run", kept), model, data)
+    found = du.verify(saved(report, tmp_path / "run", kept), model, data)
     assert found.status == "consistent" and sum(found.unchecked.values()) == 1
     assert "1 of" in str(found)
 
@@ -69,15 +69,15 @@ def test_proofs_of_networks_have_no_certificate_and_are_not_verified(tmp_path):
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     x = torch.rand(20, 3)
-    data = ay.Dataset(x, net(x).argmax(1).detach())
-    report = ay.evaluate(net, data, space=ay.Linf(0.01), attack=ay.Bounds())
+    data = du.Dataset(x, net(x).argmax(1).detach())
+    report = du.evaluate(net, data, space=du.Linf(0.01), attack=du.Bounds())
     assert (report.table["verdict"] == "proven").any()
-    found = ay.verify(report.save(tmp_path / "run"), net, data)
+    found = du.verify(report.save(tmp_path / "run"), net, data)
     assert found.status == "consistent" and "they have no certificate" in found.unchecked
 
 
 def test_without_the_model_no_proof_is_checked(made, tmp_path):
-    found = ay.verify(made[2].save(tmp_path / "run"))
+    found = du.verify(made[2].save(tmp_path / "run"))
     assert found.status == "consistent" and list(found.unchecked) == [
         "no model and data were given"
     ]
@@ -85,8 +85,8 @@ def test_without_the_model_no_proof_is_checked(made, tmp_path):
 
 def test_a_contradiction_outweighs_what_was_not_checked(made, tmp_path):
     model, data, report = made
-    moved = ay.Dataset(data.x * 0.99, data.y)
-    found = ay.verify(saved(report, tmp_path / "run", None), model, moved)
+    moved = du.Dataset(data.x * 0.99, data.y)
+    found = du.verify(saved(report, tmp_path / "run", None), model, moved)
     assert found.status == "contradicted" and not found
 
 
@@ -94,8 +94,8 @@ def test_every_outcome_has_an_exit_code_of_its_own(made, tmp_path):
     def code(folder):
         return CliRunner().invoke(app, ["verify", str(folder)]).exit_code
 
-    net, data = ay.testing.toy()
-    plain = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(5)).save(tmp_path / "plain")
+    net, data = du.testing.toy()
+    plain = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(5)).save(tmp_path / "plain")
     assert code(plain) == 0
     (plain / "report.html").write_text("another")
     assert code(plain) == 1

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-import assay as ay
-from assay import durable
-from assay.report.report import Report
+import durometer as du
+from durometer.core import durable_files
+from durometer.report.report import Report
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    net, data = ay.testing.toy()
-    report = ay.evaluate(net, data, space=ay.Linf(0.1), attack=ay.PGD(10))
+    net, data = du.testing.toy()
+    report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(10))
     return net, data, report.save(tmp_path_factory.mktemp("run") / "run")
 
 
@@ -25,11 +25,11 @@ def copy(made, tmp_path):
 
 
 def kinds(folder, made):
-    return {f.kind for f in ay.verify(folder, *made[:2]).findings}
+    return {f.kind for f in du.verify(folder, *made[:2]).findings}
 
 
 def test_an_untouched_run_is_verified(made):
-    found = ay.verify(made[2], *made[:2])
+    found = du.verify(made[2], *made[:2])
     assert found, str(found)
     assert found.checked["adversarial examples"] == 11 and found.checked["rows"] == 16
 
@@ -44,7 +44,7 @@ def test_one_byte_is_found(made, copy, name, where):
     content = bytearray(path.read_bytes())
     content[int(where * len(content))] ^= 1
     path.write_bytes(content)
-    assert not ay.verify(copy)
+    assert not du.verify(copy)
 
 
 def resaved(made, copy, **changed):
@@ -96,34 +96,34 @@ def test_lies_that_fit_their_digests_are_found_by_asking_again(made, copy):
 def test_another_model_and_other_data_are_found(made):
     net, data, folder = made
     other = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(data.x[0].numel(), 3))
-    assert {"model", "answer"} <= {f.kind for f in ay.verify(folder, other, data).findings}
-    moved = ay.Dataset(data.x * 0.99, data.y)
-    assert "input" in {f.kind for f in ay.verify(folder, net, moved).findings}
+    assert {"model", "answer"} <= {f.kind for f in du.verify(folder, other, data).findings}
+    moved = du.Dataset(data.x * 0.99, data.y)
+    assert "input" in {f.kind for f in du.verify(folder, net, moved).findings}
 
 
 def test_a_figure_that_was_written_by_hand_is_found(made, copy):
-    from assay.report.evidence.document import digest
+    from durometer.report.evidence.document import digest
 
     path = copy / "evidence.json"
     content = json.loads(path.read_text())
     robust = next(f for f in content["figures"] if f["name"] == "robust")
     robust["value"] = 0.99
     content["digest"] = digest(content)
-    durable.write(path, json.dumps(content, indent=1, ensure_ascii=False))
-    found = ay.verify(copy)
+    durable_files.write(path, json.dumps(content, indent=1, ensure_ascii=False))
+    found = du.verify(copy)
     assert {f.kind for f in found.findings} == {"figure"} and "robust" in str(found)
 
 
 def test_rows_that_fail_are_named(made, copy):
     resaved(made, copy, y=lambda y, c: np.where(np.arange(16) == 5, (y + 1) % 3, y))
-    labels = next(f for f in ay.verify(copy, *made[:2]).findings if f.kind == "label")
+    labels = next(f for f in du.verify(copy, *made[:2]).findings if f.kind == "label")
     assert labels.rows == (made[1].ids[5],)
 
 
 def test_the_second_judge_of_tables_agrees_with_the_first():
-    from assay.verification.judge import allowed
+    from durometer.verification.judge import allowed
 
-    data = ay.datasets.url().test.sample(40)
+    data = du.datasets.url().test.sample(40)
     space = data.schema.space(eps=0.5)
     region = space.around(data.x)
     rng = np.random.default_rng(0)
@@ -137,13 +137,13 @@ def test_the_second_judge_of_tables_agrees_with_the_first():
 
 
 def agree(space, x0, x):
-    from assay.nouns import table
-    from assay.verification.judge import allowed
+    from durometer.core.serialization import to_dict
+    from durometer.verification.judge import allowed
 
     region = space.around(torch.as_tensor(x0))
     theirs = region.contains(torch.as_tensor(x)).numpy()
     maker = getattr(space, "candidates", None)
-    mine = allowed(table(space, whole=True), np.asarray(x0), np.asarray(x), None, maker)
+    mine = allowed(to_dict(space, whole=True), np.asarray(x0), np.asarray(x), None, maker)
     assert (mine == theirs).all(), (space, np.flatnonzero(mine != theirs))
     assert 0 < theirs.sum() < len(theirs)
 
@@ -156,11 +156,11 @@ def pictures(n=60, size=24, seed=0):
 @pytest.mark.parametrize("mask", ["eyeglasses", np.pad(np.ones((4, 5)), ((3, 17), (10, 9)))])
 def test_the_second_judge_of_patches_agrees_with_the_first(mask):
     rng, x0 = pictures()
-    held = ay.masks.eyeglasses(24, 24) if isinstance(mask, str) else mask.astype(bool)
+    held = du.masks.eyeglasses(24, 24) if isinstance(mask, str) else mask.astype(bool)
     x = np.where(held, rng.random(x0.shape), x0).astype(np.float32)
     x[:20, 0, 23, 23] += 0.01  # a pixel outside
     x[20:30, 0, held] = 1.2  # a colour that cannot be shown
-    agree(ay.Patch(mask), x0, np.clip(x, 0, 2))
+    agree(du.Patch(mask), x0, np.clip(x, 0, 2))
 
 
 def test_the_second_judge_of_windows_agrees_with_the_first():
@@ -170,7 +170,7 @@ def test_the_second_judge_of_windows_agrees_with_the_first():
         h, w = rng.integers(1, 8, 2)
         r, c = rng.integers(0, 16, 2)
         x[i, 0, r : r + h, c : c + w] = rng.random((h, w))
-    agree(ay.Rectangle(5, 4), x0, x)
+    agree(du.Rectangle(5, 4), x0, x)
 
 
 def test_the_second_judge_of_levels_agrees_with_the_first():
@@ -178,11 +178,11 @@ def test_the_second_judge_of_levels_agrees_with_the_first():
     steps = rng.integers(-6, 7, x0.shape) * (rng.random((60, 1, 1, 1)) < 0.5)
     x = np.clip(np.round(x0 * 255) + steps, 0, 255) / 255
     x[::3, 0, 0, 0] += 0.3 / 255  # between two levels
-    agree(ay.Quantised(ay.Linf(6 / 255)), x0, np.clip(x, 0, 1).astype(np.float32))
+    agree(du.Quantised(du.Linf(6 / 255)), x0, np.clip(x, 0, 1).astype(np.float32))
 
 
 def test_the_second_judge_of_sentences_agrees_with_the_first():
-    from assay.spaces import words
+    from durometer.spaces import token_ids
 
     rng = np.random.default_rng(3)
     texts = ["a good film, with a happy end and a bad start", "the worst day of a long week",
@@ -190,7 +190,7 @@ def test_the_second_judge_of_sentences_agrees_with_the_first():
     offer = {"good": ("fine", "bad"), "bad": ("good", "poor"), "happy": ("sad", "glad"),
              "old": ("new", "aged"), "long": ("short", "lengthy"), "likes": ("loves",),
              "day": ("night", "date"), "the": ("a",), "worst": ("best", "poorest")}  # fmt: skip
-    space = ay.Text(ay.Synonyms(offer), most=0.25)
+    space = du.Text(du.Synonyms(offer), most=0.25)
     rows = [t.split(" ") for t in texts]
     made = []
     for row in rows:
@@ -199,25 +199,25 @@ def test_the_second_judge_of_sentences_agrees_with_the_first():
             other = ["house", *offered[place]]
             now[place] = str(rng.choice(other)) if rng.random() < 0.8 else "the"
         made.append(" ".join(now))
-    agree(space, words.encode(texts).numpy(), words.encode(made).numpy())
+    agree(space, token_ids.encode(texts).numpy(), token_ids.encode(made).numpy())
 
 
 def test_a_patch_run_is_verified_and_a_pixel_beside_the_frame_is_found(tmp_path):
     _, x0 = pictures(12, seed=4)
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(576, 2))
     y = net(torch.from_numpy(x0)).argmax(1).detach()
-    data = ay.Dataset(x0, y)
-    space = ay.Quantised(ay.Patch("eyeglasses"))
-    report = ay.evaluate(net, data, space=space, attack=ay.PGD(20))
+    data = du.Dataset(x0, y)
+    space = du.Quantised(du.Patch("eyeglasses"))
+    report = du.evaluate(net, data, space=space, attack=du.PGD(20))
     folder = report.save(tmp_path / "run")
-    found = ay.verify(folder, net, data, space)
+    found = du.verify(folder, net, data, space)
     assert found and found.checked["adversarial examples"] > 0, str(found)
     assert not any("own word" in note for note in found.notes)
     x = report.adversarial.copy()
     row = first(report.records.columns)
     x[row, 0, 23, 23] = 1 - x[row, 0, 23, 23]
     Report(report.spec, type(report.records)(report.records.columns, x), report.flags).save(folder)
-    wrong = ay.verify(folder, net, data, space).findings
+    wrong = du.verify(folder, net, data, space).findings
     assert "space" in {f.kind for f in wrong}
 
 
@@ -234,9 +234,9 @@ def test_a_pipeline_with_text_columns_is_asked_as_it_was_in_the_run(tmp_path):
     text = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
     pipe = make_pipeline(text, RandomForestClassifier(5, random_state=0))
     pipe.fit(frame[["kind", "size"]], frame["y"])
-    schema = ay.Schema.suggest(frame[["kind", "size"]])
-    data = ay.Dataset(frame, target="y", schema=schema).head(30)
+    schema = du.Schema.suggest(frame[["kind", "size"]])
+    data = du.Dataset(frame, target="y", schema=schema).head(30)
     space = data.schema.space(eps=0.3)
-    report = ay.evaluate(pipe, data, space=space, attack=ay.Graft(20), progress=False)
-    made = ay.verify(report.save(tmp_path), pipe, data, space)
+    report = du.evaluate(pipe, data, space=space, attack=du.Graft(20), progress=False)
+    made = du.verify(report.save(tmp_path), pipe, data, space)
     assert made and made.checked["adversarial examples"] > 0, str(made)

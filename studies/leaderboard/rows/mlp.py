@@ -1,6 +1,6 @@
 """MLP."""
 
-from assay.architectures import MLP
+from durometer.architectures import MLP
 
 TASKS = ("url", "lcld", "pima")
 

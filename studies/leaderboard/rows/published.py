@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from assay.architectures.domain import Shift
+from durometer.architectures.domain import Shift
 
 TASKS = ("ctu13",)
 WEIGHTS = Path(__file__).parents[1] / "published_ctu13.npz"  # see NOTICE

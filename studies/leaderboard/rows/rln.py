@@ -1,6 +1,6 @@
 """RLN (regularisation learning network)."""
 
-from assay.architectures import RLN
+from durometer.architectures import RLN
 
 TASKS = ("url", "lcld")
 

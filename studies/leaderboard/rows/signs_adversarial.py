@@ -2,11 +2,11 @@
 
 import networks
 
-import assay as ay
+import durometer as du
 
 TASKS = ("signs",)
 
 
 def make(train, space, goal):
-    recipe = ay.training.Adversarial(ay.training.CraftBy(ay.PGD(3), space), 0.5)
-    return networks.fitted(ay.training.fresh(networks.sign_net), train, recipe, epochs=6)
+    recipe = du.training.Adversarial(du.training.CraftBy(du.PGD(3), space), 0.5)
+    return networks.fitted(du.training.fresh(networks.sign_net), train, recipe, epochs=6)

@@ -2,11 +2,11 @@
 
 import networks
 
-import assay as ay
+import durometer as du
 
 TASKS = ("signs",)
 
 
 def make(train, space, goal):
-    net = ay.training.fresh(networks.sign_net)
-    return networks.fitted(net, train, ay.training.Standard(), epochs=12)
+    net = du.training.fresh(networks.sign_net)
+    return networks.fitted(net, train, du.training.Standard(), epochs=12)

@@ -1,6 +1,6 @@
 """STG (stochastic gates)."""
 
-from assay.architectures import STG
+from durometer.architectures import STG
 
 TASKS = ("url", "lcld")
 

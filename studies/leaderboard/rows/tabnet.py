@@ -1,6 +1,6 @@
 """TabNet."""
 
-from assay.architectures import TabNet
+from durometer.architectures import TabNet
 
 TASKS = ("url", "lcld")
 

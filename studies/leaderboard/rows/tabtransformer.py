@@ -1,6 +1,6 @@
 """TabTransformer."""
 
-from assay.architectures import TabTransformer
+from durometer.architectures import TabTransformer
 
 TASKS = ("url",)
 

@@ -1,6 +1,6 @@
 """VIME (self-supervised)."""
 
-from assay.architectures import VIME
+from durometer.architectures import VIME
 
 TASKS = ("url", "lcld")
 

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 
 def rows(n=900, seed=0):
@@ -24,7 +24,7 @@ def rows(n=900, seed=0):
     x[:, 0] = np.clip(0.47 + 0.06 * y + rng.normal(0, 0.02, n), 0, 1)
     x[:, 1] = np.clip(0.3 + 0.4 * y + rng.normal(0, 0.12, n), 0, 1)
     x[:, 2] = (rng.random(n) < 0.2 + 0.6 * y).astype(float)
-    return ay.Dataset(x, y)
+    return du.Dataset(x, y)
 
 
 MODELS = [

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-import assay as ay
-from assay.training.hardening.harden import FREE, _plans
-from assay.training.hardening.judge import _error
-from assay.training.hardening.path import Round, choice, standard_errors
-from assay.training.hardening.refit import free_trees
+import durometer as du
+from durometer.training.hardening.harden import FREE, _plans
+from durometer.training.hardening.judge import _error
+from durometer.training.hardening.path import Round, choice, standard_errors
+from durometer.training.hardening.refit import free_trees
 
 PRICE, ROUNDS, ROWS = 0.015, 40, 1500
 
@@ -58,7 +58,7 @@ def test_shares_that_come_to_equal_tree_counts_are_fitted_once():
 def test_a_confidence_that_is_none_is_refused():
     x = np.random.default_rng(0).random((80, 3))
     model = RandomForestClassifier(3, random_state=0).fit(x, x[:, 0] > 0.5)
-    with pytest.raises(ay.AssayError, match="confidence=1.5"):
-        ay.training.harden(
-            model, ay.Dataset(x, (x[:, 0] > 0.5).astype(int)), ay.Linf(0.1), confidence=1.5
+    with pytest.raises(du.DurometerError, match="confidence=1.5"):
+        du.training.harden(
+            model, du.Dataset(x, (x[:, 0] > 0.5).astype(int)), du.Linf(0.1), confidence=1.5
         )

@@ -12,15 +12,15 @@ from sklearn.preprocessing import StandardScaler
 from tests.training.hardening.cases import rows
 from xgboost import XGBClassifier
 
-import assay as ay
+import durometer as du
 
 DATA = rows(200)
 X, Y = DATA.x.numpy(), DATA.y.numpy()
-SPACE = ay.Linf(0.05)
+SPACE = du.Linf(0.05)
 
 
 def harden(model, data=DATA, space=SPACE, goal=None, **how):
-    return ay.training.harden(model, data, space, goal, **{"rounds": 1, "progress": False} | how)
+    return du.training.harden(model, data, space, goal, **{"rounds": 1, "progress": False} | how)
 
 
 @pytest.fixture(scope="module")
@@ -43,37 +43,37 @@ class NoWeights(RandomForestClassifier):
     ids=lambda v: type(v).__name__,
 )
 def test_an_estimator_that_cannot_be_refitted_or_read(estimator, said):
-    with pytest.raises(ay.Unsupported, match=said):
+    with pytest.raises(du.Unsupported, match=said):
         harden(estimator.fit(X, Y))
 
 
 def test_rows_of_one_class_have_nothing_to_be_told_from(model):
-    with pytest.raises(ay.AssayError, match="all .* rows are of class 1"):
+    with pytest.raises(du.DurometerError, match="all .* rows are of class 1"):
         harden(model, DATA.take(DATA.y == 1))
 
 
 def test_more_classes_in_the_data_than_the_model_has(model):
-    data = ay.Dataset(X, np.arange(len(X)) % 3, classes=("a", "b", "c"))
-    with pytest.raises(ay.AssayError, match=r"y holds class 2, but the model has classes"):
+    data = du.Dataset(X, np.arange(len(X)) % 3, classes=("a", "b", "c"))
+    with pytest.raises(du.DurometerError, match=r"y holds class 2, but the model has classes"):
         harden(model, data)
 
 
-@pytest.mark.parametrize("space", [None, 0.05, ay.Linf], ids=["nothing", "a number", "a maker"])
+@pytest.mark.parametrize("space", [None, 0.05, du.Linf], ids=["nothing", "a number", "a maker"])
 def test_what_is_no_space(model, space):
-    with pytest.raises(ay.AssayError, match="space"):
+    with pytest.raises(du.DurometerError, match="space"):
         harden(model, space=space)
 
 
 def test_a_frame_or_images_in_the_place_of_a_table(model):
-    with pytest.raises(ay.AssayError, match=r"expected ay.Dataset"):
+    with pytest.raises(du.DurometerError, match=r"expected du.Dataset"):
         harden(model, pd.DataFrame(X))
-    with pytest.raises(ay.AssayError, match="a table is"):
-        harden(model, ay.Dataset(torch.rand(20, 1, 4, 4), [0, 1] * 10))
+    with pytest.raises(du.DurometerError, match="a table is"):
+        harden(model, du.Dataset(torch.rand(20, 1, 4, 4), [0, 1] * 10))
 
 
 def test_a_quota_is_about_rows_together(model):
-    with pytest.raises(ay.Unsupported, match="quota"):
-        harden(model, goal=ay.Quota(k=1, sources=[0], targets=[1]))
+    with pytest.raises(du.Unsupported, match="quota"):
+        harden(model, goal=du.Quota(k=1, sources=[0], targets=[1]))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_a_quota_is_about_rows_together(model):
 )  # fmt: skip
 def test_a_setting_out_of_range_is_named(model, wrong):
     (name,) = wrong
-    with pytest.raises(ay.AssayError, match=rf"harden\({name}="):
+    with pytest.raises(du.DurometerError, match=rf"harden\({name}="):
         harden(model, **wrong)
 
 
 def test_a_wrapped_model_is_that_model(model):
-    assert isinstance(harden(ay.wrap(model, name="loans")).model, XGBClassifier)
+    assert isinstance(harden(du.wrap(model, name="loans")).model, XGBClassifier)
 
 
 def test_a_pipeline_of_one_step_and_what_else_a_pipeline_was_told(tmp_path):
@@ -106,7 +106,7 @@ def test_a_model_that_is_robust_already_comes_back_without_a_reproach():
     y = np.arange(300) % 2
     x = np.stack([0.1 + 0.8 * y, np.random.default_rng(0).random(300)], axis=1)
     model = RandomForestClassifier(4, max_depth=2, max_features=None, random_state=0).fit(x, y)
-    hardened = harden(model, ay.Dataset(x, y), rounds=2)
+    hardened = harden(model, du.Dataset(x, y), rounds=2)
     assert hardened.path[0].proven == 1.0 and hardened.chosen == 0
     assert "no round proved more" in str(hardened) and "price" not in str(hardened)
 
@@ -120,6 +120,6 @@ def test_a_handful_of_held_out_rows_is_said_to_be_one(model):
 def test_a_model_fitted_on_a_frame_still_takes_the_frame():
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1).fit(frame, Y)
-    hardened = harden(model, ay.Dataset(frame, Y)).model
+    hardened = harden(model, du.Dataset(frame, Y)).model
     assert (hardened.predict(frame) == hardened.predict(X)).all()
     assert list(hardened.feature_names_in_) == ["a", "b", "c"]

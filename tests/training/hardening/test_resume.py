@@ -17,16 +17,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from tests.training.hardening.cases import MODELS, rows
 
-import assay as ay
+import durometer as du
 
 KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from cases import MODELS, rows
-import assay as ay
+import durometer as du
 data = rows(200)
 model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
-ay.training.harden(model, data, ay.Linf(0.05), rounds=5, folder=sys.argv[1], progress=False)
+du.training.harden(model, data, du.Linf(0.05), rounds=5, folder=sys.argv[1], progress=False)
 """
 
 
@@ -44,13 +44,13 @@ def test_a_hardening_that_was_killed_goes_on_and_ends_the_same(tmp_path):
     data = rows(200)
     model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
     how = {"rounds": 5, "progress": False}
-    resumed = ay.training.harden(model, data, ay.Linf(0.05), folder=folder, **how)
-    straight = ay.training.harden(model, data, ay.Linf(0.05), **how)
+    resumed = du.training.harden(model, data, du.Linf(0.05), folder=folder, **how)
+    straight = du.training.harden(model, data, du.Linf(0.05), **how)
     assert resumed.path == straight.path and resumed.chosen == straight.chosen
     x = data.x.numpy()
     assert (resumed.model.predict_proba(x) == straight.model.predict_proba(x)).all()
-    with pytest.raises(ay.AssayError, match="another hardening"):
-        ay.training.harden(model, data, ay.Linf(0.04), folder=folder, **how)
+    with pytest.raises(du.DurometerError, match="another hardening"):
+        du.training.harden(model, data, du.Linf(0.04), folder=folder, **how)
 
 
 def test_a_pipeline_with_a_column_selector_goes_on_in_another_process(tmp_path):
@@ -64,9 +64,9 @@ def test_a_pipeline_with_a_column_selector_goes_on_in_another_process(tmp_path):
         columns = make_column_transformer((OneHotEncoder(), text), remainder="passthrough")
         pipe = make_pipeline(columns, RandomForestClassifier(4, max_depth=3, random_state=0))
         pipe.fit(frame, y)
-        schema = ay.Schema.suggest(frame)
-        data = ay.Dataset(frame, y, schema=schema)
-        return ay.training.harden(
+        schema = du.Schema.suggest(frame)
+        data = du.Dataset(frame, y, schema=schema)
+        return du.training.harden(
             pipe, data, schema.space(eps=0.05), rounds=2, folder=tmp_path / "rounds",
             progress=False,
         )  # fmt: skip
@@ -79,18 +79,18 @@ def test_another_price_in_the_same_folder_is_another_hardening(tmp_path):
     data = rows(200)
     model = MODELS[0].fit(data.x.numpy(), data.y.numpy())
     how = {"rounds": 4, "progress": False, "folder": tmp_path / "rounds"}
-    ay.training.harden(model, data, ay.Linf(0.05), **how)
-    with pytest.raises(ay.AssayError, match="another hardening"):
-        ay.training.harden(model, data, ay.Linf(0.05), min_proven=0.3, **how)
+    du.training.harden(model, data, du.Linf(0.05), **how)
+    with pytest.raises(du.DurometerError, match="another hardening"):
+        du.training.harden(model, data, du.Linf(0.05), min_proven=0.3, **how)
 
 
 def test_another_network_of_the_same_shape_is_another_hardening(tmp_path):
     data = rows(60)
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
     net, how = net.double(), {"rounds": 1, "most": 3, "judged": 3, "progress": False}
-    ay.training.harden(net, data, ay.Linf(0.01), folder=tmp_path / "rounds", **how)
+    du.training.harden(net, data, du.Linf(0.01), folder=tmp_path / "rounds", **how)
     other = copy.deepcopy(net)
     with torch.no_grad():
         other[0].weight += 1.0
-    with pytest.raises(ay.AssayError, match="another hardening"):
-        ay.training.harden(other, data, ay.Linf(0.01), folder=tmp_path / "rounds", **how)
+    with pytest.raises(du.DurometerError, match="another hardening"):
+        du.training.harden(other, data, du.Linf(0.01), folder=tmp_path / "rounds", **how)

@@ -1,3 +1,0 @@
-"""The command line."""
-
-from assay.cli.app import app as app

@@ -1,1 +1,0 @@
-"""assay inside other tools: pytest, MLflow, model cards."""

@@ -1,0 +1,331 @@
+"""evaluate(): the one verb. Who is attacked (target, data), how (space, goal, attack) -> Report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial, wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+import numpy as np
+import torch
+
+from durometer.attacks.base import Attack, attack_names, for_other_goals
+from durometer.core.errors import DurometerError, Unsupported, nearest
+from durometer.core.records import Gathered
+from durometer.core.serialization import format_spec, to_dict
+from durometer.core.streams import Stream, keys
+from durometer.data.dataset import Dataset
+from durometer.data.parquet import Parquet
+from durometer.games.arguments import check_kinds
+from durometer.games.game import Game
+from durometer.games.static import as_game
+from durometer.goals.classes import Untargeted
+from durometer.goals.goal import Expandable
+from durometer.model.classifier import AnyModel
+from durometer.problem.budget import Budget
+from durometer.report import checks
+from durometer.report.examples import gather
+from durometer.report.report import Report
+from durometer.report.totals import SHOWN, Tally
+from durometer.run.job import COUNTED, STANDARD, Chunk, Job
+from durometer.run.prepare_dataset import prepare_dataset
+from durometer.run.progress import Progress
+from durometer.run.run import Run, Until
+from durometer.run.versions import versions
+from durometer.spaces.region import Space
+
+BATCH = 256  # rows
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+def _known_arguments(verb: Callable[P, R]) -> Callable[P, R]:
+    """A misspelled argument is answered in a sentence, and a class where an object was meant."""
+
+    @wraps(verb)
+    def checked(*args: P.args, **given: P.kwargs) -> R:
+        known = list(signature(verb).parameters)
+        for name in given:
+            if name in ("eps", "epsilon", "radius"):
+                raise DurometerError(
+                    f"evaluate({name}={given[name]!r}): how far inputs may move belongs to the "
+                    f"space, e.g. space=du.Linf({given[name]!r})"
+                )
+            if name not in known:
+                raise DurometerError(
+                    f"evaluate({name}=...): no such argument{nearest(name, known)}; arguments are "
+                    f"{', '.join(known)}"
+                )
+        for name in ("space", "goal", "attack"):
+            value = given.get(name)
+            if isinstance(value, type):
+                raise DurometerError(
+                    f"{name}={value.__name__}: this is a class; give an object made by it, e.g. "
+                    f"{name}=du.{value.__name__}(...)"
+                )
+        return verb(*args, **given)
+
+    return checked
+
+
+@_known_arguments
+def evaluate(
+    target: AnyModel | Game,
+    data: Dataset | Parquet,
+    *,
+    space: Space | None = None,
+    goal: Expandable | None = None,
+    attack: Attack | Literal["standard"] | None = "standard",
+    seed: int = 0,
+    batch: int | None = None,
+    budget: Budget | None = None,
+    progress: bool | None = None,
+    also: Sequence[Expandable] = (),
+    run: Run | None = None,
+) -> Report:
+    """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
+
+    `target` is a model of any kind (see `wrap`) or a game; `data` larger than memory are a
+    `Parquet`. `goal` is untargeted unless given; `attack` is the standard ensemble for the space
+    unless given; a defender that adapts has none, and attack=None says that nobody attacks it. The
+    records depend on the seed and on the examples' ids, not on `batch` (256 rows, 32 under noise).
+    Ctrl-C ends the run and reports the finished batches. `also` names further goals, each attacked
+    in the same way and shown in the same report. `run` says how it is carried out: kept in a folder
+    and resumed, in worker processes, on Ray.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.APGD(10))
+    >>> robust = report.metric("robust")
+    >>> f"{robust.value:.2f}, between {robust.low:.2f} and {robust.high:.2f} of {robust.n} rows"
+    '0.31, between 0.14 and 0.56 of 16 rows'
+    """
+    if isinstance(target, type):
+        raise DurometerError(f"{target.__name__} is a class; give an object made by it")
+    if hasattr(target, "needs") and callable(target):
+        raise DurometerError(f"{target!r} is an attack; the first thing to give is the model")
+    game = as_game(target)
+    usual = batch is None
+    batch = game.batch or BATCH if batch is None else batch
+    _check(data, seed, batch, budget, also, run)
+    run = run or Run()
+    widen = usual and game.batch is None and run.until is None
+    run.check()
+    goal = Untargeted() if goal is None else goal
+    check_kinds(space, goal)
+    refused = game.refuses(goal, run)
+    if refused is not None:
+        raise Unsupported(refused)
+    source = data if isinstance(data, Parquet) else None
+    if source is not None:
+        _check_parts(game, goal, run)
+    data = prepare_dataset(data.head() if isinstance(data, Parquet) else data, target, space)
+    rows, aim = goal.expand(data)
+    named = attack is None or not (isinstance(attack, str) and attack == STANDARD)
+    played = cast(Attack | None, attack) if named else game.default_attack(space)
+    if played is None and budget is not None:
+        raise DurometerError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")
+    if run.until is not None:
+        draws = Stream(seed, keys(rows.ids), purpose="until")
+        order = draws.uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
+        rows, aim = rows.take(order), aim.take(order)
+    job = Job(target, rows, space, aim, played, seed, batch, budget or Budget(), widen)
+    job.source, job.asked = source, goal
+    facts = job.prepare()
+    spec = describe(job, goal) | dict(run.note)
+    if run.until is not None:
+        spec["order"] = "random"
+    count = facts.get("classes", 0) or len(data.classes or ())
+    if count:
+        spec |= goal.aims(count, data.classes)
+    if run.shard is not None:
+        spec["shard"] = list(run.shard)
+    done = _collect(job, run, spec, facts, progress)
+    report = _make_report(done, facts, spec)
+    if isinstance(done, Gathered):
+        shown = gather(rows, report.records)
+        report = replace(report, examples=shown, rows=rows.by_id, data=rows)
+    if "interrupted" in facts or not also:
+        return report
+    again = partial(
+        evaluate,
+        target,
+        source or data,
+        space=space,
+        attack=played if played is None else for_other_goals(played),
+        seed=seed,
+        batch=None if widen else batch,
+        budget=budget,
+        progress=progress,
+    )
+    return _play_further_goals(report, goal_names(also), run, again)
+
+
+def _play_further_goals(
+    report: Report, goals: dict[str, Any], run: Run, play: Callable[..., Report]
+) -> Report:
+    """The report with those of further goals; what is done survives whatever ends them."""
+    done: dict[str, Report] = {}
+    until = None if isinstance(run.until, Until) else run.until  # a gate is on the first goal
+    for name, goal in goals.items():
+        out = run.out and Path(run.out) / "also" / name
+        try:
+            done[name] = play(goal=goal, run=replace(run, out=out, note={}, until=until))
+            stopped = any(f.id == "interrupted" for f in done[name].flags)
+        except KeyboardInterrupt:
+            stopped = True
+        except Exception as error:
+            error.partial = replace(report, also=done)  # type: ignore[attr-defined]
+            error.add_note(f"this was the further goal {name}; the first is finished: see .partial")
+            raise
+        if stopped:
+            flag = checks.Flag("interrupted", f"stopped by hand at the further goal {name}")
+            return replace(report, also=done, flags=(*report.flags, flag))
+    return replace(report, also=done)
+
+
+def goal_names(goals: Sequence[Any]) -> dict[str, Any]:
+    """Goals by the name of their kind, as metrics write it; the second of a kind is `group_2`."""
+    named: dict[str, Any] = {}
+    for goal in goals:
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(goal).__name__).lower()
+        count = sum(type(other) is type(goal) for other in named.values())
+        named[f"{kind}_{count + 1}" if count else kind] = goal
+    return named
+
+
+def _collect(
+    job: Job, run: Run, spec: dict[str, Any], facts: dict[str, Any], progress: bool | None
+) -> Gathered | Tally:
+    """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
+    done = Gathered(job.rows, job.batch) if job.source is None else Tally(SHOWN)
+    facts |= dict.fromkeys(COUNTED, 0)
+    if isinstance(run.until, Until):
+        run.until.begin()
+    seen: set[int] = set()
+
+    def add(k: int, part: Chunk) -> None:
+        seen.add(k)
+        done.add(k, part.records)
+        for name, count in part.facts.items():
+            facts[name] += count
+
+    with Progress(job.rows, progress) as bar:
+        try:
+            for k, part in run.chunks(job, spec):
+                add(k, part)
+                bar.advance(part.records, part.stored)
+                if isinstance(run.until, Until):
+                    if run.until.add(Report(spec, part.records).table, spec):
+                        facts["decided"] = job.rows
+                        break
+                elif run.until is not None and bar.half_width <= run.until:
+                    facts["narrow"] = job.rows
+                    break
+        except KeyboardInterrupt:
+            if not seen:
+                raise
+            for k, part in run.finished() if run.until is None else ():  # else: in their order
+                if k not in seen:
+                    add(k, part)
+            facts["interrupted"] = job.rows
+        except Exception as error:
+            said = str(error).splitlines()[0][:200] if str(error) else ""
+            facts["broke_down"] = [job.rows, f"{type(error).__name__}: {said}"]
+            if len(done):
+                partly = _make_report(done, facts, spec)
+                error.partial = partly  # type: ignore[attr-defined]
+                rows = len(partly.records if partly.totals is None else partly.totals)
+                error.add_note(f"{rows} of {job.rows} rows were finished: see .partial")
+            raise
+    if "versions" in job.facts:
+        facts["versions"] = job.facts["versions"]
+    return done
+
+
+def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: dict[str, Any]) -> Report:
+    """The report on what is finished; of data in files, the totals are of all rows."""
+    if isinstance(done, Gathered):
+        return Report(spec, done.records, checks.of_report(done.records, facts, spec))
+    flags = checks.of_report(done.records, facts | {"all": len(done)}, spec)
+    return Report(spec, done.records, flags, totals=done.totals)
+
+
+def describe(job: Job, asked: Expandable) -> dict[str, Any]:
+    """What was asked, as plain values: the spec of a report."""
+    data, space = job.data, job.space
+    whole = job.source or data
+    return {
+        **as_game(job.game).describe(),
+        "data": data.name or "data",
+        "data_hash": whole.hash,
+        "rows": len(whole),
+        "classes": list(data.classes) if data.classes else None,
+        "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
+        "space": space if space is None else to_dict(space, whole=True),
+        "goal": to_dict(asked, whole=True),
+        "attack": job.attack if job.attack is None else to_dict(job.attack, whole=True),
+        "attacks": list(dict.fromkeys(attack_names(job.attack))),
+        **({"proves": True} if job.attack is not None and job.attack.needs.is_proof else {}),
+        "threat": _threat(space, asked),
+        "budget": None if job.budget == Budget() else to_dict(job.budget),
+        "seed": job.seed,
+        "batch": job.batch,
+        **({} if job.source is None else {"shown": SHOWN}),
+        "chunks": job.count,
+        **({"turn": job.at_once} if job.at_once > 1 else {}),
+        "versions": versions([job.target, job.game, space, asked, job.attack]),
+    }
+
+
+def _threat(space: Space | None, goal: Expandable) -> str:
+    """What the attacker may do and wants; a noun without words of its own is named."""
+    wants = (
+        getattr(goal, "description", None) or f"It wins where {format_spec(to_dict(goal))} says."
+    )
+    if space is None:
+        return str(wants)
+    moves = (
+        getattr(space, "description", None)
+        or f"The attacker moves in {format_spec(to_dict(space))}."
+    )
+    return f"{moves} {wants}"
+
+
+def _check_parts(game: Any, goal: Expandable, run: Run) -> None:
+    """What data in files cannot do."""
+    if not game.divisible or goal.together:
+        what = "rounds that build on each other" if not game.divisible else "a quota"
+        raise Unsupported(f"{what} need all rows at once: read the files into an du.Dataset")
+    if run.out is None:
+        raise DurometerError(
+            "data in files: the records need a folder, e.g. run=du.Run('runs/big')"
+        )
+    if run.until is not None:
+        raise Unsupported("until= plays rows in a random order, which files cannot be read in")
+
+
+def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:
+    """Each of them what it is called."""
+    if not isinstance(data, Dataset | Parquet):
+        raise DurometerError(f"data is a {type(data).__name__}; expected du.Dataset(x, y)")
+    if not isinstance(seed, int | np.integer):
+        raise DurometerError(f"seed={seed!r}: expected a whole number")
+    if not isinstance(batch, int) or batch < 1:
+        raise DurometerError(f"batch={batch!r}: expected a whole number of at least 1")
+    for name, value, kind, example in (
+        ("budget", budget, Budget, "du.Budget(forwards=1000)"),
+        ("run", run, Run, 'ay.Run("runs/night")'),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise DurometerError(f"{name}={value!r}: expected e.g. {example}")
+    if not isinstance(also, list | tuple):
+        raise DurometerError(f"also={also!r}: expected a list of goals, e.g. [du.Untargeted()]")
+    for goal in also:
+        if isinstance(goal, type) or not isinstance(goal, Expandable):
+            raise DurometerError(
+                f"also={also!r}: {goal!r} is no goal; expected e.g. du.Untargeted()"
+            )

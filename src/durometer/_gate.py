@@ -1,0 +1,119 @@
+"""gate(): does a model clear the bounds that were set for it? Decided while it is being played.
+
+Rows are played in random order and the run stops as soon as the evidence suffices (`gates`): a
+model that is far from its bound is decided after a few chunks. What cannot stop early (a defender
+whose rounds build on each other) is played to its end and decided then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from durometer._evaluate import evaluate
+from durometer.config.config import Config, read
+from durometer.core.errors import DurometerError
+from durometer.data.dataset import Dataset
+from durometer.data.parquet import Parquet
+from durometer.games.static import as_game
+from durometer.gates.criterion import Criterion
+from durometer.gates.decide import Outcome, SequentialTest, decide
+from durometer.problem.budget import Budget
+from durometer.report.report import Report
+from durometer.run.job import Job
+from durometer.run.run import Run
+
+Criteria = Sequence[Criterion | str] | str
+
+
+def gate(
+    what: Report | Job | Config | str | Path,
+    criteria: Criteria | None = None,
+    *,
+    alpha: float | None = None,
+    run: Run | None = None,
+    progress: bool | None = None,
+) -> Outcome:
+    """Pass, fail or undecided, wrong in at most `alpha` of such decisions, whenever it stops.
+
+    `what` is a report or the folder of one; or a `Job` or a run file (as it is, or read: a
+    `Config`), which is then played as far as it is needed. `criteria` and `alpha` are the file's
+    [gate] unless given.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(10))
+    >>> print(du.gate(report, "robust >= 0.95"))
+    gate: failed (wrong in at most 5% of such decisions, whenever it stops)
+      fail       robust >= 0.95    0.312 [0.142, 0.556] (n = 16); 5 open
+    """
+    if isinstance(what, str | Path) and Path(what).suffix != ".toml":
+        folder = Path(what)
+        return replace(gate(Report.load(folder), criteria, alpha=alpha), folder=folder)
+    if isinstance(what, str | Path):
+        what = read(what)
+    if isinstance(what, Report):
+        return decide(what, *_asked(criteria, alpha, what.spec.get("gate", {})))
+    if isinstance(what, Config):
+        fixed = {"criteria": what.gate.criteria, "alpha": what.gate.alpha} if what.gate else {}
+        criteria, alpha = _asked(criteria, alpha, fixed)
+        run = run or Run()
+        run = replace(run, note={**what.note, **run.note})
+        what = what.job()
+    elif isinstance(what, Job):
+        criteria, alpha = _asked(criteria, alpha, {})
+    else:
+        raise DurometerError(
+            f"gate({type(what).__name__}): expected a report, the folder of one, a Job or a run "
+            "file; a model is played by du.gate(du.Job(model, data, space), ...)"
+        )
+    return played(
+        what.target, what.data if what.source is None else what.source, criteria, alpha=alpha,
+        run=run, progress=progress, space=what.space, goal=what.asked or what.goal,
+        attack=what.attack, seed=what.seed, batch=what.batch,
+        budget=None if what.budget == Budget() else what.budget,
+    )  # fmt: skip
+
+
+def played(
+    target: Any, data: Dataset | Parquet, criteria: Criteria, alpha: float = 0.05,
+    run: Run | None = None, **options: Any,
+) -> Outcome:  # fmt: skip
+    """Evaluate until the criteria are decided; `options` are those of `evaluate`."""
+    run, watch = run or Run(), SequentialTest(criteria, alpha)
+    watch.begin()  # a baseline that is not there is said before anything is played
+    run = replace(run, note={**run.note, "gate": watch.asked})
+    folder = None if run.out is None else Path(run.out)
+    if not as_game(target).divisible:
+        report = evaluate(target, data, run=run, **options)
+        return replace(decide(report, criteria, alpha), folder=folder)
+    report = evaluate(target, data, run=replace(run, until=watch), **options)
+    return replace(watch.outcome, report=report, folder=folder)
+
+
+def _asked(
+    criteria: Criteria | None, alpha: float | None, fixed: dict[str, Any]
+) -> tuple[Criteria, float]:
+    """What is to be decided, and how surely: given now or fixed beforehand, never both."""
+    given = [str(c) for c in _listed(criteria or ())]
+    before = [str(c) for c in _listed(fixed.get("criteria", ()))]
+    if given and before and given != before:
+        raise DurometerError(
+            f"criteria {given}: {before} were fixed beforehand; change the [gate] table, or take "
+            "one away"
+        )
+    if not (given or before):
+        raise DurometerError("gate: no criterion; give e.g. ['robust >= 0.8'], or a [gate] table")
+    if alpha is not None and fixed.get("alpha", alpha) != alpha:
+        raise DurometerError(
+            f"alpha={alpha}: {fixed['alpha']} was fixed beforehand, with the criteria; change the "
+            "[gate] table, or take one away"
+        )
+    chosen: Criteria = criteria or fixed["criteria"]
+    return chosen, float(fixed.get("alpha", 0.05) if alpha is None else alpha)
+
+
+def _listed(criteria: Criteria) -> Sequence[Criterion | str]:
+    return [criteria] if isinstance(criteria, str) else criteria

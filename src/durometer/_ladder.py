@@ -1,0 +1,175 @@
+"""ladder(): what a test-time defence is worth, rung by rung, each rung one evaluation.
+
+    static              the model before it adapts, attacked as usual
+    adapted, clean      the defence on batches nobody has touched
+    transfer            attacks on the static model, answered by the adapted one
+    FPA, GMSA ...       attacks that rehearse the defence, or any others
+    public randomness   the strongest of them, when the defender's random numbers are known
+    control             the strongest of them against retraining that does not look at the batch
+
+The distance from static to transfer is what a defence is advertised with; the distance from static
+to GMSA is what it is worth; and what is left over the control is what adaptation adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from durometer._evaluate import evaluate
+from durometer.attacks.base import Attack, label
+from durometer.attacks.parameters import check_made
+from durometer.attacks.standard import standard
+from durometer.attacks.transductive.gmsa import GMSA, Transfer
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.data.dataset import Dataset
+from durometer.games.transductive import Transductive
+from durometer.goals.classes import Untargeted
+from durometer.model.classifier import wrap
+from durometer.report import checks
+from durometer.report.checks import Flag
+from durometer.report.page.ladder import cost, folder_of, page
+from durometer.report.report import Report
+
+MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """The reports by rung, from the least attacked to the most."""
+
+    reports: dict[str, Report]
+    flags: tuple[Flag, ...] = ()
+
+    def __str__(self) -> str:
+        head = ("accuracy", "95 % interval", "rows", "attacking", "adapting")
+        lines = ["{:<22}{:>9}  {:<16}{:>6}{:>11}{:>10}  by move".format("rung", *head)]
+        for name, report in self.reports.items():
+            e = report.metric("robust")
+            attacking, adapting = cost(report)
+            span = f"{e.low:.3f} - {e.high:.3f}"
+            price = f"{attacking:>9.1f} s{adapting:>8.1f} s"
+            moves = report.metric("robust", by="run").values()
+            each = " ".join(f"{m.value:.3f}" for m in moves) if len(moves) > 1 else ""
+            lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{price}  {each}".rstrip())
+        return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
+
+    def save(self, folder: str | Path) -> Path:
+        """Write report.html with all rungs, and each rung's report in a folder of its own."""
+        folder = Path(folder)
+        for name, report in self.reports.items():
+            report.save(folder / folder_of(name))
+        (folder / "report.html").write_text(page(self.reports, self.flags), encoding="utf-8")
+        return folder
+
+
+@dataclass(frozen=True, eq=False)
+class _Unmoved:
+    """The defender before it adapts, where its answers depend on the batch all the same."""
+
+    defender: Any
+    stateful: bool = False
+
+    def start(self) -> Any:
+        return self.defender.start()
+
+    def base(self, state: Any) -> Any:
+        return self.defender.base(state)
+
+    def adapt(self, state: Any, x: Any, seed: int) -> tuple[Any, Any]:
+        return self.defender.base(state), state
+
+
+def ladder(
+    game: Transductive,
+    data: Dataset,
+    *,
+    space: Any,
+    attacks: Sequence[Attack],
+    goal: Any = None,
+    static: Any = None,
+    control: Any = None,
+    public: bool = True,
+    seed: int = 0,
+    progress: bool | None = False,
+) -> Ladder:
+    """Every rung for one defence; `attacks` are the attacks on the game to try, of any kind.
+
+    `static`: the attack on the model before it adapts; unless given, the `standard` one of the
+    space, and where there is none the strongest inner attack given. `control`: a defender that
+    ignores the batch, see `du.defenses.Control`. A defender that the probe finds random is played
+    three times at least, so that a rung is a mean over its moves. `progress` shows a bar for each
+    rung, as in `evaluate`.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = du.training.fresh(build).eval()
+    >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
+    >>> steps = du.ladder(
+    ...     game, data, space=du.Linf(0.1), attacks=[du.GMSA(du.PGD(2), iterations=1)]
+    ... )
+    >>> list(steps.reports)
+    ['static', 'adapted, clean', 'transfer', 'GMSA-AVG', 'public randomness']
+    """
+    if not isinstance(game, Transductive):
+        raise DurometerError(
+            f"ladder() got a {type(game).__name__}; expected a game, du.Transductive(defender)"
+        )
+    if not isinstance(attacks, list | tuple) or not attacks:
+        raise DurometerError(
+            "ladder() needs a list of attacks, e.g. attacks=[du.GMSA(du.APGD(40))]"
+        )
+    for attack in attacks:
+        check_made("ladder(attacks=[{}])", attack)
+    goal = Untargeted() if goal is None else goal
+    game, facts = game.prepare(data, space, goal, None)
+    runs = max(MOVES, game.runs) if facts.get("random") else game.runs
+    game = replace(game, probe=False, runs=runs)
+    inner = next((a.inner for a in attacks if isinstance(a, GMSA)), attacks[0])
+
+    def play(target: Any, attack: Any) -> Report:
+        return evaluate(
+            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=progress
+        )
+
+    reports = {
+        "static": play(*_static(game, space, static, inner)),
+        "adapted, clean": play(game, None),
+        "transfer": play(game, Transfer(inner)),
+    }
+    tried: dict[str, Attack] = {}
+    for attack in attacks:
+        name = label(attack)
+        name = name if name not in tried else f"{name} {len(tried) + 1}"
+        tried[name] = attack
+        reports[name] = play(game, attack)
+    strongest = min(tried, key=lambda name: reports[name].metric("robust").value)
+    if public:
+        reports["public randomness"] = play(replace(game, information="seed"), tried[strongest])
+    if control is not None:
+        reports["control"] = play(replace(game, defender=control), tried[strongest])
+    flags = [f for f in checks.of_defender(facts) if f.id not in ("no-attack", "one-move")]
+    flags += reports[strongest].flags
+    flags += checks.of_ladder(
+        {name: report.metric("robust") for name, report in reports.items()}, strongest
+    )
+    return Ladder(reports, tuple(dict.fromkeys(flags)))
+
+
+def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[Any, Any]:
+    """What is attacked on the first rung, and how: as strongly as the library can."""
+    base = wrap(game.defender.base(game.defender.start()))
+    if base.together:
+        return replace(game, defender=_Unmoved(game.defender), runs=1), given or inner
+    if given is not None:
+        return base, given
+    try:
+        return base, standard(space, gradients=base.differentiable)
+    except Unsupported:
+        return base, inner

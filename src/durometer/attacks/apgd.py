@@ -1,0 +1,120 @@
+"""Auto-PGD (Croce & Hein 2020): PGD with momentum whose step length adapts by itself, row by row.
+
+    z1 = P(z + eta * ascent),   z' = P(z + a (z1 - z) + (1 - a) (z - z_before)),   a = 0.75
+
+At checkpoints (as shares of the steps: p_0 = 0, p_1 = 0.22, then p_{j+1} = p_j + max(p_j - p_{j-1}
+- 0.03, 0.06)) eta is halved and the search goes back to its best point where, since the checkpoint
+before, (1) fewer than rho of the steps raised the loss, or (2) neither eta nor the best loss has
+changed. What a reader would get wrong: best and window are per row, never per batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from durometer.attacks.base import Pace, compact, overwrite, start
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
+from durometer.spaces.region import per_row
+
+
+@dataclass(frozen=True)
+class APGD:
+    """`steps` gradient steps per start; `step` is the first step's length in units of eps.
+
+    `start` is "random", "clean" or "best" (what is kept so far); `eot`
+    averages that many gradients where the model is random. `back=False` halves the step where it
+    stands instead of going back to the best point.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.APGD(10)).metric(
+    ...     "robust"
+    ... ).value
+    0.3125
+    """
+
+    steps: int = 100
+    loss: str | None = None
+    restarts: int = 1
+    rho: float = 0.75
+    step: float = 2.0
+    momentum: float = 0.75
+    start: str = "random"
+    eot: int = 1
+    marks: tuple[int, ...] | None = None
+    back: bool = True
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def checkpoints(self) -> list[int]:
+        """Steps after which the step length is reconsidered: `marks`, or the paper's."""
+        if self.marks is not None:
+            return list(self.marks)
+        share, width, marks = 0.22, 0.22, []
+        while share <= 1.0:
+            marks.append(max(1, int(share * self.steps)))
+            width = max(width - 0.03, 0.06)
+            share += width
+        return sorted(set(marks))
+
+    def __call__(self, problem: Problem) -> None:
+        for _ in range(self.restarts):
+            if len(problem.open):
+                self._run(problem)
+
+    def _gradient(self, problem: Problem, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        value, grad = problem.value_and_grad(rows, z)
+        if self.eot == 1:
+            return value, grad
+        for _ in range(self.eot - 1):
+            v, g = problem.value_and_grad(rows, z)
+            value, grad = value + v, grad + g
+        return value / self.eot, grad / self.eot
+
+    def _run(self, problem: Problem) -> None:
+        rows = problem.open
+        region = problem.region(rows)
+        z = start(problem, rows, self.start)
+        value, grad = self._gradient(problem, rows, z)
+        before, best, best_grad, best_value = z, z.clone(), grad.clone(), value.clone()
+        eta = torch.full_like(value, self.step * region.eps, dtype=z.dtype)
+        gains = torch.zeros_like(rows)
+        halved, last_best = torch.ones_like(rows, dtype=torch.bool), value.clone()
+        marks, mark = set(self.checkpoints()), 0
+        pace = Pace(problem, self.steps)
+        for k in range(self.steps):
+            pace.step(k)
+            state = [z, value, grad, before, best, best_grad, best_value, eta, gains, halved]
+            rows, last_best, *state = compact(problem.alive(rows), rows, last_best, *state)
+            z, value, grad, before, best, best_grad, best_value, eta, gains, halved = state
+            if not len(rows):
+                return
+            region = problem.region(rows)
+            a = self.momentum if k else 1.0
+            z1 = region.project(region.ascend(z, grad, eta))
+            ahead = torch.add(z, z1 - z, alpha=a).add_(z - before, alpha=1 - a)
+            z, before = region.project(ahead), z
+            was = value
+            value, grad = self._gradient(problem, rows, z)
+            gains = gains + (value > was)
+            up = value > best_value
+            best_value = torch.where(up, value, best_value)
+            overwrite(best, up, z)
+            overwrite(best_grad, up, grad)
+            if k + 1 in marks:
+                stuck = gains < self.rho * (k + 1 - mark)
+                stuck |= ~halved & (last_best >= best_value)
+                eta = torch.where(stuck, eta / 2, eta)
+                if self.back:
+                    z = torch.where(per_row(stuck, z), best, z)
+                    grad = torch.where(per_row(stuck, z), best_grad, grad)
+                    value = torch.where(stuck, best_value, value)
+                halved, last_best = stuck, best_value.clone()
+                gains, mark = torch.zeros_like(gains), k + 1
+        pace.end(rows)

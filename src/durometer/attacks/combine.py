@@ -1,0 +1,206 @@
+"""Combinators: attacks made of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from durometer.attacks.base import Attack, label, run
+from durometer.attacks.orders import Order
+from durometer.core.errors import DurometerError
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
+
+
+def _merged(attacks: tuple[Attack, ...]) -> Needs:
+    if not attacks:
+        raise DurometerError("a combination of attacks needs at least one attack")
+    needs = attacks[0].needs
+    for attack in attacks[1:]:
+        needs = needs | attack.needs
+    return needs
+
+
+@dataclass(frozen=True, init=False)
+class Then:
+    """One attack after the other, each only on what the ones before it left open.
+
+    One with `start="best"` goes on from the point nearest to the goal that those before it found.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(
+    ...     net, data, space=du.Linf(0.1), attack=du.Then(du.FGSM(), du.Square(50))
+    ... ).metric("robust").value
+    0.25
+    """
+
+    attacks: tuple[Attack, ...]
+
+    def __init__(self, *attacks: Attack) -> None:
+        object.__setattr__(self, "attacks", attacks)
+
+    def __repr__(self) -> str:
+        return f"Then({', '.join(map(repr, self.attacks))})"
+
+    @property
+    def needs(self) -> Needs:
+        return _merged(self.attacks)
+
+    def __call__(self, problem: Problem) -> None:
+        if any(getattr(attack, "start", None) == "best" for attack in self.attacks):
+            problem.remember()
+        for attack in self.attacks:
+            run(attack, problem)
+
+
+@dataclass(frozen=True, init=False)
+class Worst:
+    """Every attack on every row, and of each row's solutions the one nearest to the clean input.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(
+    ...     net, data, space=du.Linf(0.1), attack=du.Worst(du.FGSM(), du.PGD(5))
+    ... ).metric("robust").value
+    0.3125
+    """
+
+    attacks: tuple[Attack, ...]
+
+    def __init__(self, *attacks: Attack) -> None:
+        object.__setattr__(self, "attacks", attacks)
+
+    def __repr__(self) -> str:
+        return f"Worst({', '.join(map(repr, self.attacks))})"
+
+    @property
+    def needs(self) -> Needs:
+        return _merged(self.attacks)
+
+    def __call__(self, problem: Problem) -> None:
+        trials = [problem.fork() for _ in self.attacks]
+        for attack, trial in zip(self.attacks, trials, strict=True):
+            run(attack, trial)
+            problem.absorb(trial)
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """The same attack `times` over, with fresh random numbers, on what is still open.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.Restarts(du.PGD(5), 2)).metric(
+    ...     "robust"
+    ... ).value
+    0.3125
+    """
+
+    attack: Attack
+    times: int = 5
+
+    @property
+    def needs(self) -> Needs:
+        return self.attack.needs
+
+    @property
+    def name(self) -> str:
+        return label(self.attack)
+
+    def __call__(self, problem: Problem) -> None:
+        for _ in range(self.times):
+            run(self.attack, problem)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One run per single target class instead of one run at the whole goal.
+
+    mode "until_success" stops at a row's first success, "best" tries every target (same success,
+    full price), "worst" tries every target and needs every run to succeed, "average" aims at one
+    target per row, drawn uniformly: its success rate estimates the average guess of Lin et al.
+    Targets are tried in the given `order` (None: the likeliest on the clean input first); `most`
+    limits how many. Landing in any class of the goal counts.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.Guess(du.PGD(5))).metric(
+    ...     "robust"
+    ... ).value
+    0.25
+    """
+
+    attack: Attack
+    mode: str = "until_success"
+    most: int | None = None
+    order: Order | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return self.attack.needs | self.order.wants if self.order else self.attack.needs
+
+    @property
+    def name(self) -> str:
+        return f"{label(self.attack)}-T"
+
+    def __call__(self, problem: Problem) -> None:
+        if self.mode not in ("best", "worst", "average", "until_success"):
+            raise DurometerError(
+                f"Guess(mode={self.mode!r}): expected 'best', 'worst', 'average' or 'until_success'"
+            )
+        if self.mode == "average":
+            goal, rows = problem.targets, problem.open
+            allowed, order = _likeliest(problem)
+            pick = torch.zeros_like(allowed)
+            pick[rows] = problem.random.integers(rows, 1, allowed[rows][:, None])[:, 0]
+            run(self.attack, problem.aim(targets=_single(goal, order, pick)), self.name)
+            return
+        scores = self.order.scores(problem) if self.order else None
+        singles = single_targets(problem, self.most, scores)
+        if self.mode == "until_success":
+            for targets in singles:
+                run(self.attack, problem.aim(targets=targets), self.name)
+            return
+        trials = [(problem.fork(), targets) for targets in singles]  # before any of them is run
+        for trial, targets in trials:
+            run(self.attack, trial.aim(targets=targets), self.name)
+            if self.mode == "best":
+                problem.absorb(trial)
+        if self.mode == "worst":
+            always = [trial.solved | ~some.any(1) for trial, some in trials]
+            first, *others = (trial for trial, _ in trials)  # every row has a first target
+            won = torch.stack(always).all(0) & first.solved
+            problem.absorb(first, won)
+            for other in others:  # nothing to keep, but what was seen on the way counts
+                problem.absorb(other, torch.zeros_like(won))
+
+
+def single_targets(
+    problem: Problem, most: int | None = None, scores: Tensor | None = None
+) -> Iterator[Tensor]:
+    """Masks (n, C) of one target per row: each row's likeliest, then its second, and so on.
+
+    `scores` (n, C) give another order, lowest first.
+    """
+    goal = problem.targets
+    allowed, order = _likeliest(problem)
+    if scores is not None:
+        order = scores.masked_fill(~goal, torch.inf).argsort(dim=1, stable=True)
+    for k in range(min(int(allowed.max()), most or goal.shape[1])):
+        yield _single(goal, order, torch.full_like(allowed, k)) & (allowed > k)[:, None]
+
+
+def _likeliest(problem: Problem) -> tuple[Tensor, Tensor]:
+    """How many targets each row has, and the classes in order: targets first, likeliest first."""
+    goal = problem.targets
+    clean = problem.clean.masked_fill(~goal, -torch.inf)
+    return goal.sum(1), clean.argsort(dim=1, descending=True, stable=True)
+
+
+def _single(goal: Tensor, order: Tensor, k: Tensor) -> Tensor:
+    """A mask with one target per row: the k-th of the order."""
+    return torch.zeros_like(goal).scatter_(1, order.gather(1, k[:, None]), True)

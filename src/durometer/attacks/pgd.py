@@ -1,0 +1,109 @@
+"""FGSM (Goodfellow et al. 2015) and PGD (Madry et al. 2018): gradient steps of fixed length.
+
+PGD here is one loop for every space: the region knows what a step and a projection are. The step is
+given relative to the region's size, as in the papers' scripts: alpha = step * eps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from durometer.attacks.base import compact, start
+from durometer.losses import Loss
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
+from durometer.spaces.region import Region
+
+# (region, rows, points, gradients) -> points; the rows are for moves that remember something.
+Move = Callable[[Region, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class PGD:
+    """`steps` steps of length `step * eps`.
+
+    `start`: "random", "clean", or "best": from what is kept so far (a warm start).
+    The default length is 2.5 / steps, Madry et al.'s rule: enough to cross the region and back.
+    In L1 a random start changes every feature, which steps of one length on few of them hardly
+    undo: say `start="clean"` there, or use APGD (docs/results.md).
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(10)).metric("robust").value
+    0.3125
+    """
+
+    steps: int = 40
+    step: float | None = None
+    loss: str | None = None
+    start: str = "random"
+    restarts: int = 1
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def __call__(self, problem: Problem) -> None:
+        for _ in range(self.restarts):
+            if len(problem.open):
+                self._run(problem)
+
+    def _run(self, problem: Problem) -> None:
+        rows = problem.open
+        length = 2.5 / self.steps if self.step is None else self.step
+        climb(problem, rows, start(problem, rows, self.start), [along(length)] * self.steps)
+
+
+def along(length: float) -> Move:
+    """A step of this length (in units of eps) along the gradient."""
+
+    def move(region: Region, rows: Tensor, z: Tensor, grad: Tensor) -> Tensor:
+        step = torch.full((len(z),), length * region.eps, dtype=z.dtype, device=z.device)
+        return region.ascend(z, grad, step)
+
+    return move
+
+
+def climb(
+    problem: Problem, rows: Tensor, z: Tensor, moves: Iterable[Move], loss: Loss | None = None
+) -> None:
+    """Move after move, each projected, on the rows still open."""
+    for move in moves:
+        _, grad = problem.value_and_grad(rows, z, loss)
+        rows, z, grad = compact(problem.alive(rows), rows, z, grad)
+        if not len(rows):
+            return
+        region = problem.region(rows)
+        z = region.project(move(region, rows, z, grad))
+    problem.submit(rows, z)
+
+
+def places_of(rows: Tensor) -> Tensor:
+    """Where each row stands among `rows`: what a move remembers is kept in the order of a start."""
+    place = rows.new_zeros(int(rows[-1]) + 1 if len(rows) else 0)  # rows are in order
+    place[rows] = torch.arange(len(rows), device=rows.device)
+    return place
+
+
+@dataclass(frozen=True)
+class FGSM:
+    """One step of the full size from the clean input.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.FGSM()).metric("robust").value
+    0.375
+    """
+
+    loss: str | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(gradient=True)
+
+    def __call__(self, problem: Problem) -> None:
+        PGD(steps=1, step=1.0, loss=self.loss, start="clean")(problem)

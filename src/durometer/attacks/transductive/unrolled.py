@@ -1,0 +1,169 @@
+"""Unrolled: climb by the exact gradient through the adaptation (Croce et al. 2022).
+
+GMSA takes Gamma for a constant at each step. Where a defender can be differentiated
+(`Defender.unrolled`), the gradient of
+
+    L( Gamma(U')(U'), T )      with respect to U'
+
+sees how the defence answers to the attack itself, and how each row moves the others. Where a step
+of the defender has no gradient, its answer is exact and the gradient that of the network inside
+(BPDA); where a defender offers nothing, it adapts anew at every step and gradients pass through the
+last forward pass alone.
+
+What a reader would get wrong. This is a *refinement*: from a random start it is weaker than GMSA,
+after it (`Then(GMSA(...), Unrolled())`) stronger than more of the same. And rows are coupled: every
+query is the whole batch, and the batch handed in is the best one ever queried, as a whole, by the
+goal on the rows that are scored; never a row of one batch beside a row of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from durometer.attacks.base import Attack, run
+from durometer.attacks.parameters import check_parameters
+from durometer.attacks.pgd import PGD
+from durometer.core.devices import widest
+from durometer.core.errors import Unsupported
+from durometer.losses import Loss
+from durometer.model.classifier import turns
+from durometer.problem.defender_simulation import DefenderSimulation
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
+
+_INNER = PGD(40, step=0.1, start="best")
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """`inner` climbs from what is kept so far; `simulations` draws of a random defender per step.
+
+    >>> from durometer.attacks.apgd import APGD
+    >>> Unrolled(APGD(40, start="best")).name
+    'Unrolled'
+    """
+
+    inner: Attack = _INNER
+    simulations: int | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return self.inner.needs | Needs(gradient=True)
+
+    @property
+    def name(self) -> str:
+        """What records call it."""
+        return "Unrolled"
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def __call__(self, problem: Problem) -> None:
+        through = through_of(problem, self.simulations)
+        trial = problem.against(through)  # type: ignore[arg-type]
+        run(self.inner, trial, self.name)
+        through.finish(problem, trial)
+
+
+@dataclass(eq=False)
+class Through:
+    """The defender and the whole batch, in the place of models: its loss is that of the game.
+
+    `ahead`: None where rows climb their own loss; a number of rounds where they climb the harm done
+    to the scored rows then (see `poison.py`), which is one number for all of them.
+    """
+
+    problem: Problem
+    rehearsal: DefenderSimulation
+    draws: range
+    batch: Tensor  # the company of the rows that are asked about
+    clean: Tensor  # what stands in for the batches of later rounds
+    ahead: int | None = None
+    best: Tensor = field(init=False)
+    hits: Tensor = field(init=False)  # (n,): the share of draws in which each row is fooled
+    score: tuple[float, float] = field(init=False, default=(-1.0, -torch.inf))
+
+    @property
+    def models(self) -> range:
+        """One forward pass each: what a query costs."""
+        return self.draws
+
+    @property
+    def forwards(self) -> int:
+        return len(self.draws) * (1 + (self.ahead or 0))
+
+    @property
+    def backwards(self) -> int:
+        return self.forwards
+
+    def look(self, x: Tensor, rows: Tensor, loss: Loss, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the asked rows and what they climb, averaged over the draws."""
+        logits, values, places = [], [], []
+        for now in turns(rows):
+            at = rows[now]
+            each = self.ask(self.batch.to(x.dtype).index_copy(0, at, x[now]))
+            value = torch.stack([self._climbed(a, at, loss, targets[now]) for a in each])
+            logits.append(torch.stack([a[at] for a in each]).mean(0))
+            values.append(value.mean(0))
+            places.append(now)
+        back = torch.cat(places).argsort()
+        return torch.cat(logits)[back], torch.cat(values)[back]
+
+    def _climbed(self, logits: Tensor, at: Tensor, loss: Loss, targets: Tensor) -> Tensor:
+        if self.ahead is None:
+            return loss(logits[at], targets)
+        scored = self.rehearsal.scored
+        harm = loss(logits[scored], self.problem.goal[scored]).mean()
+        if torch.is_grad_enabled() and not harm.requires_grad:
+            raise Unsupported(
+                f"Poison(ahead={self.ahead}): no gradient leads from this batch to a later round "
+                "(the defender keeps no state, or offers none that can be differentiated); use "
+                "Poison(ahead=0)"
+            )
+        return harm.expand(len(at))
+
+    def ask(self, batch: Tensor) -> list[Tensor]:
+        """The answers of every draw; the batch is remembered if it is the best so far."""
+        each = [self._answers(batch, draw) for draw in self.draws]
+        with torch.no_grad():
+            goal, scored, wide = self.problem.goal, self.rehearsal.scored, widest(batch.device)
+            hits = torch.stack([self.problem.reaches(a) for a in each]).to(wide).mean(0)
+            losses = torch.stack([self.problem.loss(a, goal) for a in each]).mean(0)[scored]
+            score = (float(hits[scored].mean()), float(losses.to(wide).mean()))
+            if score > self.score:
+                self.best, self.hits, self.score = batch.detach().clone(), hits, score
+        return each
+
+    def _answers(self, batch: Tensor, draw: int) -> Tensor:
+        """(n, C), differentiable in the whole batch."""
+        logits, state = self.rehearsal.unrolled(batch, draw, None, 0)
+        for turn in range(self.ahead or 0):
+            logits, state = self.rehearsal.unrolled(self.clean, draw, state, turn + 1)
+        return logits
+
+    def finish(self, problem: Problem, trial: Problem) -> None:
+        """Hand in the best batch, and say what it is thought to be worth."""
+        problem.absorb(trial, torch.zeros_like(problem.solved))  # no row of it, only its counts
+        problem.hand_in(self.best)
+        if not self.ahead:
+            self.rehearsal.simulated.copy_(self.hits)
+
+
+def through_of(problem: Problem, simulations: int | None, ahead: int | None = None) -> Through:
+    """From what the problem has kept; that batch is the first to beat."""
+    rehearsal = problem.rehearsal
+    if rehearsal is None:
+        raise Unsupported(
+            "an attack through the adaptation needs a model that moves; this one is fixed: play "
+            "du.Transductive(defender)"
+        )
+    draws = range(simulations or (3 if rehearsal.random else 1))
+    kept = problem.kept(torch.arange(len(problem.y), device=problem.y.device)).clone()
+    clean = problem.regions.decode(problem.regions.origin)
+    through = Through(problem, rehearsal, draws, kept, clean, ahead)
+    with torch.no_grad():
+        through.ask(kept)
+    return through

@@ -1,0 +1,3 @@
+"""The command line."""
+
+from durometer.cli.app import app as app

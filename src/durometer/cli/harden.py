@@ -1,0 +1,64 @@
+"""`durometer harden`: refit the model of a TOML file against its own counterexamples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from durometer.cli.screen import say
+from durometer.core.errors import DurometerError
+
+
+def harden(
+    file: Annotated[Path, typer.Argument(help="A TOML file; its [data] is trained on.")],
+    out: Annotated[Path, typer.Option(help="Where the hardened model is saved, as joblib.")] = Path(
+        "hardened.joblib"
+    ),
+    max_loss: Annotated[float, typer.Option(help="Accuracy that may be lost.")] = 0.015,
+    min_proven: Annotated[
+        float | None,
+        typer.Option(help="Instead: the most accurate model with this share proven."),
+    ] = None,
+    max_vacuous: Annotated[
+        float, typer.Option(help="Share of proofs that may hang on what nobody can move.")
+    ] = 1.0,
+    caution: Annotated[
+        float, typer.Option(help="Standard errors added to the accuracy that was lost.")
+    ] = 1.0,
+    rounds: Annotated[int, typer.Option(help="At most so many refits.", min=1)] = 40,
+    most: Annotated[int, typer.Option(help="Training rows attacked a round.", min=1)] = 500,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep every round here; a run that was cut off goes on.")
+    ] = None,
+) -> None:
+    """Refit a model so that an attacker finds less; save it, and before and after on one page.
+
+    The file is that of a run whose data are the rows to train on (`split = "train"`). The page
+    lies beside the model, with the ending .html.
+
+    [dim]Example:[/dim]  durometer harden loans.toml --max-loss 0.01 --out loans.joblib
+    """
+    import joblib
+
+    from durometer.config.config import read
+    from durometer.data.parquet import Parquet
+    from durometer.training.hardening import harden as refit
+
+    config = read(file)
+    model, data = config.load()
+    if isinstance(data, Parquet):
+        raise DurometerError(f"'{file}': training needs all rows at once; read them with path =")
+    options = config.options(data)
+    if options["space"] is None:
+        raise DurometerError(f"'{file}' has no [space]: against what is the model to be hardened?")
+    hardened = refit(
+        getattr(model, "source", model), data, options["space"], options["goal"],
+        max_loss=max_loss, min_proven=min_proven, max_vacuous=max_vacuous, caution=caution,
+        rounds=rounds, most=most, folder=folder, seed=config.seed,
+    )  # fmt: skip
+    say(str(hardened))
+    joblib.dump(hardened.model, out)
+    page = hardened.save_page(out.with_suffix(".html"))
+    say(f"saved in {out}: round {hardened.chosen}; before and after: {page}")

@@ -1,0 +1,78 @@
+"""`durometer verify`: a saved run looked at again; what came of it is the exit code.
+
+What a reader would get wrong: `--model` replaces the model and nothing else. The data, the space
+and the goal are those of the run's own config.toml, or of the file that --config names; a run that
+was made in Python has none, so its data are named too (--data).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from durometer.cli.screen import RunFolder, say
+from durometer.core.errors import DurometerError
+
+# 2 is a mistake of the user's, in every command: a folder that is no run, a wrong option.
+EXIT = {"verified": 0, "contradicted": 1, "consistent": 3, "unreadable": 4}
+MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
+DATA = "The rows, where the run has no config.toml: .npz, .csv, .parquet, or file.py:name."
+
+
+def verify(
+    folder: RunFolder,
+    model: Annotated[str | None, typer.Option(help=MODEL)] = None,
+    data: Annotated[str | None, typer.Option(help=DATA)] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="A run file: its model is asked unless --model names one, on its data."),
+    ] = None,
+) -> None:
+    """Check a run: every file's hash, every figure; with a model every adversarial example too.
+
+    Exit code 0: verified, every proof re-checked by its certificate. 1: contradicted. 3:
+    consistent, but some proofs were not checked. 4: the records cannot be read. (2: a mistake in
+    the command.)
+
+    [dim]Examples:[/dim]  durometer verify runs/mnist
+              durometer verify runs/mnist --model net.py:net
+    """
+    from durometer.verification.verify import verify as look
+
+    asked = _asked(folder, model, data, config)
+    made = look(folder) if asked is None else look(folder, *asked)
+    say(str(made))
+    raise typer.Exit(EXIT[made.status])
+
+
+def _asked(
+    folder: Path, model: str | None, data: str | None, config: Path | None
+) -> tuple[Any, Any, Any, Any] | None:
+    """The model, the data, the space and the goal to look with; None: files and figures only."""
+    from durometer.config.config import of_run, with_files
+    from durometer.config.models import Model
+    from durometer.config.models import named as as_model
+    from durometer.config.sources import Data
+    from durometer.config.sources import named as as_data
+
+    if model is None and config is None:
+        if data is not None:
+            raise DurometerError("--data without a model: give --model, or --config")
+        return None
+    file = config or folder / "config.toml"
+    if config is None and not file.exists():
+        if data is None:
+            raise DurometerError(
+                f"'{folder}' has no config.toml (it was made in Python): name its rows with --data"
+            )
+        tables: list[dict[str, Any]] = [dict([as_model(str(model))]), dict([as_data(data)])]
+        own, rows = Model(**tables[0]), Data(**tables[1])
+        own.check(Path())
+        rows.check(Path())
+        return own.load(), rows.load(), None, None
+    asked = with_files(file, model, data) if config else of_run(folder, str(model), data)
+    target, opened = asked.load()
+    options = asked.options(opened)
+    return target, opened, options.get("space"), options.get("goal")

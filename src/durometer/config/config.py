@@ -1,0 +1,351 @@
+"""Config: one run as a TOML file, one to one with the nouns of the library.
+
+    seed = 0
+    [data]
+    name = "mnist"
+    rows = 200
+    [model]
+    python = "net.py:net"
+    [space]
+    type = "Linf"
+    eps = "8/255"
+    [attack]
+    type = "Then"
+    attacks = [{type = "APGD", steps = 50}, {type = "Square"}]
+
+Everything is checked when the file is read, before anything is loaded: a wrong section, key, type
+or value is answered with its line, what was expected and the nearest valid name. What was read can
+be written again (`writing`), and reads as the same.
+
+What a reader would get wrong: files that are read are looked for next to the TOML file, or where
+its `folder` says; `out`, which is written, is taken from where you stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from durometer.config import build, positions
+from durometer.config.build import Wrong, at
+from durometer.config.models import KINDS as MODELS
+from durometer.config.models import Model
+from durometer.config.models import named as as_model
+from durometer.config.registry import FOLDER, find, implied, refuse_code, without_code
+from durometer.config.sections import also_of, data_of, nature_of
+from durometer.config.sources import Data
+from durometer.config.sources import named as as_data
+from durometer.core import toml
+from durometer.core.errors import DurometerError, nearest
+from durometer.data.dataset import Dataset
+from durometer.data.parquet import Parquet
+from durometer.games.game import Game
+from durometer.gates.criterion import Criterion
+from durometer.gates.decide import SequentialTest
+from durometer.goals.quota import Quota
+from durometer.model.classifier import Classifier
+from durometer.problem.budget import Budget
+from durometer.report.evidence import SCOPE
+from durometer.run.job import Job
+
+NEEDED = ("data", "model")
+DATA = ("name", "path", "python", "parquet")  # keys that say where data come from
+
+
+@dataclass(frozen=True)
+class Place:
+    """The file a configuration was read from, and where its keys stand."""
+
+    file: Path | None = None
+    lines: dict[positions.Path, int] = field(default_factory=dict)
+    inside: str = ""  # the file's `folder`
+
+    @property
+    def folder(self) -> Path:
+        """Where files that are read are looked for."""
+        return (self.file.parent if self.file else Path()) / self.inside
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors from inside name the file, the line and the section."""
+        try:
+            yield
+        except Wrong as error:
+            spot = (
+                f"{self.file or 'configuration'}, line {positions.line_of(self.lines, error.path)}"
+            )
+            section = f" [{error.path[0]}]" if error.path else ""
+            raise DurometerError(f"{spot}{section}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Gate:
+    """[gate]: the criteria, and how often a decision may be wrong."""
+
+    criteria: Sequence[str]
+    alpha: float = 0.05
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: what `evaluate` is called with, and where the report goes."""
+
+    data: Data
+    model: Model
+    space: Any = None
+    goal: Any = None
+    attack: Any = None
+    budget: Budget | None = None
+    seed: int = 0
+    batch: int | None = None
+    out: str | None = None
+    place: Place = field(default=Place(), compare=False, repr=False)
+    noise: Any = None  # instead of a space: nobody attacks
+    nature: dict[str, Any] = field(default_factory=dict)  # what `Nature` takes besides the noise
+    also: tuple[Any, ...] = ()  # further goals, shown in the same report
+    defense: Any = None  # around the model, which then adapts at test time
+    game: Any = None  # who moves when; with a defense `Transductive` unless named
+    gate: Gate | None = None  # what the model must clear
+    evidence: dict[str, str] = field(default_factory=dict)  # what a document says of the scope
+    folder: str | None = None  # where its files are looked for, seen from the file
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the spec of a run says besides what is played: fixed before it begins."""
+        said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
+        if self.defense is not None and self.model.name:  # a defence knows its module, not its name
+            said["model"] = f"{self.defense.name} on {self.model.name}"
+        return said | (
+            {"gate": SequentialTest(**build.plain(self.gate)).asked} if self.gate else {}
+        )
+
+    def load(self) -> tuple[Classifier | Game, Dataset | Parquet]:
+        """The model (or the game it plays) and the data, opened."""
+        with self.place.named():
+            with at(("data",)):
+                data = self.data.load(self.place.folder)
+            with at(("model",)):
+                model = self.model.load(self.place.folder)
+            if self.defense is not None or self.game is not None:
+                return self._game(model), data
+            if self.noise is None:
+                return model, data
+            from durometer.games.nature import Nature
+
+            with at(("nature",)):
+                return Nature(model, self.noise, **self.nature), data
+
+    def job(self) -> Job:
+        """What is to be played, opened: model, data and the build."""
+        model, data = self.load()
+        given = {k: v for k, v in self.options(data).items() if k != "also" and v is not None}
+        if isinstance(data, Parquet):
+            return Job(model, data.head(), source=data, **given)
+        return Job(model, data, **given)
+
+    def _game(self, model: Classifier) -> Game:
+        """The game of a file: the model behind its defense, and who moves when."""
+        with at(("defense",)):
+            needs = implied(self.defense.noun) if self.defense is not None else frozenset()
+            if "model" in needs and model.module is None:
+                raise DurometerError(f"{self.defense.name} adapts a torch module, not {model.kind}")
+            defender = self.defense and self.defense.made(model=model.module)
+        game = self.game or build.Later("Transductive", find("games", "Transductive"), {})
+        with at(("game",)):
+            if "defender" in implied(game.noun) and defender is None:
+                raise DurometerError(
+                    f"{game.name} is played with a defender: add a table [defense]"
+                )
+            made: Game = game.made(defender=defender, model=model)
+            return made
+
+    def options(self, data: Dataset | Parquet) -> dict[str, Any]:
+        """What `evaluate` takes by name: the nouns, finished with what the data know."""
+        if isinstance(data, Parquet):
+            data = data.head()
+        names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
+        given = {name: getattr(self, name) for name in names}
+        for name in ("space", "goal", "attack"):
+            if isinstance(given[name], build.Later):
+                with self.place.named(), at((name,)):
+                    given[name] = given[name].made(schema=data.schema, space=given["space"])
+        if given["attack"] is None:
+            del given["attack"]  # the game's own
+        with self.place.named():
+            for path, goal in ((("goal",), self.goal), *_numbered("also", self.also)):
+                with at(path):
+                    _check_classes(goal, data)
+        return given
+
+
+def read(file: str | Path) -> Config:
+    """The configuration in a file, checked."""
+    return parse(text_of(file), Path(file))
+
+
+def with_files(file: Path, model: str | None, data: str | None) -> Config:
+    """The configuration in a file with another model, or other data, seen from where you stand."""
+    tables, place = opened(text_of(file), file)
+    return _replaced(tables, place, model, data)
+
+
+def _replaced(tables: dict[str, Any], place: Place, model: str | None, data: str | None) -> Config:
+    """The configuration of these tables with another model, or other data."""
+    for name, value, known, kinds in (
+        ("model", model, as_model, MODELS), ("data", data, as_data, DATA),
+    ):  # fmt: skip
+        if value is not None:
+            rest = {k: v for k, v in tables.get(name, {}).items() if k not in kinds}
+            kind, path = known(value)
+            tables[name] = rest | {kind: str(Path().resolve() / path)}
+    with place.named():
+        return configured(tables, place)
+
+
+def of_run(folder: Path, model: str, data: str | None) -> Config:
+    """The configuration that a run folder holds, with a model of the user's own.
+
+    A folder may come from anybody: its data, space and goal are taken where they are known names
+    and files of data; what names code is refused. The model, and `data` where given, are the
+    user's and may run code.
+    """
+    file = folder / "config.toml"
+    with without_code(file):
+        tables, place = opened(text_of(file), file)
+        for name, value in (("data", data), ("model", model)):
+            table = tables.get(name)
+            if value is None and isinstance(table, dict) and "python" in table:
+                with place.named(), at((name, "python")):
+                    refuse_code(f"python = {table['python']!r}")
+        if isinstance(tables.get("model"), dict):
+            tables["model"].pop("trusted", None)  # whom to trust is the user's to say
+        return _replaced(tables, place, model, data)
+
+
+def text_of(file: str | Path) -> str:
+    """What a file holds, or an error in a sentence."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DurometerError(f"cannot read '{file}': {error}") from None
+
+
+def parse(text: str, file: Path | None = None) -> Config:
+    """The configuration in a text.
+
+    >>> text = 'data.name = "mnist"\\nmodel.demo = "mnist"\\nspace = {type = "L2", eps = 1.5}'
+    >>> parse(text).space
+    L2(1.5)
+    """
+    given, place = opened(text, file)
+    with place.named():
+        return configured(given, place)
+
+
+def opened(text: str, file: Path | None = None) -> tuple[dict[str, Any], Place]:
+    """The tables of a text as they stand there, and where."""
+    given = toml.read(text, str(file or "configuration"))
+    return given, Place(file, positions.lines(text))
+
+
+def configured(given: dict[str, Any], place: Place) -> Config:
+    """The configuration that tables describe; what is wrong is `Wrong`, with its path."""
+    if "folder" in given:
+        with at(("folder",)):
+            place = replace(place, inside=build.convert(given["folder"], str, ("folder",)))
+    FOLDER.set(place.folder)
+    if "sweep" in given:
+        raise Wrong(
+            ("sweep",), "a sweep is several runs; use durometer run, or durometer.run.grid.read"
+        )
+    sections = [f.name for f in fields(Config) if f.name != "place"]
+    for key in given:
+        if key not in sections:
+            raise Wrong((key,), f"nothing is called '{key}' here{nearest(key, sections)}")
+    for key in NEEDED:
+        if key not in given:
+            raise Wrong(
+                (), f"the section [{key}] is missing; a run needs {', '.join(NEEDED)}, space"
+            )
+    _one_threat(given)
+    read: dict[str, Any] = {"place": place}
+    read["data"] = data_of(given["data"], place.folder)
+    with at(("model",)):
+        read["model"] = build.convert(given["model"], Model, ("model",))
+        read["model"].check(place.folder, ("model",))
+    if "noise" in given:
+        read["noise"] = build.build("noises", given["noise"], ("noise",))
+        read["nature"] = nature_of(given.get("nature", {}))
+    else:
+        read["space"] = build.build("spaces", given["space"], ("space",))
+    for key in ("goal", "attack", "defense", "game"):
+        if key in given:
+            table = {"type": "Transductive"} | given[key] if key == "game" else given[key]
+            read[key] = build.build(f"{key}s", table, (key,))
+    if "also" in given:
+        read["also"] = also_of(given["also"])
+    for key, kind in (
+        ("budget", Budget), ("seed", int), ("batch", int), ("out", str), ("folder", str),
+    ):  # fmt: skip
+        if key in given:
+            with at((key,)):
+                read[key] = build.convert(given[key], kind, (key,))
+    read |= _asked(given)
+    if read.get("gate") is not None and isinstance(read.get("goal"), Quota):
+        raise Wrong(("gate",), "a quota is about bands of several classes: no gate decides it")
+    if read.get("batch", 1) < 1:
+        raise Wrong(("batch",), f"batch = {read['batch']}: expected at least 1")
+    return Config(**read)
+
+
+def _one_threat(given: dict[str, Any]) -> None:
+    """A space with an attacker, or a noise without one."""
+    if "space" not in given and "noise" not in given:
+        text = "the section [space] is missing; a run needs data, model and space, or noise"
+        raise Wrong((), text + " where nobody attacks")
+    for key in ("space", "attack", "also", "budget"):
+        if "noise" in given and key in given:
+            raise Wrong((key,), f"[{key}] and [noise] together: under noise nobody attacks")
+    if "nature" in given and "noise" not in given:
+        raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
+
+
+def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[positions.Path, Any]]:
+    return (((key, k), thing) for k, thing in enumerate(things))
+
+
+def _check_classes(goal: Any, data: Dataset) -> None:
+    """The classes a goal names are the data's; said here, where its line is known."""
+    if goal is None or data.classes is None:
+        return
+    count, rows = len(data.classes), torch.arange(len(data))
+    if isinstance(goal, Quota):
+        goal.rule(count, data.classes)
+    else:
+        goal.aims(count, data.classes)  # all it names, also classes without rows here
+        goal.targets(data.y, torch.zeros(len(data), count), rows, data.classes)
+
+
+def _asked(tables: dict[str, Any]) -> dict[str, Any]:
+    """[gate]: what must be cleared. [evidence]: what only people know, for the run's document."""
+    found: dict[str, Any] = {}
+    if "gate" in tables:
+        with at(("gate",)):
+            found["gate"] = build.convert(tables["gate"], Gate, ("gate",))
+            SequentialTest(
+                [Criterion.parse(text) for text in found["gate"].criteria], found["gate"].alpha
+            )
+    given = tables.get("evidence", {})
+    if not isinstance(given, dict):
+        raise Wrong(("evidence",), f"expected a table [evidence], got {given!r}")
+    for key, value in given.items():
+        if key not in SCOPE:
+            raise Wrong(("evidence", key), f"evidence has no field '{key}'{nearest(key, SCOPE)}")
+        with at(("evidence", key)):
+            build.convert(value, str, ("evidence", key))
+    return found | {"evidence": dict(given)}

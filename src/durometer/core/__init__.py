@@ -1,0 +1,1 @@
+"""What every room stands on: errors, random streams, devices, records, nouns as tables."""

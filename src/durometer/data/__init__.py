@@ -1,0 +1,1 @@
+"""Rows and labels as users have them: arrays, frames, files."""

@@ -1,0 +1,333 @@
+"""Dataset: examples in problem units, true classes, ids that survive shuffling and sharding.
+
+`x` keeps the units of the problem (pixels in [0, 1], dollars, counts): spaces scale, data sets do
+not. `y` holds class *indices* 0..C-1; `classes` holds their names. A table (pandas, polars, Arrow,
+a mapping of columns) is converted once, to float64, and kept as it came in `table`: a model that
+was fitted on frames is asked with frames, and slices may name any of its columns.
+
+What a reader would get wrong: text, dates and missing cells are numbers in `x` only (`columns` says
+how, and leads back). With a schema the columns of `x` are in the schema's order, not the table's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from durometer.core import notebook_html
+from durometer.core.errors import DurometerError, nearest
+from durometer.data import array_validation, row_indexing
+from durometer.data.columns import Columns, as_frame
+from durometer.spaces import token_ids
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PART = 65536  # rows at a time, where a copy of all of them would be large
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples `x` (n, ...) with classes `y` (n,): indices 0..C-1, or labels (text, booleans).
+
+    `x` may be a table: then `target` and `ids` may name columns of it, `extra` those that are no
+    features (for slices); with a `schema`, columns it does not name are extra. `names` are the
+    columns of an array. Without `ids`, rows go by the table's index, where that names each once.
+    `x` may be a torch `Dataset` or `DataLoader` that gives (input, class) pairs; of a loader the
+    rows are read in the order of its data set. Images of bytes (uint8) keep their units: attack
+    them in a box of these, e.g. `Linf(8, 0, 255)`.
+
+    >>> table = {"age": [31, 45], "job": ["clerk", None], "paid": ["no", "yes"]}
+    >>> data = Dataset(table, target="paid")
+    >>> data.classes, data.y.tolist(), data.x.tolist()
+    (('no', 'yes'), [0, 1], [[31.0, 0.0], [45.0, nan]])
+    >>> len(data.where(y="yes")), len(data.where(job="clerk")), len(data[:1])
+    (1, 1, 1)
+    """
+
+    x: Any
+    y: Any = None
+    ids: Any = None
+    schema: Any = None
+    classes: tuple[str, ...] | None = None
+    name: str = ""
+    columns: Columns | None = None  # of a table
+    table: Any = None  # as it came in, all its columns
+    target: InitVar[str | None] = None
+    names: InitVar[Sequence[str] | None] = None
+    extra: InitVar[Sequence[str]] = ()
+
+    def __post_init__(
+        self, target: str | None, names: Sequence[str] | None, extra: Sequence[str]
+    ) -> None:
+        if array_validation.is_torch_data(self.x):
+            if self.y is not None:
+                raise DurometerError(
+                    "y= and a torch data set, which has the classes itself; give one"
+                )
+            x, y = array_validation.from_torch(self.x)
+            self._set(x=x, y=y)
+        frame = as_frame(self.x)
+        if frame is not None:
+            self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
+        elif target is not None or isinstance(self.ids, str) or extra:
+            raise DurometerError("target=, ids= and extra= name columns of a table, and x is none")
+        texts = token_ids.as_texts(self.x)
+        if texts is not None and row_indexing.is_series(self.x):
+            self._set(y=row_indexing.check_index_order(self.y, self.x, "y"))
+            if self.ids is None:
+                self._set(ids=row_indexing.index_as_ids(self.x))
+        x = array_validation.check_array(self.x) if texts is None else token_ids.encode(texts)
+        if x.dtype == torch.uint8:
+            x = x.float()  # in the units they are stored in: a space says low=0, high=255
+        if self.schema is not None and not hasattr(self.schema, "features"):
+            raise DurometerError(f"schema={self.schema!r}: expected an du.Schema")
+        if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
+            x = x.to(torch.float64)  # sums of counts and ratios do not survive float32
+            if self.columns is None and names is None:
+                self._set(columns=self.schema.columns)
+        if names is not None:
+            self._set(columns=Columns.named(names))
+        y, classes = array_validation.check_labels(self.y, self.classes)
+        ids = array_validation.check_ids(self.ids, len(x))
+        self._set(x=x, y=y, ids=ids, classes=classes)
+        self._check()
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _read(self, frame: pd.DataFrame, target: str | None, extra: list[str]) -> None:
+        """A table, converted once."""
+        named = [c for c in (target, self.ids) if isinstance(c, str)]
+        for column in (*named, *extra):
+            if column not in frame.columns:
+                known = [str(c) for c in frame.columns]
+                raise DurometerError(f"no column '{column}' in the table{nearest(column, known)}")
+        if target is not None and self.y is not None:
+            raise DurometerError(f"target={target!r} and y= were both given; expected one of them")
+        if not len(frame):
+            raise DurometerError("the data set is empty: there is nothing to evaluate")
+        self._set(
+            y=row_indexing.check_index_order(
+                self.y if target is None else frame[target], frame, "y"
+            )
+        )
+        if isinstance(self.ids, str):
+            self._set(ids=frame[self.ids].to_numpy())
+        elif self.ids is None:
+            self._set(ids=row_indexing.index_as_ids(frame))
+        if self.schema is not None:
+            columns = self.schema.columns_of(frame)
+            x = self.schema.tensor(frame).numpy()
+        else:
+            features = [c for c in frame.columns if c not in (*named, *extra)]
+            columns = Columns.of(frame[features])
+            x = columns.array(frame)
+        self._set(x=x, columns=columns, table=frame)
+
+    def _check(self) -> None:
+        n = len(self.x)
+        if not isinstance(self.name, str):
+            raise DurometerError(f"name={self.name!r}: expected text")
+        if n == 0:
+            raise DurometerError("the data set is empty: there is nothing to evaluate")
+        if self.x.ndim < 2:
+            raise DurometerError(
+                f"x has shape {tuple(self.x.shape)}; expected (examples, features...)"
+            )
+        if not self.x.is_floating_point():
+            raise DurometerError(f"x has dtype {self.x.dtype}; expected float32, float64 or uint8")
+        if self.columns is not None and self.x.shape[1:] != (len(self.columns),):
+            raise DurometerError(f"{len(self.columns)} names for x of shape {tuple(self.x.shape)}")
+        if self.y.shape != (n,):
+            raise DurometerError(
+                f"y has shape {tuple(self.y.shape)}; expected ({n},), one per row of x"
+            )
+        if self.classes is not None and int(self.y.max()) >= len(self.classes):
+            raise DurometerError(
+                f"y holds class {int(self.y.max())}, but only {len(self.classes)} class names "
+                "were given"
+            )
+        if len(self.ids) != n:
+            raise DurometerError(f"{len(self.ids)} ids for {n} examples")
+        if len(np.unique(self.ids)) != n:
+            values, counts = np.unique(self.ids, return_counts=True)
+            twice = values[counts > 1].tolist()[0]
+            raise DurometerError(f"id {twice!r} occurs {counts.max()} times; ids must be unique")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"words": token_ids.words_in(self.x)}  # ids mean nothing elsewhere
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        token_ids.register_words(state.pop("words"))
+        self.__dict__.update(state)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        mine, theirs = ((d.hash, d.classes, d.schema) for d in (self, other))
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        shape = "x".join(str(s) for s in self.x.shape[1:])
+        classes = f", classes {', '.join(self.classes[:4])}" if self.classes else ""
+        more = " ..." if self.classes and len(self.classes) > 4 else ""
+        gaps = int(self.x.isnan().sum()) if self.columns is not None else 0
+        missing = f", {gaps} missing cells" if gaps else ""
+        name = self.name or "unnamed"
+        return f"Dataset({name}: {len(self)} x {shape}{classes}{more}{missing}, {self.hash})"
+
+    def _repr_html_(self) -> str:
+        named = enumerate(torch.bincount(self.y).tolist())
+        counts = [(self.classes[c] if self.classes else c, n) for c, n in named]
+        rows = "" if self.columns is None else self.frame(self.head()).to_html()
+        return (
+            notebook_html.text(repr(self))
+            + notebook_html.table(("class", "rows"), counts, 20)
+            + rows
+        )
+
+    def frame(self, x: Any = None) -> pd.DataFrame:
+        """Rows as a frame in the table's own types: these inputs, another data set's, or all."""
+        if self.columns is None:
+            raise DurometerError(
+                "these data have no columns: give names=[...], a table or a schema"
+            )
+        rows = self.x if x is None else x.x if isinstance(x, Dataset) else torch.as_tensor(x)
+        made = self.columns.frame(rows.detach().cpu().numpy())
+        if x is None or isinstance(x, Dataset):
+            made.index = (self if x is None else x).ids
+        return made
+
+    def __getitem__(self, rows: Any) -> Dataset:
+        if isinstance(rows, str | tuple):
+            raise DurometerError(
+                f"data[{rows!r}]: expected rows, e.g. data[10:20] or data[mask]; a column is "
+                "data.column(name)"
+            )
+        return self.take([rows] if isinstance(rows, int | np.integer) else rows)
+
+    def take(self, rows: Any) -> Dataset:
+        """The rows at these positions (indices, a slice or a boolean mask), ids kept."""
+        index = row_indexing.row_positions(rows, self)
+        if not len(index):
+            raise DurometerError(f"no row of {len(self)} is left: there is nothing to evaluate")
+        return self.rows(index, self.ids[index.numpy()])
+
+    def rows(self, index: Tensor, ids: Any) -> Dataset:
+        """The rows at these positions, perhaps repeated, under other ids."""
+        table = None if self.table is None else self.table.iloc[index.numpy()]
+        return replace(self, x=self.x[index], y=self.y[index], ids=ids, table=table)
+
+    def where(self, rows: Any = None, /, **values: Any) -> Dataset:
+        """The rows of a mask, those for which a function of the data gives one, or by values.
+
+        `y` names classes (by index or name), any other keyword a column of the table:
+        `data.where(y="paid", purpose=["car", "house"])`; None is a missing cell. A mask that is
+        a Series names its rows by its index.
+        """
+        keep = torch.ones(len(self), dtype=torch.bool)
+        if rows is not None:
+            keep &= row_indexing.mask(rows, self)
+        for column, value in values.items():
+            keep &= row_indexing.matches(self, column, value)
+        if not bool(keep.any()):
+            raise DurometerError(f"no row has {values or 'what the mask asks for'}")
+        return self.take(keep)
+
+    def column(self, name: str) -> np.ndarray:
+        """A column of the table, one value per row, as it came in."""
+        if self.table is not None and name in self.table.columns:
+            return np.asarray(self.table[name].to_numpy())
+        if self.columns is not None and name in self.columns.names:
+            i = self.columns.place([name])[0]
+            return np.asarray(self.columns.each[i].decode(self.x[:, i].numpy()))
+        known = [*(() if self.table is None else map(str, self.table.columns))]
+        known += [] if self.columns is None else self.columns.names
+        raise DurometerError(f"no column '{name}' in the data{nearest(name, dict.fromkeys(known))}")
+
+    def head(self, n: int = 5) -> Dataset:
+        """The first rows."""
+        return self[:n]
+
+    def sample(self, n: int, seed: int = 0) -> Dataset:
+        """`n` rows drawn without replacement; the draw depends on the seed and the ids alone."""
+        if not isinstance(n, int | np.integer) or not 0 < n <= len(self):
+            raise DurometerError(f"a sample of {n} rows asked for, but the data has {len(self)}")
+        return self.take(self._draws(seed, "sample").argsort()[:n].sort().values)
+
+    def split(self, share: float = 0.25, seed: int = 0) -> tuple[Dataset, Dataset]:
+        """Two parts, the second with about this share of the rows; a row's part depends on its id.
+
+        >>> train, test = Dataset([[float(i)] for i in range(100)], [0, 1] * 50).split(0.2)
+        >>> len(train), len(test)
+        (80, 20)
+        """
+        n = round(share * len(self))
+        if not 0 < n < len(self):
+            raise DurometerError(f"split({share}): expected a share that leaves rows in both parts")
+        order = self._draws(seed, "split").argsort()
+        return self.take(order[n:].sort().values), self.take(order[:n].sort().values)
+
+    def _draws(self, seed: int, purpose: str) -> Tensor:
+        from durometer.core.streams import Stream, keys
+
+        stream = Stream(seed, keys(self.ids), purpose=purpose)
+        return stream.uniform(torch.arange(len(self)), 1)[:, 0]
+
+    def in_schema(self, schema: Any) -> Dataset:
+        """The same rows as a space of this schema holds them: its columns, matched by name."""
+        if self.schema is not None and self.schema.columns.alike(schema.columns):
+            return self
+        if self.table is not None and set(schema.names) <= {str(c) for c in self.table.columns}:
+            return replace(
+                self, x=schema.tensor(self.table), schema=schema,
+                columns=schema.columns_of(self.table),
+            )  # fmt: skip
+        if self.columns is None or self.x.ndim != 2:
+            return replace(self, schema=schema)
+        missing = [name for name in schema.names if name not in self.columns.names]
+        if missing:
+            raise DurometerError(
+                f"column '{missing[0]}' of the schema is not in the data"
+                f"{nearest(missing[0], self.columns.names)}"
+            )
+        at = self.columns.place(schema.names)
+        return replace(self, x=self.x[:, at], schema=schema, columns=None)
+
+    @property
+    def hash(self) -> str:
+        """A digest of contents: inputs, labels and ids, independent of memory layout."""
+        digest = hashlib.blake2b(digest_size=6)
+        for part in (self.x.cpu().contiguous().numpy(), self.y.cpu().numpy()):
+            digest.update(f"{part.dtype}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        for start in range(0, len(self), PART):  # a million texts at once are a lot of memory
+            some = self.ids[start : start + PART].tolist()
+            digest.update(("\n" * bool(start) + "\n".join(map(str, some))).encode())
+        return digest.hexdigest()
+
+    @property
+    def by_id(self) -> pd.DataFrame | None:
+        """The table as it came in, indexed by id; None where there is none."""
+        return None if self.table is None else self.table.set_axis(self.ids, axis=0)
+
+    def digests(self, rows: slice | np.ndarray = slice(None)) -> np.ndarray:
+        """A number for the contents of each input: the same wherever the row turns up."""
+        flat = self.x[rows].cpu().double().flatten(1).contiguous().numpy() + 0.0  # no -0.0
+        made = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in flat)
+        numbers = np.frombuffer(made, dtype="<i8")
+        return np.where(numbers == 0, 1, numbers)  # 0 is: not known

@@ -1,0 +1,136 @@
+"""DANN as a defence (Chen et al. 2022; Ajakan et al. 2014): features that cannot tell U' from D.
+
+From scratch for each batch: the classes are learnt on the labelled data D; a discriminator tries to
+tell D from U' by the encoder's features, and the reversed gradient teaches the encoder to prevent
+it:
+
+    CE(class | D) + CE(domain 0 | D) + CE(domain 1 | U'),   reversal by -alpha,
+    alpha = strength (2 / (1 + exp(-10 p)) - 1),   p = share of the iterations done
+
+What a reader would get wrong: D and U' go through the network in separate passes (batch
+normalisation sees one domain at a time); the discriminator itself learns at the full rate; and an
+epoch is as many batches as the *smaller* of the two sets has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from durometer.core.errors import DurometerError
+from durometer.core.streams import derive, seeded
+from durometer.data.dataset import Dataset
+from durometer.defenses.arguments import check_arguments
+from durometer.defenses.control import Control
+from durometer.defenses.isolate import frozen
+from durometer.model.classifier import Classifier
+from durometer.training.loop import fresh
+
+
+@dataclass(frozen=True, eq=False)
+class DANN:
+    """`build` makes a network with `encoder`, `predictor` and `discriminator`.
+
+    `iterations` overrides `epochs`. `model` is F_0; unless given, the same network trained on D
+    alone for `epochs` passes over it.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> _, data = du.testing.toy()
+    >>> from dataclasses import replace
+    >>> data = replace(data, x=data.x.float())
+    >>> build = lambda: du.architectures.domain_mlp(
+    ...     torch.zeros(8), torch.ones(8), 3, width=4
+    ... )
+    >>> defender = du.defenses.DANN(build, data, epochs=1, iterations=2, batch=8)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> adapted.logits(data.x).shape
+    torch.Size([16, 3])
+    """
+
+    build: Callable[[], nn.Module] = field(repr=False)
+    data: Dataset = field(repr=False)
+    model: nn.Module | None = field(default=None, repr=False)
+    epochs: int = 100
+    iterations: int | None = None
+    batch: int = 128
+    rate: float = 1e-3
+    strength: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_arguments(self)
+
+    @property
+    def stateful(self) -> bool:
+        return False
+
+    def start(self) -> Classifier:
+        return self._static
+
+    @cached_property
+    def _static(self) -> Classifier:
+        """F_0; made once."""
+        if self.model is not None:
+            return frozen(self.model)
+        return Control(self.build, self.data, epochs=self.epochs, rate=self.rate).train(self.seed)
+
+    def base(self, state: Classifier) -> Classifier:
+        return state
+
+    def adapt(self, state: Classifier, x: Tensor, seed: int) -> tuple[Classifier, Classifier]:
+        net: Any = fresh(self.build, seed)
+        for part in ("encoder", "predictor", "discriminator"):
+            if not hasattr(net, part):
+                raise DurometerError(
+                    "DANN needs a network with encoder, predictor and discriminator; "
+                    f"{type(net).__name__} has no {part} (see du.architectures.Domain)"
+                )
+        kind = next(net.parameters()).dtype
+        source, labels, target = self.data.x.to(kind), self.data.y, x.detach().to(kind)
+        size = min(self.batch, len(source), len(target))
+        per_epoch = max(1, min(len(source), len(target)) // size)
+        total = self.epochs * per_epoch if self.iterations is None else self.iterations
+        ours, theirs = _Deck(len(source), size, seed, "D"), _Deck(len(target), size, seed, "U")
+        steps = torch.optim.Adam(net.parameters(), lr=self.rate)
+        with seeded(derive(seed, "dropout")):
+            net.train()
+            for i in range(total):
+                alpha = self.strength * (2 / (1 + math.exp(-10 * i / total)) - 1)
+                rows = ours.deal()
+                known = net.encoder(source[rows])
+                loss = cross_entropy(net.predictor(known), labels[rows])
+                for features, domain in ((known, 0), (net.encoder(target[theirs.deal()]), 1)):
+                    guess = net.discriminator(_reverse(features, alpha))
+                    loss = loss + cross_entropy(guess, torch.full((len(guess),), domain))
+                steps.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                steps.step()
+        return frozen(net), state
+
+
+def _reverse(features: Tensor, alpha: float) -> Tensor:
+    """The same values; their gradient comes back times -alpha."""
+    return features.detach() * (1 + alpha) - alpha * features
+
+
+class _Deck:
+    """Shuffled batches without end."""
+
+    def __init__(self, count: int, size: int, seed: int, name: str) -> None:
+        self.count, self.size = count, size
+        self.generator = torch.Generator().manual_seed(derive(seed, name))
+        self.left = torch.empty(0, dtype=torch.long)
+
+    def deal(self) -> Tensor:
+        if len(self.left) < self.size:
+            self.left = torch.randperm(self.count, generator=self.generator)
+        dealt, self.left = self.left[: self.size], self.left[self.size :]
+        return dealt

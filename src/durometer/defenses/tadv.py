@@ -1,0 +1,84 @@
+"""TADV (Chen et al. 2022, section 6): adversarial training from scratch after the attacker's move.
+
+Half of each batch is clean, half adversarial (PGD against the network as it stands), one forward
+pass on both together. The start of the attack is the clean point or a random one, by a coin for the
+batch.
+
+What a reader would get wrong: Gamma ignores the batch altogether. Its robustness is that of an
+independent draw from the distribution of adversarially trained networks, and the attack on it is a
+transfer from other draws. So it is a `Control` with another recipe, and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from durometer.attacks.pgd import PGD
+from durometer.core.errors import DurometerError
+from durometer.data.dataset import Dataset
+from durometer.defenses.arguments import check_arguments
+from durometer.defenses.control import Control
+from durometer.training.adversarial import CraftBy
+from durometer.training.loop import Batch
+
+_PGD = PGD(40, step=1 / 30)  # steps of 0.01 for eps = 0.3
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Cross entropy on a batch whose second half has been attacked."""
+
+    attack: Any
+    space: Any
+
+    def __post_init__(self) -> None:
+        check_arguments(self)
+        if not hasattr(self.attack, "start") or not self.attack.needs.gradient:
+            raise DurometerError(
+                f"TADV(attack={self.attack!r}): expected a gradient attack with a start, "
+                "e.g. du.PGD(40)"
+            )
+
+    def losses(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
+        coin, draw = torch.randint(2**62, (2,), generator=batch.generator).tolist()
+        attack = replace(self.attack, start="clean" if coin % 2 else "random")
+        half = len(batch.x) // 2
+        craft = CraftBy(attack, self.space)
+        bad = craft(net, batch.x[half:], batch.y[half:], draw)
+        net.train()
+        kind = next(net.parameters()).dtype  # tables come in float64
+        yield cross_entropy(net(torch.cat([batch.x[:half], bad]).to(kind)), batch.y)
+
+
+def TADV(
+    build: Callable[[], nn.Module],
+    data: Dataset,
+    space: Any,
+    attack: Any = _PGD,
+    *,
+    epochs: int = 100,
+    batch: int = 128,
+    rate: float = 1e-3,
+    seed: int = 0,
+) -> Control:
+    """Adversarial retraining with private randomness, in any space.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = du.training.fresh(build).eval()
+    >>> defender = du.defenses.TADV(build, data, du.Linf(0.1), du.PGD(2), epochs=2)
+    >>> model, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> model.logits(data.x).shape
+    torch.Size([16, 3])
+    """
+    return Control(build, data, Halves(attack, space), epochs, batch, rate, seed)

@@ -1,0 +1,323 @@
+"""Transductive: a defender adapts to the very batch the attacker has handed in (Chen et al. 2022).
+
+Rounds of batches. In each the attacker changes the rows it controls (U -> U'), the defender moves
+(F = Gamma(U')), and the referee asks F for its answers on U'. What the attacker knows:
+
+    "start"   the defender's start state; it keeps up a simulation of its own from then on
+    "state"   the true state before each round (state leaking)
+    "seed"    the state and the defender's random seed (public randomness): an upper bound
+
+`Defender.adapt` is a pure function of (state, batch, seed), so simulating, rolling back and leaking
+are all the same call. The referee's seeds are made from the run's seed, the run and the round
+alone: what the attacker consumed cannot change them.
+
+What a reader would get wrong: `clean` in the records is the answer of the defender adapted to the
+*clean* batch, in a game of its own in which nobody attacks; the static model's answers are another
+evaluation (`du.evaluate(model, ...)`, the first rung of `du.ladder`). That game is the same for
+every attack, so a game object plays it once and remembers the answers. And several runs with leaked
+states are several games: the attacker plays each of them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from durometer.attacks.base import Attack
+from durometer.core import serialization
+from durometer.core.devices import attack_device
+from durometer.core.errors import DurometerError
+from durometer.core.records import Records
+from durometer.core.serialization import to_dict
+from durometer.core.streams import derive
+from durometer.core.validation import check_numbers
+from durometer.data.dataset import Dataset
+from durometer.games.arguments import check_kinds, refused_quota
+from durometer.games.game import USUAL, Carried, Play
+from durometer.games.transductive_round import Round, class_names
+from durometer.goals.goal import Expandable, Goal
+from durometer.model.classifier import Classifier, wrap
+from durometer.model.probe import inspect
+from durometer.problem.needs import check_needs
+from durometer.spaces.region import Space
+from durometer.tables.space import TableSpace
+
+
+@runtime_checkable
+class Defender(Protocol):
+    """Whoever moves after the attacker."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a round changes the next one."""
+        ...
+
+    def start(self) -> Any:
+        """The state after training; public to the attacker."""
+        ...
+
+    def base(self, state: Any) -> Any:
+        """The classifier in this state, before it adapts to a batch: the paper's F_0."""
+        ...
+
+    def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Any, Any]:
+        """Gamma(U'): the classifier for this batch, and the next state. Never changes `state`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Transductive:
+    """A defender, `batch` rows per round, and the rules.
+
+    `order`: "natural", "sorted" (by label inside windows of `window` rows, two batches unless
+    given: the paper's adversarially ordered game), or a callable from the data to a permutation.
+    `controlled`, `scored`: masks over the data's rows; None: all. `runs`: how often the referee
+    plays, each time with other random numbers. `probe`: look on the first batch whether answers
+    depend on the order, on other rows, or on the draw (four adaptations).
+
+    >>> import torch
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = du.training.fresh(build).eval()
+    >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
+    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=None)
+    >>> sorted(report.table['round'].unique().tolist())
+    [0, 1]
+    """
+
+    defender: Any
+    batch: int = 128
+    information: str = "start"
+    order: str | Callable[[Dataset], Any] = "natural"
+    window: int | None = None
+    controlled: Any = field(default=None, repr=False)
+    scored: Any = field(default=None, repr=False)
+    runs: int = 1
+    probe: bool = True
+    divisible: ClassVar[bool] = False  # a round builds on those before it
+    _started: tuple[Any, ...] = field(default=(), repr=False)  # the start state, once prepared
+    _random: bool = field(default=False, repr=False)  # found by the probe
+    _quiet: dict[Any, Any] = field(default_factory=dict, repr=False)  # answers nobody attacked
+    __eq__, __hash__ = (
+        serialization.equal_fields,
+        serialization.hash_by_type,
+    )  # of one and the same defender
+
+    def __post_init__(self) -> None:
+        if isinstance(self.defender, type) or not isinstance(self.defender, Defender):
+            made = isinstance(self.defender, type)
+            got = self.defender.__name__ if made else type(self.defender).__name__
+            raise DurometerError(
+                f"Transductive got {'the class' if made else 'a'} {got}; expected a defender with "
+                "stateful, start(), base(state) and adapt(state, x, seed); see du.defenses"
+            )
+        if self.information not in ("start", "state", "seed"):
+            raise DurometerError(
+                f"information={self.information!r}: expected 'start', 'state' or 'seed'"
+            )
+        if not callable(self.order) and self.order not in ("natural", "sorted"):
+            raise DurometerError(
+                f"order={self.order!r}: expected 'natural', 'sorted' or a callable"
+            )
+        check_numbers(self)
+
+    def describe(self) -> dict[str, Any]:
+        kind, game = type(self.defender).__name__, to_dict(self, whole=True)
+        if not self._started:
+            return {"game": game, "model": kind, "model_hash": "unknown"}
+        base = wrap(self.defender.base(*self._started))
+        found = base.described | {"model": f"{kind} on {base.title}"}
+        return {"game": game, **found, "model_kind": f"{kind} on {base.kind}"}
+
+    def default_attack(self, space: Space | None) -> Attack | None:
+        inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"
+        raise DurometerError(
+            "there is no standard attack on a defender that adapts: give one that rehearses it, "
+            f'attack=du.GMSA(du.{inner}, "avg"); attack=None if nobody is to attack'
+        )
+
+    def refuses(self, goal: Expandable, run: Carried) -> str | None:
+        if goal.together:
+            return refused_quota(self)
+        if run.until is not None:
+            return (
+                f"until={run.until}: the rounds of Transductive build on each other, so it is "
+                "played to the end and in the order of the data; play fewer rows instead, "
+                "data.sample(n)"
+            )
+        return None
+
+    def answers(self, x: Tensor) -> Tensor:
+        """What the defender says before it adapts: the fingerprint of a run."""
+        base = wrap(self.defender.base(*self._started))
+        with base.ready(), torch.no_grad():
+            return base.logits(x)
+
+    def prepare(
+        self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
+    ) -> tuple[Transductive, dict[str, Any]]:
+        """Everything that can be refused is refused here; then the defender starts."""
+        self._check(data)
+        if attack is not None and space is None:
+            raise DurometerError(
+                "evaluate() needs a space: what may change? e.g. space=du.Linf(8/255)"
+            )
+        check_kinds(space, goal, attack)
+        state = self.defender.start()
+        base = wrap(self.defender.base(state)).among(data.x[:32])
+        with base.ready(), torch.no_grad():
+            facts = inspect(base, data.x[:32], data.y, moves=True)
+            blank = base.logits(data.x[:1]).new_zeros(len(data), facts["classes"])
+        answers = facts["classes"] - (base.reject is not None)
+        if data.classes is not None and len(data.classes) != answers:
+            raise DurometerError(
+                f"the data names {len(data.classes)} classes, but the defender has {answers}"
+            )
+        if space is not None:
+            space.check(data.x)
+        if attack is not None and space is not None:
+            check_needs(attack, base, space, moves=True)
+        targets = goal.targets(data.y, blank, torch.arange(len(data)), class_names(data, base))
+        if not bool(targets.any()):
+            raise DurometerError(
+                f"goal {goal!r}: no row of this data has any class to be pushed to"
+            )
+        if base.reject is not None and bool(targets[:, base.reject].any()):
+            raise DurometerError(
+                f"goal {goal!r} counts a rejected input as a success; the reject class is "
+                f"{base.reject}: use du.Untargeted(reject={base.reject})"
+            )
+        facts["unattacked"] = attack is None
+        if self.probe:
+            facts |= self._probe(state, data)
+        random = facts.get("random", self._random)
+        facts["one_move"] = random and self.runs == 1
+        return replace(self, _started=(state,), _random=random), facts
+
+    def _check(self, data: Dataset) -> None:
+        for name in ("controlled", "scored"):
+            mask = getattr(self, name)
+            if mask is not None and np.asarray(mask).shape != (len(data),):
+                raise DurometerError(
+                    f"{name} has shape {np.asarray(mask).shape}; expected ({len(data)},), one "
+                    "truth value per row of the data"
+                )
+
+    def _probe(self, state: Any, data: Dataset) -> dict[str, Any]:
+        """Do answers change with the order of the batch, with its company, with the draw?"""
+        x = data.x[self._rounds(data)[0]]
+        place = torch.arange(len(x))
+        device = wrap(self.defender.base(state)).device or x.device
+
+        def asked(rows: Tensor, draw: int = 0) -> Tensor:
+            there = x[rows].to(attack_device(x, device, None))
+            return self._logits(self._adapt(state, there, draw)[0], there).to(x.device)
+
+        first = asked(place)
+        facts: dict[str, Any] = {"random": not torch.equal(first, asked(place, 1))}
+        if len(x) < 4:
+            return facts
+        back, half = asked(place.flip(0)).flip(0), place[: len(x) // 2]
+        alone = asked(half).argmax(1) != first[half].argmax(1)
+        return facts | {
+            "order_difference": float((back.argmax(1) != first.argmax(1)).double().mean()),
+            "company_difference": float(alone.double().mean()),
+        }
+
+    @staticmethod
+    def _logits(model: Classifier, x: Tensor) -> Tensor:
+        with model.ready(), torch.no_grad():
+            return model.logits(x)
+
+    def _adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Classifier, Any]:
+        model, after = self.defender.adapt(state, x, seed)
+        return wrap(model).among(x), after
+
+    def _rounds(self, data: Dataset) -> list[Tensor]:
+        """The places of the rows of each round."""
+        places = torch.arange(len(data))
+        if callable(self.order):
+            places = torch.as_tensor(np.ascontiguousarray(self.order(data))).long()
+            if not torch.equal(places.sort().values, torch.arange(len(data))):
+                raise DurometerError("order(data) must give each of the data's rows exactly once")
+        elif self.order == "sorted":
+            parts = torch.split(places, self.window or 2 * self.batch)
+            places = torch.cat([part[data.y[part].argsort(stable=True)] for part in parts])
+        return list(torch.split(places, self.batch))
+
+    def play(
+        self,
+        data: Dataset,
+        space: Space | None,
+        goal: Goal,
+        attack: Attack | None,
+        seed: int,
+        options: Play = USUAL,
+    ) -> Iterator[Records]:
+        """Records of one round after the other, each run of the referee after the one before.
+
+        Rounds have a size of their own: `options.batch` is not asked.
+        """
+        (begin,) = self._started or (self.defender.start(),)
+        mind = begin  # where the attacker believes the defender to be
+        truth, calm = [begin] * self.runs, [begin] * self.runs
+        rounds = self._rounds(data)
+        # The weights, too: a model that was trained on between two evaluations is another one.
+        base = wrap(self.defender.base(begin))
+        weights, place = base.hash, attack_device(data.x, base.device or data.x.device, space)
+        key = (id(self.defender), weights, data.hash, seed, self.runs, self.batch, _bytes(rounds))
+        _, quiet = self._quiet.get(key, (None, {}))
+        answers: dict[tuple[int, int], Tensor] = {}
+        for number, index in enumerate(rounds):
+            turn = Round(
+                self.defender,
+                begin,
+                data,
+                index,
+                number,
+                space,
+                goal,
+                attack,
+                seed,
+                options.budget,
+                options.observe,
+                self.controlled,
+                self.scored,
+                self._random,
+                place,
+            )
+            parts: list[Records] = []
+            if self.information == "start":
+                move = turn.attack(mind, derive(seed, "simulation", number))
+            for r in range(self.runs):
+                referee_seed = derive(seed, "referee", r, number)
+                if self.information != "start":
+                    private = derive(seed, "simulation", r, number)
+                    shown = referee_seed if self.information == "seed" else None
+                    move = turn.attack(truth[r], private, shown)
+                clean = quiet.get((r, number))
+                if clean is None and attack is not None:
+                    clean, calm[r] = turn.untouched(calm[r], referee_seed)
+                record, truth[r], answers[r, number] = turn.judge(
+                    move, truth[r], clean, referee_seed, r
+                )
+                parts.append(record)
+            if self.defender.stateful and self.information == "start":
+                shown_to = move.x.to(place)
+                _, mind = self._adapt(mind, shown_to, derive(seed, "attacker", number))
+            yield Records.concat(parts)
+        self._quiet[key] = (self.defender, answers)  # whole games only; the id stays in use
+
+
+def _bytes(rounds: list[Tensor]) -> bytes:
+    """The order of the rows, as part of a key."""
+    order: bytes = torch.cat(rounds).numpy().tobytes()
+    return order

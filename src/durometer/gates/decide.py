@@ -1,0 +1,318 @@
+"""Pass, fail or undecided: criteria decided from rows as they come, valid whenever it stops.
+
+For each criterion two mixtures of bets run side by side (`evidence.py`): one against "the figure is
+below its bound", whose success is a pass, and one against "it is above", whose success is a fail.
+Each may err with probability alpha, and so may the gate: where the criterion holds only a fail is
+wrong, where it does not only a pass, however often one looks. It is looked at after every chunk,
+which errs less often than after every row and costs no row more: chunks are played to their end.
+
+Several criteria: the gate passes when all pass, which needs no correction (for a wrong pass the
+one criterion that does not hold would have to pass), and fails when one fails, so that each of k
+gets alpha / k for failing.
+
+What a reader would get wrong: rows that are neither broken nor proven (`open`) count as the figure
+says: not broken for `robust`, not proven for `proven`. They are counted in the outcome by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from durometer.core.errors import DurometerError, nearest
+from durometer.core.streams import Stream, keys
+from durometer.gates.baseline import Baseline, by_input, id_of
+from durometer.gates.criterion import Criterion
+from durometer.gates.evidence import Evidence
+from durometer.gates.forecast import expected_rows_to_decision
+from durometer.kernels.arrays import Floats
+from durometer.report.checks import incomplete
+from durometer.report.report import CLASSES, Report, class_name
+from durometer.report.stats import Estimate, bootstrap, wilson
+
+EXIT = {"pass": 0, "fail": 1, "undecided": 2}
+IN_WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}  # of a gate as a whole
+SHOWN = 3  # ids that are named
+CHUNK = 64  # inputs between two looks at a report that does not say
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What came of one criterion: after `rows` rows, of which `open` are neither broken nor proven.
+
+    `more` is how many further rows would probably decide it, where it is undecided; infinite where
+    nothing points either way. Of a baseline: ids of rows that are not in it (`missing`) or are
+    other inputs there (`changed`), how many of its rows this run lacks (`unmet`, known where the
+    run is whole), and what else is not the same in both (`other_threat`).
+    """
+
+    criterion: Criterion
+    outcome: str
+    estimate: Estimate
+    rows: int
+    open: int = 0
+    more: float = math.inf
+    missing: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unmet: int = 0
+    other_threat: tuple[str, ...] = ()
+
+    @property
+    def wanting(self) -> str:
+        """How many rows more, in words."""
+        if math.isinf(self.more):
+            return "nothing points either way yet"
+        if self.more > 1e6:
+            return "more than a million further rows would probably decide it"
+        rows = f"some {math.ceil(self.more / 10) * 10:,} further rows would probably decide it"
+        if self.missing:
+            rows += f", once {self.criterion.baseline} is played on them too"
+        return rows
+
+    @property
+    def unpaired(self) -> str:
+        """What the two runs of a paired criterion do not have in common, in words; may be empty."""
+        where = self.criterion.baseline
+        said = [
+            f"{len(ids):,} rows {what} and decide nothing ({_few(ids)})"
+            for ids, what in ((self.missing, f"are not in {where}"),
+                              (self.changed, f"are other inputs in {where}"))
+            if ids
+        ]  # fmt: skip
+        if self.unmet:
+            said.append(f"{self.unmet:,} rows of {where} are not in this run")
+        if self.other_threat:
+            said.append(f"{where} was played with another {' and '.join(self.other_threat)}")
+        return "; ".join(said)
+
+    def __str__(self) -> str:
+        text = f"{self.outcome:<9}  {self.criterion}    {self.estimate}"
+        if self.open:
+            text += f"; {self.open} open"
+        if self.outcome == "undecided":
+            text += f"; {self.wanting}"
+        return f"{text}; {self.unpaired}" if self.unpaired else text
+
+
+def _few(ids: tuple[str, ...]) -> str:
+    return ", ".join(ids[:SHOWN]) + (", ..." if len(ids) > SHOWN else "")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The decision of a gate: all criteria pass, one fails, or neither is shown.
+
+    >>> Outcome((), 0.05).exit_code
+    2
+    """
+
+    decisions: tuple[Decision, ...]
+    alpha: float
+    report: Report | None = field(default=None, compare=False, repr=False)  # on the rows played
+    folder: Path | None = None  # where that is kept
+
+    @property
+    def outcome(self) -> str:
+        return _together(d.outcome for d in self.decisions)
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 2 undecided."""
+        return EXIT[self.outcome]
+
+    def __bool__(self) -> bool:
+        return self.outcome == "pass"
+
+    def __str__(self) -> str:
+        wrong = f"wrong in at most {self.alpha:.0%} of such decisions, whenever it stops"
+        return "\n".join(
+            [f"gate: {IN_WORDS[self.outcome]} ({wrong})", *(f"  {d}" for d in self.decisions)]
+        )
+
+
+def _together(outcomes: Iterable[str]) -> str:
+    found = set(outcomes)
+    return "fail" if "fail" in found else "pass" if found == {"pass"} else "undecided"
+
+
+class _Watched:
+    """One criterion on its way: its two bets, and what the rows gave so far."""
+
+    def __init__(self, criterion: Criterion) -> None:
+        self.criterion = criterion
+        paired = criterion.baseline is not None
+        bound = (1 - criterion.bound) / 2 if paired else criterion.bound
+        # that it is above, that it is below
+        self.sides = Evidence(bound, paired), Evidence(1 - bound, paired)
+        self.rows: list[tuple[Floats, Floats]] = []  # what they gave to either side
+        self.crossed: dict[str, int] = {}  # outcome -> the rows after which its evidence sufficed
+        self.open = 0
+        self.about: dict[str, Any] = {"missing": (), "changed": ()}  # the two runs
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """Read when it is needed: a criterion can be spoken of where its baseline is not."""
+        return Baseline.of(self.criterion)
+
+    @property
+    def outcome(self) -> str:
+        crossed = self.crossed
+        return min(crossed, key=lambda o: crossed[o]) if crossed else "undecided"
+
+    def _ordered(self, passing: Any, failing: Any) -> tuple[Any, Any]:
+        """Of what belongs to passing and to failing: of the side above, of the side below."""
+        return (failing, passing) if self.criterion.at_most else (passing, failing)
+
+    def add(self, table: pd.DataFrame, goals: tuple[float, float], spec: dict[str, Any]) -> None:
+        c = self.criterion
+        self.open += int((table["verdict"] == "open").sum())
+        least, most = by_input(c, table)
+        if self.baseline is not None:
+            least, most = self._paired(self.baseline, least, most, spec)
+        ends: tuple[Floats, Floats] = (
+            np.asarray(least, dtype=np.float64), 1 - np.asarray(most, dtype=np.float64)
+        )  # fmt: skip
+        words, needed = self._ordered("pass", "fail"), self._ordered(*goals)
+        for outcome, goal, evidence, end in zip(words, needed, self.sides, ends, strict=True):
+            path = evidence.add(end)
+            if len(path) and path[-1] >= goal:
+                self.crossed.setdefault(outcome, evidence.rows)
+        self.rows.append(ends)
+
+    def _paired(
+        self, baseline: Baseline, least: pd.Series[float], most: pd.Series[float],
+        spec: dict[str, Any],
+    ) -> tuple[pd.Series[float], pd.Series[float]]:  # fmt: skip
+        """Differences to the baseline, brought to [0, 1], on the rows that both have."""
+        lower, upper = (end.reindex(least.index) for end in (baseline.least, baseline.most))
+        shared = lower.notna().to_numpy()
+        alone = [id_of(key) for key in least.index[~shared]]
+        self.about["missing"] += tuple(i for i in alone if i not in baseline.ids)
+        self.about["changed"] += tuple(i for i in alone if i in baseline.ids)
+        self.about["other_threat"] = baseline.other_threat(spec)
+        return ((least - upper + 1) / 2)[shared], ((most - lower + 1) / 2)[shared]
+
+    def decision(self, goals: tuple[float, float], whole: bool) -> Decision:
+        parts = zip(*self.rows, strict=True) if self.rows else ((np.empty(0),), (np.empty(0),))
+        above, below = (np.concatenate(part) for part in parts)
+        x = (above + 1 - below) / 2
+        if self.baseline is not None:
+            estimate = bootstrap(2 * x - 1)
+        elif np.isin(x, (0, 1)).all():
+            estimate = wilson(float(x.sum()), len(x))
+        else:
+            estimate = bootstrap(x)
+        about = dict(self.about)
+        if self.baseline is not None and whole and self.criterion.column is None:
+            about["unmet"] = len(self.baseline.least) - len(x) - len(about["changed"])
+        rows, more = self.crossed.get(self.outcome, len(x)), math.inf
+        if self.outcome == "undecided":
+            more = expected_rows_to_decision(self.sides, (above, below), self._ordered(*goals))
+        return Decision(self.criterion, self.outcome, estimate, rows, self.open, more, **about)
+
+
+class SequentialTest:
+    """Criteria that are looked at after every chunk of a run whose rows come in random order.
+
+    >>> [str(c) for c in Watch("robust >= 0.8").criteria]
+    ['robust >= 0.8']
+    """
+
+    def __init__(self, criteria: Iterable[Criterion | str] | str, alpha: float = 0.05) -> None:
+        given = [criteria] if isinstance(criteria, str) else criteria
+        self.criteria = tuple(Criterion.parse(c) if isinstance(c, str) else c for c in given)
+        if not self.criteria:
+            raise DurometerError("gate: no criterion; expected e.g. ['robust >= 0.8']")
+        if not 0 < alpha < 1:
+            raise DurometerError(f"alpha={alpha}: expected a probability between 0 and 1")
+        self.alpha = alpha
+        self._start()
+        self._goals = math.log(1 / alpha), math.log(len(self.criteria) / alpha)
+
+    def begin(self) -> None:
+        """A run begins: evidence of an earlier one does not count, and baselines must be there."""
+        self._start()
+        for watched in self._watched:
+            _ = watched.baseline
+
+    def _start(self) -> None:
+        self._watched = [_Watched(c) for c in self.criteria]
+        self._seen: set[Any] = set()  # ids
+        self._asked = math.inf  # rows that the run has
+
+    def __str__(self) -> str:
+        return "'" + "', '".join(map(str, self.criteria)) + "'"
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was fixed beforehand, as plain values."""
+        return {"criteria": [str(c) for c in self.criteria], "alpha": self.alpha}
+
+    def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
+        """See further rows; whether the gate is decided."""
+        if "quota" in spec:
+            raise DurometerError(
+                f"gate {self}: a quota is about bands of several classes, and its rows are pairs; "
+                "gate on another goal"
+            )
+        self._seen.update(table["id"])
+        self._asked = spec.get("rows", 0)
+        table = table[table["skipped"] == ""]
+        for watched in self._watched:
+            watched.add(_part(table, watched.criterion, spec), self._goals, spec)
+        return _together(w.outcome for w in self._watched) != "undecided"
+
+    @property
+    def outcome(self) -> Outcome:
+        whole = len(self._seen) >= self._asked
+        return Outcome(tuple(w.decision(self._goals, whole) for w in self._watched), self.alpha)
+
+
+def decide(
+    report: Report, criteria: Sequence[Criterion | str] | str, alpha: float = 0.05, seed: int = 0
+) -> Outcome:
+    """Decide the criteria on a report's rows, in random order, looked at chunk by chunk.
+
+    A run that was stopped early keeps the order it was played in: shuffling rows after a stop would
+    be a second look at the same evidence. Of a run that broke down the first rows are there, and
+    they need not be like the others: nothing is decided.
+    """
+    why = incomplete(report.flags)
+    if why and report.spec.get("order") != "random":
+        raise DurometerError(
+            f"gate: {why}; the rows there are do not speak for the others, for they were not "
+            "played in random order: finish the run (--resume), or gate the run file"
+        )
+    table = report.table
+    ids = table["id"].to_numpy()
+    order = np.arange(len(ids))
+    if report.spec.get("order") != "random":
+        unique, place = np.unique(ids.astype(str), return_inverse=True)
+        draws = Stream(seed, keys(unique), purpose="gate").uniform(torch.arange(len(unique)), 1)
+        order = draws[:, 0].numpy()[place].argsort(kind="stable")
+    watch, table = SequentialTest(criteria, alpha), table.iloc[order]
+    chunk = pd.factorize(table["id"])[0] // int(report.spec.get("batch") or CHUNK)
+    for _, part in table.groupby(chunk, sort=True):
+        watch.add(part, report.spec)
+    return replace(watch.outcome, report=report)
+
+
+def _part(table: pd.DataFrame, criterion: Criterion, spec: dict[str, Any]) -> pd.DataFrame:
+    """The rows the criterion speaks of."""
+    column = criterion.column
+    if column is None:
+        return table
+    if column not in table:
+        raise DurometerError(
+            f"criterion '{criterion}': no column '{column}'{nearest(column, table.columns)}"
+        )
+    named = class_name(spec) if column in CLASSES else lambda value: value
+    return table[[str(named(v)) == criterion.value for v in table[column]]]

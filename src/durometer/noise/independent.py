@@ -1,0 +1,39 @@
+"""Independent noise: one marginal per feature, any mixture of distributions, categories
+included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from durometer.kernels.arrays import Floats
+from durometer.noise.joint import Joint, Part, align_columns, as_list, check_count, keys, widths
+
+
+@dataclass(frozen=True)
+class Independent(Joint):
+    """Features that err independently.
+
+    >>> from durometer.noise.marginal import normal, still
+    >>> noise = Independent((normal(0, 12), still()))
+    >>> noise.correlation(2) is None
+    True
+    """
+
+    parts: Sequence[Part]  # or a mapping from features
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", self.names or keys(self.parts))
+        object.__setattr__(self, "parts", as_list(align_columns("parts", self.parts, self.names)))
+
+    def taken(self, at: list[int]) -> "Independent":
+        return Independent(tuple(self.parts[i] for i in at))
+
+    @property
+    def description(self) -> str:
+        return f"independent noise ({check_count(self.parts)})"
+
+    def marginals(self, features: int) -> tuple[Part, ...]:
+        return widths(self.parts, features)
+
+    def correlation(self, features: int) -> Floats | None:
+        return None

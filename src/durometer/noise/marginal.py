@@ -1,0 +1,322 @@
+"""One feature's noise: a distribution, and how it meets the record's value.
+
+`how` says the convention, because the literature leaves it open: "add" (X = x + e; a normal e is
+centred, an exponential e starts *at* the record, as in the paper), "multiply" (X = x * e),
+"replace" (X = e). Bounds either condition the noise on staying inside ("truncate") or stop the
+reading there ("clip"). `integer` rounds the reading, so mass sits on whole numbers.
+
+What a reader would get wrong: everything downstream uses only `below` = P(X <= t) and its
+complement `above`; both are kept, because 1 - P loses the upper tail below 1e-16."""
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from durometer.core.errors import DurometerError, nearest
+from durometer.kernels.arrays import Floats
+
+HOW = ("add", "multiply", "replace")
+# families whose cdf and survival function scipy computes to 1e-13 or better (tested with mpmath)
+ACCURATE = (
+    "none", "norm", "uniform", "expon", "laplace", "logistic", "gumbel_r", "gumbel_l", "lognorm",
+    "t", "gamma", "chi2", "beta", "cauchy", "weibull_min", "weibull_max", "rayleigh", "triang",
+    "halfnorm", "pareto",
+)  # fmt: skip
+INACCURATE = 1e-7  # what others are taken to be off by; skewnorm was, by 2e-8
+OUTSIDE = ("truncate", "clip")
+
+
+@lru_cache(maxsize=512)
+def _frozen(name: str, params: tuple[float, ...]) -> Any:
+    stats = scipy.stats
+    known = [n for n in dir(stats) if isinstance(getattr(stats, n), stats.rv_continuous)]
+    if name not in known:
+        raise DurometerError(
+            f"distribution {name!r} is no scipy.stats continuous distribution{nearest(name, known)}"
+        )
+    frozen = getattr(stats, name)(*params)
+    if not np.isfinite(frozen.cdf(0.0)):
+        raise DurometerError(
+            f"{name}{params}: scipy refuses these parameters; see scipy.stats.{name}"
+        )
+    return frozen
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Noise of one feature: `name` and `params` as in scipy.stats; "none" is no noise.
+
+    >>> float(exponential(3.0).below(np.array([5.0]), np.array([8.0]))[0])  # starts at the record
+    0.6321205588285577
+    """
+
+    name: str = "norm"
+    params: tuple[float, ...] = (0.0, 1.0)
+    how: str = "add"
+    low: float = -np.inf
+    high: float = np.inf
+    outside: str = "truncate"
+    integer: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", tuple(float(p) for p in self.params))
+        if self.how not in HOW:
+            raise DurometerError(f"how={self.how!r}: expected one of {', '.join(HOW)}")
+        if self.outside not in OUTSIDE:
+            raise DurometerError(f"outside={self.outside!r}: expected one of {', '.join(OUTSIDE)}")
+        if not self.low < self.high:
+            raise DurometerError(f"bounds [{self.low}, {self.high}]: low must be below high")
+        if self.name == "norm" and (len(self.params) != 2 or not self.params[1] >= 0):
+            raise DurometerError(f"norm{self.params}: expected (mean, sd) with sd >= 0")
+        if not self.no_noise and self.name != "norm":
+            _frozen(self.name, self.params)
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)[2:]
+            if getattr(self, f.name) != f.default
+        ]
+        return f"Marginal({', '.join([repr(self.name), repr(self.params), *changed])})"
+
+    @property
+    def no_noise(self) -> bool:
+        """Without noise: the reading is the record."""
+        return self.name == "none" or (
+            self.name == "norm" and self.params == (0.0, 0.0) and self.how == "add"
+        )
+
+    @property
+    def error(self) -> float:
+        """What `below` may be off by: 0 (rounding) for the families known to be accurate."""
+        return 0.0 if self.name in ACCURATE else INACCURATE
+
+    @property
+    def plain(self) -> bool:
+        """Normal, additive, unbounded: `below` and `above` are those of (t - x - mean) / sd."""
+        free = self.low == -np.inf and self.high == np.inf and not self.integer
+        return self.name == "norm" and self.how == "add" and free and self.params[1] > 0
+
+    def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        """P(X <= t) for records x, broadcast."""
+        return self._probability(np.asarray(x, float), np.asarray(t, float))[0]
+
+    def above(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        """P(X > t), accurate in the upper tail."""
+        return self._probability(np.asarray(x, float), np.asarray(t, float))[1]
+
+    def quantile(self, x: ArrayLike, u: ArrayLike) -> Floats:
+        """The reading at probability level u: the inverse of `below`, for sampling."""
+        x, u = np.broadcast_arrays(np.asarray(x, float), np.asarray(u, float))
+        if self.no_noise:
+            return np.array(x)
+        low, high = self._edges()
+        if self.outside == "truncate" and (np.isfinite(low) or np.isfinite(high)):
+            a = self._raw(x, np.asarray(low))[0] if np.isfinite(low) else np.zeros(x.shape)
+            b = self._raw(x, np.asarray(high))[0] if np.isfinite(high) else np.ones(x.shape)
+            u = a + u * (b - a)
+        level = np.where((self.how == "multiply") & (x < 0), 1 - u, u)
+        e = (
+            self.params[0] + self.params[1] * special.ndtri(level)
+            if self.name == "norm"
+            else _frozen(self.name, self.params).ppf(level)
+        )
+        value = (
+            x + e
+            if self.how == "add"
+            else np.where(x == 0, 0.0, x * e)
+            if self.how == "multiply"
+            else e
+        )
+        value = np.clip(value, low, high)
+        return np.asarray(np.rint(value) if self.integer else value, dtype=np.float64)
+
+    def _edges(self) -> tuple[float, float]:
+        return (
+            (self.low - 0.5, self.high + 0.5)
+            if self.integer and self.outside == "truncate"
+            else (self.low, self.high)
+        )
+
+    def _probability(self, x: Floats, t: Floats) -> tuple[Floats, Floats]:
+        x, t = np.broadcast_arrays(x, t)
+        if self.no_noise:
+            return (t >= x).astype(float), (t < x).astype(float)
+        inside = np.floor(t) + 0.5 if self.integer else t
+        low, high = self._edges()
+        below, above = self._raw(x, inside)
+        if self.outside == "clip":
+            below, above = np.where(t < low, 0.0, below), np.where(t < low, 1.0, above)
+            return np.where(t >= high, 1.0, below), np.where(t >= high, 0.0, above)
+        if np.isfinite(low) or np.isfinite(high):
+            below_low, above_low = self._raw(x, np.full(x.shape, low))
+            below_high, above_high = self._raw(x, np.full(x.shape, high))
+            kept = between(below_low, above_low, below_high, above_high)
+            if np.any(kept <= 1e-12):
+                bad = float(x[kept <= 1e-12].ravel()[0])
+                raise DurometerError(
+                    f"record value {bad}: its noise has no mass within [{self.low}, {self.high}]; "
+                    "check the units, or use outside='clip'"
+                )
+            i = np.clip(inside, low, high)
+            below_i, above_i = self._raw(x, i)
+            below = between(below_low, above_low, below_i, above_i) / kept
+            above = between(below_i, above_i, below_high, above_high) / kept
+            below, above = np.where(inside < low, 0.0, below), np.where(inside < low, 1.0, above)
+            below, above = (
+                np.where(inside >= high, 1.0, below),
+                np.where(inside >= high, 0.0, above),
+            )
+        return np.clip(below, 0.0, 1.0), np.clip(above, 0.0, 1.0)
+
+    def _raw(self, x: Floats, t: Floats) -> tuple[Floats, Floats]:
+        x, t = np.broadcast_arrays(x, t)
+        if self.how == "add":
+            return self._error(t - x)
+        if self.how == "replace":
+            return self._error(t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = t / x
+        below, above = self._error(np.where(x == 0, 0.0, ratio))
+        below, above = np.where(x < 0, above, below), np.where(x < 0, below, above)
+        return np.where(x == 0, t >= 0, below), np.where(x == 0, t < 0, above)
+
+    def _error(self, e: Floats) -> tuple[Floats, Floats]:
+        if self.name == "norm":
+            mean, sd = self.params
+            if sd == 0:
+                return (e >= mean).astype(float), (e < mean).astype(float)
+            z = (e - mean) / sd
+            return special.ndtr(z), special.ndtr(-z)
+        frozen = _frozen(self.name, self.params)
+        return np.asarray(frozen.cdf(e), float), np.asarray(frozen.sf(e), float)
+
+
+def between(below_a: Floats, above_a: Floats, below_b: Floats, above_b: Floats) -> Floats:
+    """P(a < X <= b) from whichever tail loses fewer digits."""
+    return np.maximum(np.where(below_a > 0.5, above_a - above_b, below_b - below_a), 0.0)
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Categorical noise: row c of `matrix` is what a record of code c is read as.
+
+    >>> float(Confusion(((0.9, 0.1), (0.2, 0.8))).below(np.array([1.0]), np.array([0.5]))[0])
+    0.2
+    """
+
+    matrix: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        m = np.asarray(self.matrix, dtype=float)
+        if (
+            m.ndim != 2
+            or m.shape[0] != m.shape[1]
+            or (m < 0).any()
+            or not np.allclose(m.sum(axis=1), 1)
+        ):
+            raise DurometerError(
+                f"confusion matrix of shape {m.shape}: expected square, non-negative, rows "
+                f"that sum to 1"
+            )
+        object.__setattr__(self, "matrix", tuple(tuple(row) for row in m.tolist()))
+
+    still = False
+    error = 0.0
+
+    def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        x, t = np.broadcast_arrays(np.asarray(x, float), np.asarray(t, float))
+        code = self._code(x)
+        sums = np.concatenate(
+            [np.zeros((len(self.matrix), 1)), np.cumsum(self.matrix, axis=1)], axis=1
+        )
+        sums[:, -1] = 1.0
+        upto = np.clip(
+            np.floor(np.clip(t, -1, len(self.matrix))).astype(int) + 1, 0, len(self.matrix)
+        )
+        return np.asarray(sums[code, upto])
+
+    def above(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        return np.asarray(1.0 - self.below(x, t))
+
+    def quantile(self, x: ArrayLike, u: ArrayLike) -> Floats:
+        x, u = np.broadcast_arrays(np.asarray(x, float), np.asarray(u, float))
+        sums = np.cumsum(self.matrix, axis=1)[self._code(x)]
+        return np.asarray(
+            np.minimum((sums < u[..., None]).sum(axis=-1), len(self.matrix) - 1), dtype=float
+        )
+
+    def _code(self, x: Floats) -> NDArray[np.int64]:
+        code = np.nan_to_num(x, nan=0.0).astype(np.int64)
+        if np.any((code != np.nan_to_num(x, nan=0.0)) | (code < 0) | (code >= len(self.matrix))):
+            raise DurometerError(f"category codes must be whole numbers 0..{len(self.matrix) - 1}")
+        return code
+
+
+def normal(mean: float = 0.0, sd: float | None = None, **options: Any) -> Marginal:
+    """Normal error: `normal(sd=12)` is a meter that is off by 12 (one standard deviation).
+
+    >>> from durometer import noise
+    >>> noise.normal(0, 12).quantile([100.0], 0.5)
+    array([100.])
+    """
+    if sd is None:
+        raise DurometerError(f"normal({mean:g}): the sd is missing; write normal(sd={mean or 1:g})")
+    return Marginal("norm", (mean, sd), **options)
+
+
+def exponential(scale: float, **options: Any) -> Marginal:
+    """One-sided error that starts at the record, with this mean.
+
+    >>> from durometer import noise
+    >>> noise.exponential(3.0).below([0.0], 0.0)
+    array([0.])
+    """
+    return Marginal("expon", (0.0, scale), **options)
+
+
+def uniform(low: float, high: float, **options: Any) -> Marginal:
+    """Error uniform in [low, high].
+
+    >>> from durometer import noise
+    >>> noise.uniform(-1, 1).quantile([5.0], 0.75)
+    array([5.5])
+    """
+    if not low < high:
+        raise DurometerError(f"uniform({low}, {high}): low must be below high")
+    return Marginal("uniform", (low, high - low), **options)
+
+
+def lognormal(sigma: float, **options: Any) -> Marginal:
+    """A factor with median 1 by default: log X - log x has standard deviation sigma.
+
+    >>> from durometer import noise
+    >>> noise.lognormal(0.1).quantile([100.0], 0.5)
+    array([100.])
+    """
+    return Marginal("lognorm", (sigma,), **{"how": "multiply", **options})
+
+
+def no_noise() -> Marginal:
+    """A feature without noise.
+
+    >>> from durometer import noise
+    >>> noise.still().quantile([5.0], 0.9)
+    array([5.])
+    """
+    return Marginal("none", ())
+
+
+def bounded(marginal: Marginal, low: float, high: float, outside: str = "truncate") -> Marginal:
+    """The same noise within feature bounds.
+
+    >>> from durometer import noise
+    >>> noise.bounded(noise.normal(0, 12), 0, 10).quantile([2.0], 0.999) <= 10
+    array([ True])
+    """
+    return replace(marginal, low=low, high=high, outside=outside)

@@ -1,0 +1,1 @@
+"""durometer inside other tools: pytest, MLflow, model cards."""

@@ -1,0 +1,379 @@
+"""Problem: all an attack sees of one batch. It hands in candidates; the referee in here decides.
+
+Every point ever queried is also a candidate: `region.decode` gives the very input that would be
+handed in, so the logits of a gradient query are the logits of a submission, and no attack needs a
+second forward pass to find out whether it has won. A row is `open` until a valid point reaches the
+goal or a proof says that none does (`prove`; `keep="first"`, a fixed model); where the model will
+move afterwards, all rows stay open and the valid point of highest loss is kept (`keep="best"`).
+
+Attacks ask a faster copy of the model (`stand_in`) if there is one; the referee has it confirmed.
+
+What a reader would get wrong: `aim()` gives an attack other targets or another loss to *steer* by,
+never another goal to be judged by.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from durometer import losses
+from durometer.core.errors import Unsupported
+from durometer.core.streams import Stream
+from durometer.goals.goal import reached
+from durometer.model.classifier import Classifier
+from durometer.problem import device_transfer
+from durometer.problem.budget import UNLIMITED, Budget
+from durometer.problem.defender_simulation import DefenderSimulation, check_batch
+from durometer.problem.donors import Donors
+from durometer.problem.referee import Referee
+from durometer.problem.victims import Victims
+from durometer.spaces.region import Region
+
+
+@dataclass(eq=False)
+class Problem:
+    """One batch, as an attack sees it."""
+
+    model: Classifier
+    regions: Region
+    referee: Referee  # the game's own: an attack has `submit`, `kept`, `goal` and the like
+    random: Stream
+    y: Tensor  # true classes
+    clean: Tensor  # (n, C): clean logits
+    targets: Tensor  # (n, C): what the loss steers towards; by default the goal
+    loss: losses.Loss
+    budget: Budget = UNLIMITED
+    label: str = ""
+    scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
+    victims: Victims | None = None  # attacked in place of `model`
+    rehearsal: DefenderSimulation | None = None  # None: the model is fixed
+    stand_in: Classifier | None = None  # asked in place of `model`; proofs ask the model
+    donors: Donors | None = None  # rows of the data with the model's labels: `Needs(donors=True)`
+    _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
+    _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
+
+    def __post_init__(self) -> None:
+        self._place = self.model.device
+
+    @property
+    def open(self) -> Tensor:
+        """Rows that are neither broken nor proven and can still afford a query."""
+        rows = torch.arange(len(self.y), device=self.y.device)
+        return self.alive(rows).nonzero()[:, 0]
+
+    @property
+    def undecided(self) -> Tensor:
+        """Rows that are neither broken nor proven: a proof may close them without any query."""
+        rows = torch.arange(len(self.y), device=self.y.device)
+        return self._unsettled(rows).nonzero()[:, 0]
+
+    @property
+    def broken(self) -> Tensor:
+        """Rows of this view that are broken: of these a nearer point may be handed in."""
+        scope = True if self.scope is None else self.scope
+        return (self.solved & ~self.referee.idle & scope).nonzero()[:, 0]
+
+    @property
+    def margin(self) -> Tensor:
+        """(n,) the best margin of a valid point so far: > 0 reached, just below 0 almost."""
+        return self.referee.margin
+
+    def alive(self, rows: Tensor) -> Tensor:
+        """Which of these rows are worth another query: not settled, and affordable."""
+        left = self._unsettled(rows)
+        return left if self.budget == UNLIMITED else left.logical_and_(self.afford(rows))
+
+    def _unsettled(self, rows: Tensor) -> Tensor:
+        closed = self.referee.idle
+        if self.referee.keep == "first":
+            closed = (self.referee.solved | self.referee.proven).logical_or_(closed)
+        left = closed.index_select(0, rows).logical_not_()
+        return left if self.scope is None else left.logical_and_(self.scope[rows])
+
+    def afford(self, rows: Tensor) -> Tensor:
+        """Which of these rows have budget left."""
+        return self.budget.left(self.referee.forwards[rows], self.referee.backwards[rows])
+
+    @property
+    def goal(self) -> Tensor:
+        """(n, C): the classes that count as a success, whatever `targets` the loss steers to."""
+        return self.referee.targets
+
+    @property
+    def solved(self) -> Tensor:
+        """(n,) bool: the rows for which a valid input that reaches the goal has been found."""
+        return self.referee.solved
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return tuple(self.referee.best.shape[1:])
+
+    def kept(self, rows: Tensor) -> Tensor:
+        """The inputs that would be handed in for these rows as things stand."""
+        return self.referee.best[rows]
+
+    def give_back(self, rows: Tensor) -> None:
+        """Hand in the clean inputs of these rows (indices or a mask) after all."""
+        self.referee.best[rows] = self.referee.start[rows]
+
+    def remember(self) -> None:
+        """Keep, from now on, the valid input of every row that is `nearest` to the goal."""
+        self.referee.remember()
+
+    def nearest(self, rows: Tensor) -> Tensor:
+        """Where to go on from: the inputs of highest margin if remembered, else those kept."""
+        known = self.referee.nearest
+        return (self.referee.best if known is None else known)[rows]
+
+    def set_priority(self, scores: Tensor) -> None:
+        """Note for the records how promising the strategy finds each row: lower comes first."""
+        self.referee.score[:] = scores
+
+    @property
+    def spent(self) -> dict[str, Tensor]:
+        """Seconds by stage and row, as far as they are booked."""
+        return self.referee.spent
+
+    def mark_gradient_free(self, label: str) -> None:
+        """Note that who hands in under this name needs no gradient."""
+        self.referee.searches.add(label)
+
+    def reaches(self, logits: Tensor) -> Tensor:
+        """(n,) bool: do these logits, of all rows, reach the goal by more than rounding?"""
+        return reached(logits, self.goal, self.referee.slack)
+
+    def in_region(self, regions: Region) -> Problem:
+        """The same problem searched, decoded and judged in another region of all its rows."""
+        view = copy.copy(self)
+        view.regions, view._cached = regions, None
+        return view
+
+    def region(self, rows: Tensor) -> Region:
+        """The region of these rows; asking again with the same tensor costs nothing."""
+        if self._cached is None or self._cached[0] is not rows:
+            self._cached = (rows, self.regions.take(rows))
+        return self._cached[1]
+
+    def aim(
+        self,
+        targets: Tensor | None = None,
+        loss: str | losses.Loss | None = None,
+        label: str | None = None,
+    ) -> Problem:
+        """The same problem steered by other targets (n, C) or another loss; judged as before.
+
+        Rows that are given no target are left alone.
+        """
+        view = copy.copy(self)
+        if targets is not None:
+            view.targets = targets
+            some = targets.any(1)
+            view.scope = some if self.scope is None else self.scope & some
+        view.loss = self.loss if loss is None else losses.find(loss)
+        view.label = self.label if label is None else label
+        return view
+
+    def fork(self) -> Problem:
+        """The open rows as if nothing had been tried yet; `absorb` brings back what was found."""
+        view = copy.copy(self)
+        view.scope = torch.zeros_like(self.referee.solved)
+        view.scope[self.open] = True
+        view.referee = self.referee.fork()
+        return view
+
+    def absorb(self, trial: Problem, better: Tensor | None = None) -> None:
+        """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss.
+
+        `better` (n,) bool names the rows instead; what the trial saw on the way counts anyhow.
+        """
+        mine, theirs = self.referee, trial.referee
+        if better is None and mine.keep == "first":
+            near = self.regions.distance
+            # Clearly nearer: a tie must not be decided by rounding, which differs between batches.
+            nearer = near(theirs.best) < near(mine.best) * (1 - 1e-6)
+            better = theirs.solved & (~mine.solved | nearer)
+        elif better is None:
+            better = theirs.value > mine.value
+        mine.absorb(theirs, better)
+
+    def against(self, victims: Victims) -> Problem:
+        """A fork whose loss is taken over several models: those the attacker has simulated."""
+        view = self.fork()
+        view.victims = victims
+        return view
+
+    def hand_in(self, batch: Tensor) -> Tensor:
+        """Hand in a whole batch as it is, where the model moves afterwards; which rows were taken.
+
+        A row is taken if it is the attacker's and lies in the space; the others stay what they are.
+        """
+        mine = self.referee.best
+        rehearsal = check_batch(self.rehearsal, batch, mine)
+        batch = batch.detach().to(mine)
+        taken = rehearsal.controlled & self.regions.contains(batch)
+        changed = taken & (batch != mine).flatten(1).any(1)
+        mine[taken] = batch[taken]
+        self.referee.credit(changed, self.label)
+        return taken
+
+    def choose(self, trial: Problem) -> None:
+        """Hand in what the trial kept, in all rows: a batch is chosen as a whole."""
+        self.referee.absorb(trial.referee, torch.ones_like(self.referee.solved))
+
+    def value_and_grad(
+        self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss minus penalty (n,) and its gradient (n, D); every point is also a candidate."""
+        region = self.region(rows)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x = region.decode(z)
+            logits, value = self._look(x, rows, loss)
+            if region.constrained:
+                value = value - region.penalty(z)
+            grad: Tensor
+            (grad,) = torch.autograd.grad(value.sum(), z)
+        value, logits, x = value.detach(), logits.detach(), x.detach()
+        self.charge(rows, backwards=1)
+        self.referee.judge(rows, x, logits, value, region, self.label)
+        return value, self.referee.record_gradients(rows, grad)
+
+    def jacobian(
+        self, rows: Tensor, z: Tensor, classes: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (n, C) and the gradients (n, k, D) of `classes` (n, k), or of all: k backwards."""
+        if self.victims is not None:
+            raise Unsupported("attacks that need all classes' gradients take one model; use PGD")
+        region = self.region(rows)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            x = region.decode(z)
+            logits = (self.stand_in or self.model).logits(x, rows)
+            wanted = logits if classes is None else logits.gather(1, classes)
+            grads = [
+                torch.autograd.grad(wanted[:, c].sum(), z, retain_graph=True)[0]
+                for c in range(wanted.shape[1])
+            ]
+            value = self.loss(logits, self.targets[rows])
+        self.charge(rows, backwards=wanted.shape[1])
+        self.referee.judge(rows, x.detach(), logits.detach(), value.detach(), region, self.label)
+        return logits.detach(), torch.stack(grads, dim=1)
+
+    @torch.no_grad()
+    def value(self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None) -> Tensor:
+        """Loss minus penalty, forward only. `rows` may repeat (a population per row)."""
+        region = self.region(rows)
+        x = region.decode(z)
+        read = None
+        if loss is losses.margin and self.victims is None and self.targets is self.goal:
+            logits = (self.stand_in or self.model).logits(x, rows)
+            read = self.referee.read(rows, logits)
+            value = read.margin
+        else:
+            logits, value = self._look(x, rows, loss)
+        if region.constrained:
+            value = value - region.penalty(z)
+        self.charge(rows, backwards=0)
+        self.referee.judge(rows, x, logits, value, region, self.label, read)
+        return value
+
+    @torch.no_grad()
+    def query(self, rows: Tensor, x: Tensor, penalty: Tensor | float = 0.0) -> Tensor:
+        """Logits (n, C) of inputs as they are, judged like any other; `rows` may repeat.
+
+        For searches with objectives of their own, and proofs: no copy is asked. `penalty` counts
+        against the loss where the best input is kept. What a row cannot pay for is not asked: NaN.
+        """
+        price = 1 if self.victims is None else len(self.victims.models)
+        paid = self.budget.pays(self.referee.forwards[rows], rows, price)
+        if not bool(paid.all()):
+            answers = self.clean.new_full((len(rows), self.clean.shape[1]), torch.nan)
+            if bool(paid.any()):
+                part = penalty[paid] if isinstance(penalty, Tensor) else penalty
+                answers[paid] = self.query(rows[paid], x[paid], part).to(answers.dtype)
+            return answers
+        logits, value = self._look(x, rows, None, self.model)
+        value = value - penalty
+        self.charge(rows, backwards=0)
+        self.referee.judge(rows, x, logits, value, self.region(rows), self.label, own=True)
+        return logits
+
+    @torch.no_grad()
+    def predict(self, rows: Tensor, z: Tensor) -> Tensor:
+        """(n,) the classes that points are given, also of points outside the region: -1 where a
+        row cannot pay, or the answer is not finite. `rows` may repeat.
+
+        For searches that walk along the boundary: only points of the region are candidates.
+        """
+        found = torch.full_like(rows, -1)
+        price = 1 if self.victims is None else len(self.victims.models)
+        at = self.budget.pays(self.referee.forwards[rows], rows, price).nonzero()[:, 0]
+        if not len(at):
+            return found
+        rows = rows[at]
+        region = self.regions.take(rows)
+        x = region.decode(z[at])
+        logits, value = self._look(x, rows, None, self.model)
+        self.charge(rows, backwards=0)
+        inside = region.contains(x).nonzero()[:, 0]
+        if len(inside):
+            self.referee.judge(
+                rows[inside], x[inside], logits[inside], value[inside], region.take(inside),
+                self.label, own=True,
+            )  # fmt: skip
+        finite = logits.isfinite().all(1)
+        found[at] = torch.where(finite, logits.argmax(1), -1)
+        return found
+
+    def submit(self, rows: Tensor, z: Tensor) -> Tensor:
+        """Hand in candidates; which of the rows are solved now."""
+        if len(rows):
+            self.value(rows, z)
+        return self.referee.solved[rows]
+
+    def prove(
+        self, rows: Tensor, vacuous: Tensor | None = None, certificates: Sequence[bytes | None] = ()
+    ) -> None:
+        """No valid point of these rows reaches the goal: they are closed.
+
+        `vacuous` marks those whose answer hangs on features that nobody can change: the proof would
+        hold at any size. `certificates`, one per row, are kept for whoever wants to check it.
+        """
+        if self.victims is not None:
+            raise Unsupported(f"{self.label}: a proof is about one model, not about several")
+        self.referee.prove(rows, self.label, vacuous, certificates)
+
+    def set_distance_lower_bound(self, rows: Tensor, distance: Tensor) -> None:
+        """No valid point of these rows within this distance reaches the goal (NaN: not known)."""
+        self.referee.distance_low[rows] = self.referee.distance_low[rows].fmax(distance)
+
+    def improving(self, rows: Tensor) -> None:
+        """A search says: these rows came nearer to the goal until the budget ended."""
+        self.referee.improving[rows] = True
+
+    def _look(
+        self, x: Tensor, rows: Tensor, loss: losses.Loss | None, asked: Classifier | None = None
+    ) -> tuple[Tensor, Tensor]:
+        loss = loss or self.loss
+        if self.victims is not None:
+            return self.victims.look(x, rows, loss, self.targets[rows])
+        if device_transfer.must_transfer(self.model, self._place, x, loss):
+            return device_transfer.loss_on_device(self.model, x, loss, self.targets[rows])
+        logits = (asked or self.stand_in or self.model).logits(x, rows)
+        return logits, loss(logits, self.targets[rows])
+
+    def charge(self, rows: Tensor, backwards: int = 0) -> None:
+        """Count a pass through the model; for attacks that make one without asking here."""
+        one, forwards = torch.ones_like(rows), 1
+        if self.victims is not None:
+            forwards = self.victims.forwards if backwards else len(self.victims.models)
+            backwards *= self.victims.backwards
+        self.referee.forwards.index_add_(0, rows, one, alpha=forwards)
+        if backwards:
+            self.referee.backwards.index_add_(0, rows, one, alpha=backwards)

@@ -1,0 +1,230 @@
+"""Bounds: what a network can answer in a whole region at once, so that most rows need no attack.
+
+For each class t of the goal and each class s outside it, the lead of t over s is bounded from above
+over the region's box and ball (`bounds/crown.py`). A t that is behind some s everywhere cannot be
+reached; a row none of whose t can be reached is proven. In a table whole numbers are rounded
+inwards first, and relations only make the set smaller, so the box's bound holds there, too.
+
+Where that is not enough, in this order: the slopes of the bounds are climbed (`alpha` rounds);
+boxes with few features that can move are cut in halves, others at their ReLUs (`splits` parts for a
+row); and a record of a table is decided by a program of the whole network and all linear rules
+(HiGHS, `seconds` a row), which may also break it; of a network too large for that, the last linear
+bound is maximised under the rules. In texts the sets are not boxes but choices of words
+(`sentences/hull.py`), and cut by words (`splits` sets).
+
+What a reader would get wrong: the network computes in single precision and the bounds in double.
+Each step's own rounding is part of its bound (`bounds/rounding.py`), and a row is proven only if
+the lead stays below 0 by more than the referee's slack besides.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from durometer.core.errors import Unsupported
+from durometer.kernels.arrays import Array
+from durometer.model.answers import ANY
+from durometer.problem.needs import Needs
+from durometer.problem.problem import Problem
+from durometer.proofs.bounds.branches import branches
+from durometer.proofs.bounds.climb import climb
+from durometer.proofs.bounds.crown import Network
+from durometer.proofs.bounds.domain import Domain
+from durometer.proofs.bounds.inputs import domain
+from durometer.proofs.bounds.layers import trace
+from durometer.proofs.bounds.observed import observed
+from durometer.proofs.bounds.relu_program import MOST, solve
+from durometer.proofs.bounds.splits import split
+from durometer.proofs.bounds.steps import Step
+from durometer.proofs.bounds.under_rules import under_rules
+from durometer.proofs.text.hull import Bounded
+from durometer.proofs.text.search import Sure, decide
+from durometer.spaces.discrete import SubstitutionRegion
+from durometer.tables.region import TableRegion
+
+_MEMORY = 2 * 10**7  # numbers carried backwards at a time
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """CROWN, `alpha` rounds of better slopes, `splits` boxes a row, `seconds` of HiGHS a row.
+
+    >>> Bounds(splits=0)
+    Bounds(alpha=20, splits=0, few=12, seconds=0.2)
+    """
+
+    alpha: int = field(default=20, metadata={"least": 0})
+    splits: int = field(default=128, metadata={"least": 0})
+    few: int = field(
+        default=12, metadata={"least": 0}
+    )  # features that can move: more are not worth cutting
+    seconds: float = 0.2
+    on_host: ClassVar[bool] = True  # in double precision
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(ANY, layers=True, box=True, is_proof=True)
+
+    def __call__(self, problem: Problem) -> None:
+        module = copy.deepcopy(problem.model.module).cpu().double().eval()
+        for parameter in module.parameters():
+            parameter.requires_grad_(False)
+        if isinstance(problem.regions, SubstitutionRegion):
+            self._words(problem, module)
+            return
+        rows = problem.undecided
+        unit = observed(problem.model, problem.kept(rows[:1]))
+        steps, layer = trace(module, problem.kept(rows[:1]).double(), unit)
+        pairs = int((problem.goal.sum(1) * (~problem.goal).sum(1)).max())
+        size = max(64, problem.region(rows[:1]).origin.shape[1])
+        each = max(1, _MEMORY // (max(pairs, 64) * size * 4))
+        for start in range(0, len(rows), each):
+            self._rows(problem, rows[start : start + each], steps, layer)
+
+    def _words(self, problem: Problem, module: Any) -> None:
+        """Sentences: sets of choices instead of boxes."""
+        whole = getattr(problem.regions, "places", None) is None  # every place has its options
+        if not (whole and isinstance(module, Bounded) and hasattr(module, "words")):
+            raise Unsupported(
+                f"{self!r}: nothing bounds what {type(module).__name__} says to many sentences at "
+                "once (TextCNN and TextLSTM have such bounds; a module of your own gives `parts` "
+                "and `highest`, see durometer.proofs.text.hull); use Enumerate"
+            )
+        for rows in torch.split(problem.undecided, 32):
+            spec, t, s = leads(problem.goal[rows])
+            decide(problem, rows, module, spec, self._closes(problem, rows, t, s), self.splits)
+
+    def _closes(self, problem: Problem, rows: Tensor, t: Tensor, s: Tensor) -> Sure:
+        """What bounds of the leads of t over s must say of the rows `at`."""
+        slack = _slack(problem, rows)
+
+        def sure(lead: Tensor, at: Tensor) -> Tensor:
+            return proven(lead < -slack[at, None], t[at], s[at], problem.goal[rows[at]])
+
+        return sure
+
+    def _rows(self, problem: Problem, rows: Tensor, steps: list[Step], layer: Any) -> None:
+        region = problem.region(rows)
+        held = domain(region, layer)
+        shape = problem.shape if layer is None else (held.centre.shape[1],)
+        spec, t, s = leads(problem.goal[rows])
+        sure = self._closes(problem, rows, t, s)
+
+        def close(at: Tensor, done: Tensor) -> Tensor:
+            """Close what is done of the rows `at`; the others."""
+            found = at[done]
+            if len(found):
+                vacuous = None
+                if isinstance(region, TableRegion):
+                    wide = domain(region.take(found), layer, anywhere=True)
+                    vacuous = sure(bounded(steps, shape, wide).highest(spec[found]), found)
+                problem.prove(rows[found], vacuous)
+            return at[~done]
+
+        left = (held.low.isfinite() & held.high.isfinite()).all(1).nonzero()[:, 0]
+        if not len(left):
+            return
+        left = close(left, sure(bounded(steps, shape, held.take(left)).highest(spec[left]), left))
+        if self.alpha and len(left):
+            climbed, _ = climb(bounded(steps, shape, held.take(left)), spec[left], self.alpha)
+            left = close(left, sure(climbed, left))
+        unit = torch.where(held.scale.isfinite(), held.scale, 1.0)
+        few = ((held.high - held.low)[left] > 1e-4 * unit).sum(1) <= self.few
+        if self.splits and bool(few.any()):
+            at = left[few]
+            done = split(
+                steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
+            )
+            left = torch.cat([close(at, done), left[~few]])
+        table = isinstance(region, TableRegion)
+        if self.splits and len(left) and (not table or held.p == math.inf):
+            at = left  # in other norms a table's whole numbers, not its ReLUs, keep rows open
+            done = branches(
+                steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
+            )
+            left = close(at, done)
+        if self.seconds and isinstance(region, TableRegion):
+            for k in left.tolist():
+                one = torch.tensor([k])
+                walked = bounded(steps, shape, held.take(one))
+                if walked.bends() <= MOST:
+                    safe = self._record(problem, rows[one], region, k, walked, layer)
+                    close(one, torch.tensor([safe]))
+                elif region.constrained:
+                    lead = under_rules(walked, spec[one], region, k, layer, self.seconds)
+                    if lead is not None:
+                        close(one, sure(lead, one))
+
+    def _record(
+        self, problem: Problem, row: Tensor, region: TableRegion, k: int, network: Network,
+        layer: Any,
+    ) -> bool:  # fmt: skip
+        """Decide one record by a program of the whole network: broken at once, or is it proven?"""
+        goal = problem.goal[row[0]]
+        slack = float(_slack(problem, row))
+        until = time.process_time() + self.seconds
+        safe = True
+        for t in goal.nonzero()[:, 0].tolist():
+            only = torch.zeros_like(goal)
+            only[t] = True
+            spec = leads(only[None])[0][:, ~goal[~only]]  # over the classes outside the goal
+            left = max(0.01, until - time.process_time())
+            below, point = solve(network, spec, region, k, layer, left, slack)
+            if point is not None and not below and self._tried(problem, row, region, k, point):
+                return False
+            safe &= below
+        return safe
+
+    def _tried(
+        self, problem: Problem, row: Tensor, region: TableRegion, k: int, point: Array
+    ) -> bool:
+        """Hand in a record that should break the row; whether it did."""
+        schema, one = region.space.schema, problem.region(row)
+        x = torch.from_numpy(np.asarray(point))[None]
+        x = torch.where(schema.whole, x.round(), x)
+        x = torch.where(schema.mutable, x, region.x0[k])
+        problem.submit(row, one.project(one.encode(x)))
+        return bool(problem.solved[row].all())
+
+
+def _slack(problem: Problem, rows: Tensor) -> Tensor:
+    """(n,): what single precision may add to a lead."""
+    return 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
+
+
+def bounded(steps: list[Step], shape: tuple[int, ...], held: Domain) -> Network:
+    """The network on these domains, with the bounds of its layers."""
+    network = Network(steps, shape, held)
+    with torch.no_grad():
+        network.prepare()
+    return network
+
+
+def leads(goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(n, m, C) the leads of each class t of a goal over each s outside it; t and s are (n, m).
+
+    Rows with fewer pairs repeat their first.
+    """
+    n, classes = goal.shape
+    pairs = [[(t, s) for t in g.nonzero()[:, 0].tolist() for s in (~g).nonzero()[:, 0].tolist()]
+             for g in goal]  # fmt: skip
+    most = max((len(p) for p in pairs), default=1)
+    filled = torch.tensor([p + [p[0]] * (most - len(p)) for p in pairs]).reshape(n, most, 2)
+    t, s = filled[..., 0], filled[..., 1]
+    one = torch.nn.functional.one_hot
+    return (one(t, classes) - one(s, classes)).double(), t, s
+
+
+def proven(behind: Tensor, t: Tensor, s: Tensor, goal: Tensor) -> Tensor:
+    """(n,): is every class of the goal behind some class outside it, wherever one goes?"""
+    lost = torch.zeros_like(goal, dtype=torch.int64)
+    lost.scatter_add_(1, t, behind.long())
+    return ((lost > 0) | ~goal).all(1)

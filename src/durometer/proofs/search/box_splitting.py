@@ -1,0 +1,158 @@
+"""Relations that are no sums of functions of one feature: boxes cut until intervals decide.
+
+The kernel leaves such relations out of its bound, so a counterexample that it finds may break one.
+Then the row's box is cut in two at a feature of a broken relation, again and again. A part is
+closed when some relation holds nowhere in it (`refute.py`), when the kernel proves it (relations
+are read again on the part: smaller boxes make more of them separable), or when it is a single
+record that is invalid. A row all of whose parts are closed is proven; a valid counterexample in any
+part breaks it; when the time is over, it stays open.
+
+What a reader would get wrong: parts must cover the box. Whole numbers are cut between two of them,
+reals share the cut.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from durometer.kernels.arrays import Bools, Floats, Ints
+from durometer.proofs.search.box import CODES, WHOLE, Box, Kinds
+from durometer.proofs.search.constraint import Term
+from durometer.proofs.search.kernel import BROKEN, OPEN, PROVEN
+from durometer.proofs.search.refute import Boxes
+from durometer.relations.expression import Column, Relation
+from durometer.relations.normal_form import normal_form
+from durometer.relations.program import Program
+from durometer.relations.tree import walk
+from durometer.tables.region import TableRegion
+
+_NARROW = 1e-7  # of a feature's range: such a part of a real feature is not cut again
+_AT_ONCE = 2048  # parts
+_SHARE = 0.02  # seconds of the kernel for one part
+
+# Boxes, whose they are, seconds for each: verdicts (broken: by a valid point) and points.
+Play = Callable[[Box, Ints, float], tuple[Ints, Floats]]
+Ask = Callable[[Floats, Ints], Bools]  # records, whose they are: is each a valid success?
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A region in a table, the kernel as a function of boxes, and the judge of single records."""
+
+    region: TableRegion
+    play: Play
+    ask: Ask
+
+    def decide(self, box: Box, rows: Ints, seconds: float) -> tuple[Ints, Floats]:
+        """Verdicts and points of these rows, within about `seconds` for each."""
+        ends = time.process_time() + seconds * len(rows)
+        verdict = np.full(len(box.x0), PROVEN, dtype=np.int64)
+        point = box.x0.copy()
+        of, low, high = rows.copy(), box.low[rows], box.high[rows]
+        while len(of):
+            if time.process_time() > ends:
+                left = np.unique(of)
+                verdict[left[verdict[left] != BROKEN]] = OPEN
+                break
+            now, later = slice(None, _AT_ONCE), slice(_AT_ONCE, None)
+            parts = of[now], low[now], high[now]
+            more = self._round(box, *parts, verdict, point)
+            of, low, high = (
+                np.concatenate([m, rest[later]])
+                for m, rest in zip(more, (of, low, high), strict=True)
+            )
+            keep = verdict[of] == PROVEN  # nothing more to ask of a row that is broken or given up
+            of, low, high = of[keep], low[keep], high[keep]
+        return verdict[rows], point[rows]
+
+    def _round(
+        self, box: Box, of: Ints, low: Floats, high: Floats, verdict: Ints, point: Floats
+    ) -> tuple[Ints, Floats, Floats]:
+        """Look at some parts; the halves of those that stay."""
+        x0 = box.x0[of]
+        stays = ~self._refuted(x0, low, high)
+        of, low, high, x0 = of[stays], low[stays], high[stays], x0[stays]
+        if not len(of):
+            return of, low, high
+        part = replace(
+            box, x0=x0, low=low, high=high,
+            low_in=np.maximum(box.low_in[of], low), high_in=np.minimum(box.high_in[of], high),
+            budget=tuple(replace(c, terms=tuple(_of(t, of) for t in c.terms), outer=c.outer[of],
+                                 inner=c.inner[of]) for c in box.budget),
+        )  # fmt: skip
+        found, at = self.play(part, of, _SHARE)
+        single = ((low == high) | np.isnan(x0)).all(1)
+        found[single] = np.where(self.ask(low[single], of[single]), BROKEN, PROVEN)
+        at[single] = low[single]
+        broken = found == BROKEN
+        verdict[of[broken]], point[of[broken]] = BROKEN, at[broken]
+        going = (found == OPEN) & (verdict[of] == PROVEN)
+        of = of[going]
+        low, high, at, x0 = (v[going] for v in (low, high, at, x0))
+        if not len(of):
+            return of, low, high
+        feature = self._where(at, x0, low, high, box.kind)
+        stuck = feature < 0
+        verdict[of[stuck]] = OPEN
+        on = ~stuck
+        return _bisect(of[on], low[on], high[on], feature[on], box.kind)
+
+    def _refuted(self, x0: Floats, low: Floats, high: Floats) -> Bools:
+        space = self.region.space
+        boxes = Boxes(space.schema.layout, x0, low, high, float(space.tolerance))
+        out = np.zeros(len(x0), dtype=bool)
+        for r in self._relations:
+            out |= boxes.refute(r)
+        return out
+
+    @cached_property
+    def _relations(self) -> list[Relation]:
+        schema = self.region.space.schema
+        return [normal_form(r, schema.layout) for r in schema.relations]
+
+    def _where(self, at: Floats, x0: Floats, low: Floats, high: Floats, kind: Kinds) -> Ints:
+        """(n,) the feature to cut: the widest one of relations that the point breaks; -1: none."""
+        space = self.region.space
+        layout = space.schema.layout
+        width = np.array([layout.width(n) for n in space.schema.names])
+        size = (high - low) / width
+        room = np.where(kind == WHOLE, high > low, size > _NARROW) & (kind != CODES)
+        room &= np.isfinite(size)  # no end, no middle
+        size = np.where(room, size, 0.0)
+        relations = self._relations
+        x = torch.from_numpy(at)
+        held = Program(tuple(relations), layout).holds(x, torch.from_numpy(x0), space.tolerance)
+        named = np.zeros(low.shape, dtype=bool)
+        for k, r in enumerate(relations):
+            places = [
+                layout.place[e.name] for e in walk(r) if isinstance(e, Column) and not e.clean
+            ]
+            named[np.ix_(~held[:, k].numpy(), np.unique(places))] = True
+        mine = np.where(named, size, 0.0)
+        mine = np.where(mine.max(1)[:, None] > 0, mine, size)
+        best: Ints = mine.argmax(1)
+        return np.where(mine.max(1) > 0, best, -1)
+
+
+def _of(term: Term, rows: Ints) -> Term:
+    """A term of these rows."""
+    return replace(term, a=term.a[rows], sets=None if term.sets is None else term.sets[rows])
+
+
+def _bisect(
+    of: Ints, low: Floats, high: Floats, feature: Ints, kind: Kinds
+) -> tuple[Ints, Floats, Floats]:
+    each = np.arange(len(of))
+    a, b = low[each, feature], high[each, feature]
+    middle = (a + b) / 2
+    whole = kind[feature] == WHOLE
+    first, second = high.copy(), low.copy()
+    first[each, feature] = np.where(whole, np.floor(middle), middle)
+    second[each, feature] = np.where(whole, np.floor(middle) + 1, middle)
+    return np.concatenate([of, of]), np.concatenate([low, second]), np.concatenate([first, high])

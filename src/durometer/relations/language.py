@@ -1,0 +1,122 @@
+"""The words of the constraint language in Python: F.column, implies, count, divide, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from durometer.core.errors import DurometerError
+from durometer.relations.conditional import Count, Where
+from durometer.relations.expression import Column, Expr, Op, Relation, expr, relation
+
+
+def implies(premise: Relation, conclusion: Relation) -> Relation:
+    """Where the premise holds, the conclusion must hold.
+
+    >>> implies(F.ip > 0, F.digits > 0)
+    ip <= 0 or digits > 0
+    """
+    return ~relation(premise) | relation(conclusion)
+
+
+def count(*operands: Relation | Iterable[Relation]) -> Expr:
+    """How many of these relations hold, as a number to compare: `count(F.a > 0, F.b > 0) <= 1`.
+
+    >>> from durometer import F, relations
+    >>> str(relations.count(F.a > 0, F.b > 0) <= 1)
+    'count(a > 0, b > 0) <= 1'
+    """
+    flat = [relation(r) for p in operands for r in ([p] if isinstance(p, Relation | Expr) else p)]
+    if not flat:
+        raise DurometerError("count(): expected at least one relation")
+    return Count(tuple(flat))
+
+
+def fill(a: Any, value: Any) -> Expr:
+    """`a`, or `value` where it is missing: a relation over it is then known.
+
+    >>> from durometer import F, relations
+    >>> relations.fill(F.income, 0) <= 9
+    fill(income, 0) <= 9
+    """
+    return Op("fill", (expr(a), expr(value)))
+
+
+def divide(a: Any, b: Any, fill: Any) -> Expr:
+    """a / b, and `fill` where b is 0.
+
+    >>> from durometer import F, relations
+    >>> str(F.ratio == relations.divide(F.paid, F.months, fill=-1))
+    'ratio == divide(paid, months, -1)'
+    """
+    return Op("divide", (expr(a), expr(b), expr(fill)))
+
+
+def minimum(*values: Any) -> Expr:
+    """The smallest of several values.
+
+    >>> from durometer import F, relations
+    >>> str(F.low <= relations.minimum(F.a, F.b))
+    'low <= min(a, b)'
+    """
+    return Op("min", tuple(expr(v) for v in values))
+
+
+def maximum(*values: Any) -> Expr:
+    """The largest of several values.
+
+    >>> from durometer import F, relations
+    >>> str(F.top >= relations.maximum(F.a, F.b))
+    'top >= max(a, b)'
+    """
+    return Op("max", tuple(expr(v) for v in values))
+
+
+def log(a: Any, fill: Any = None) -> Expr:
+    """Natural logarithm; with `fill`, that value where a <= 0.
+
+    >>> from durometer import F, relations
+    >>> str(F.size == relations.log(F.amount))
+    'size == log(amount)'
+    """
+    return Op("log", (expr(a),) if fill is None else (expr(a), expr(fill)))
+
+
+def floor(a: Any) -> Expr:
+    """The largest integer not above a.
+
+    >>> from durometer import F, relations
+    >>> str(F.years == relations.floor(F.months / 12))
+    'years == floor(months / 12)'
+    """
+    return Op("floor", (expr(a),))
+
+
+def where(test: Relation, yes: Any, no: Any) -> Expr:
+    """`yes` where the relation holds, `no` elsewhere.
+
+    >>> from durometer import F, relations
+    >>> str(F.rate == relations.where(F.age > 60, 0.5, 1))
+    'rate == (0.5 if age > 60 else 1)'
+    """
+    return Where(relation(test), expr(yes), expr(no))
+
+
+class Columns:
+    """`F.name` or `F["any name"]`: the value of that feature.
+
+    >>> from durometer import F
+    >>> str((F.open_acc <= F.total_acc) & F.term.isin([36, 60]))
+    'open_acc <= total_acc and term in {36, 60}'
+    """
+
+    def __getattr__(self, name: str) -> Column:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Column(name)
+
+    def __getitem__(self, name: str) -> Column:
+        return Column(name)
+
+
+F = Columns()

@@ -1,0 +1,170 @@
+"""Examples: a few successful attacks, before and after, so that a report can explain itself.
+
+A report holds what the attacker handed in, not the clean data; to show changes side by side some
+clean rows are kept here: the nearest successes, plus which features were changed over all of them,
+for tables which rules held the attacker back, and for texts which words were replaced by which.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from durometer.core import durable_files
+from durometer.core.records import Records
+from durometer.data.dataset import Dataset
+from durometer.report.binding_rules import binding
+from durometer.report.text_changes import Replaced, join_changes, replaced
+from durometer.spaces import token_ids
+
+MOST = 12
+KEPT = 200  # replacements; more than are shown, because shards are joined
+_ASKED = 200  # successes over which it is counted which rules bind
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """`places` are rows of the report's table; inputs as in the data, shape (k, ...)."""
+
+    places: np.ndarray
+    clean: np.ndarray
+    adversarial: np.ndarray
+    names: tuple[str, ...]  # of the features, for tables
+    units: tuple[str, ...]
+    changed: np.ndarray  # (features,): in how many successes each feature was changed
+    shift: np.ndarray  # (features,): the mean change, as a share of the range in the data
+    bound: tuple[dict[int, list[str]], ...] = ()  # per example: changed feature -> rules that bind
+    rules: tuple[tuple[str, int], ...] = ()  # in how many of the `asked` successes a rule binds
+    asked: int = 0
+    replaced: Replaced = ()  # of texts: the replacements in most successes
+
+    @property
+    def text(self) -> bool:
+        """Are the inputs sentences?"""
+        return token_ids.is_token_ids(self.clean)
+
+    def save(self, path: Path | BinaryIO) -> None:
+        np.savez(
+            path,
+            places=self.places,
+            clean=self.clean,
+            adversarial=self.adversarial,
+            names=np.array(self.names, str),
+            units=np.array(self.units, str),
+            changed=self.changed,
+            shift=self.shift,
+            bound=np.array(json.dumps(self.bound)),
+            rules=np.array(json.dumps(self.rules)),
+            asked=self.asked,
+            words=np.array(token_ids.words_in(self.clean, self.adversarial), str),
+            replaced=np.array(json.dumps(self.replaced)),
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Examples | None:
+        with durable_files.arrays(path) as f:
+            if "shift" not in f.files:  # of an older version: the rest of the report reads without
+                return None
+            token_ids.register_words(f["words"].tolist() if "words" in f.files else ())
+            replaced = durable_files.parsed(str(f["replaced"])) if "replaced" in f.files else ()
+            return cls(
+                f["places"],
+                f["clean"],
+                f["adversarial"],
+                tuple(f["names"].tolist()),
+                tuple(f["units"].tolist()),
+                f["changed"],
+                f["shift"],
+                tuple(
+                    {int(k): v for k, v in b.items()} for b in durable_files.parsed(str(f["bound"]))
+                ),
+                tuple((str(r), int(n)) for r, n in durable_files.parsed(str(f["rules"]))),
+                int(f["asked"]),
+                tuple((str(a), str(b), int(n)) for a, b, n in replaced),
+            )
+
+
+def gather(data: Dataset, records: Records) -> Examples | None:
+    """The nearest successes an attack had to work for; None where there are none."""
+    c = records.columns
+    won = np.flatnonzero(c["success"] & (c["winner"] != "clean"))
+    if records.adversarial is None or not len(won) or len(records) > len(data):
+        return None
+    near = won[np.argsort(c["distance"][won], kind="stable")]
+    at = won
+    if len(records) != len(data) or bool((c["id"] != data.ids).any()):  # games may reorder the rows
+        place = {name: i for i, name in enumerate(data.ids.tolist())}
+        at = np.array([place[name] for name in c["id"][won].tolist()])
+    clean = data.x.cpu().numpy()
+    changed, shift = np.zeros(clean[0].size, int), np.zeros(clean[0].size)
+    span = np.ptp(clean.reshape(len(clean), -1), axis=0)
+    for some in np.array_split(np.arange(len(won)), -(-len(won) // 4096)):  # a run may be large
+        flat = (len(some), -1)
+        moved = records.adversarial[won[some]].reshape(flat) - clean[at[some]].reshape(flat)
+        changed += (moved != 0).sum(0)
+        shift += np.abs(moved).sum(0) / np.where(span > 0, span, 1.0) / len(won)
+    names, units = _features(data.schema)
+    where = dict(zip(won.tolist(), at.tolist(), strict=True))
+    asked = near[:_ASKED]
+    before = clean[[where[i] for i in asked.tolist()]]
+    bound: list[dict[int, list[str]]] = []
+    if data.schema is not None:
+        bound = binding(data.schema, before, records.adversarial[asked])
+    counts = Counter(r for b in bound for r in {rule for rules in b.values() for rule in rules})
+    return Examples(
+        near[:MOST],
+        before[:MOST],
+        records.adversarial[near[:MOST]],
+        names,
+        units,
+        changed,
+        shift,
+        tuple(bound[:MOST]),
+        tuple(counts.most_common(MOST)),
+        len(bound),
+        replaced(clean[at], records.adversarial[won], KEPT)
+        if token_ids.is_token_ids(data.x)
+        else (),
+    )
+
+
+def merged(parts: Sequence[tuple[np.ndarray, Examples]], whole: Records) -> Examples | None:
+    """The examples of a run from those of its shards, each with the ids of its records."""
+    if not parts:
+        return None
+    c = whole.columns
+    place = {name: i for i, name in enumerate(c["id"].tolist())}
+    at = np.concatenate([[place[ids[p]] for p in e.places.tolist()] for ids, e in parts])
+    near = np.lexsort((at, c["distance"][at]))[:MOST]
+    rules: Counter[str] = Counter()
+    for _, e in parts:
+        rules.update(dict(e.rules))
+    bound = [b for _, e in parts for b in e.bound]
+    weights = [max(1, int(e.changed.max())) for _, e in parts]
+    first = parts[0][1]
+    return Examples(
+        at[near],
+        np.concatenate([e.clean for _, e in parts])[near],
+        np.concatenate([e.adversarial for _, e in parts])[near],
+        first.names,
+        first.units,
+        np.sum([e.changed for _, e in parts], axis=0),
+        np.average([e.shift for _, e in parts], axis=0, weights=weights),
+        tuple(bound[i] for i in near.tolist()) if bound else (),
+        tuple(rules.most_common(MOST)),
+        sum(e.asked for _, e in parts),
+        join_changes([e.replaced for _, e in parts], KEPT),
+    )
+
+
+def _features(schema: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if schema is None:
+        return (), ()
+    features = schema.features
+    return tuple(f.name for f in features), tuple(f.unit for f in features)

@@ -1,0 +1,92 @@
+"""The evidence of a run as a page to print: seven groups, tables, no script needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from durometer.report.page.section import Section, joined, render, table
+
+if TYPE_CHECKING:
+    from durometer.report.evidence import Evidence
+
+_EMPTY = "(empty)"
+_NOTE = "This document states what was measured and how. It is no legal advice and no certificate."
+
+
+def page(evidence: Evidence) -> str:
+    """The whole document."""
+    c = evidence.content
+    scope = c["scope"]
+    model = scope["model"] or scope["model evaluated"]
+    sections = (
+        Section("scope", "1 Scope", _pairs(scope), "Fields in brackets were left empty.",
+                wide=False),
+        Section("threat", "2 Threat", _pairs(c["threat"]), wide=False),
+        Section("criterion", "3 Criterion and decision", _criterion(c["criterion"])),
+        Section("figures", "4 Figures and methods", _figures(c["figures"]),
+                "Method classes as in ISO/IEC TR 24029-1; intervals are 95 %."),
+        Section("slices", "5 Worst slices", _slices(c["slices"]),
+                "Intervals are widened so that all of them hold at once (Bonferroni).", wide=False),
+        Section("limits", "6 Limits", _limits(c["limits"]), wide=False),
+        Section("integrity", "7 Integrity", _integrity(c["integrity"])),
+    )  # fmt: skip
+    title = f"Evidence: robustness of {model} on {scope['data evaluated']}"
+    return render(title, title, _NOTE, sections)
+
+
+def _pairs(given: dict[str, Any]) -> Markup:
+    return table(("field", "value"), ((k, _said(v)) for k, v in given.items()))
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return _EMPTY if value in ("", None) else str(value)
+
+
+def _number(e: dict[str, Any]) -> tuple[str, str, str]:
+    if e["value"] is None:
+        return "-", "-", str(e["n"])
+    return f"{e['value']:.4g}", f"{e['low']:.4g} to {e['high']:.4g}", str(e["n"])
+
+
+def _criterion(c: dict[str, Any]) -> Markup:
+    fixed = _pairs({k: v for k, v in c.items() if k != "decisions"})
+    given = c.get("decisions", ())
+    rows = [(d["criterion"], d["outcome"], *_number(d), str(d.get("decided after row", "-")),
+             str(d["open"])) for d in given]  # fmt: skip
+    head = ("criterion", "decision", "figure", "95 % interval", "rows", "decided after row",
+            "open rows")  # fmt: skip
+    apart = [(d["criterion"], d["not in both runs"]) for d in given if "not in both runs" in d]
+    parts = [fixed, *([table(head, rows)] if rows else [])]
+    return joined([*parts, *([table(("criterion", "not in both runs"), apart)] if apart else [])])
+
+
+def _figures(given: list[dict[str, Any]]) -> Markup:
+    head = ("figure", "value", "95 % interval", "rows", "method", "what it promises")
+    return table(head, ((f["title"], *_number(f), f["method"], f["promise"]) for f in given))
+
+
+def _slices(given: list[dict[str, Any]]) -> Markup:
+    if not given:
+        return Markup("<p>{}</p>").format("There is only one slice with enough rows.")
+    head = ("slice", "robust", "interval", "rows")
+    looked = Markup("<p>{} slices were looked at.</p>").format(given[0]["slices looked at"])
+    return joined([looked, table(head, ((s["slice"], *_number(s)) for s in given))])
+
+
+def _limits(given: dict[str, Any]) -> Markup:
+    flags = [(f["level"], f["id"], f["text"]) for f in given["flags"]]
+    parts = [_pairs({k: v for k, v in given.items() if k not in ("flags", "threats not tested")})]
+    if flags:
+        parts.append(table(("level", "flag", "what it says"), flags))
+    parts.append(table(("threats not tested",), ((t,) for t in given["threats not tested"])))
+    return joined(parts)
+
+
+def _integrity(given: dict[str, Any]) -> Markup:
+    rest = {k: v for k, v in given.items() if k not in ("files", "versions")}
+    versions = {f"version of {k}": v for k, v in given["versions"].items()}
+    return joined([_pairs(rest | versions), table(("file", "SHA-256"), given["files"].items())])

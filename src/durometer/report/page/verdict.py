@@ -1,0 +1,86 @@
+"""The answer in one sentence a manager understands, and the threat it is about in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from durometer.report import wording
+from durometer.report.checks import incomplete
+from durometer.report.spec import in_text, kind, model_name, unattacked, untargeted
+from durometer.report.stats import Estimate
+from durometer.report.verdicts import counts, stability
+
+if TYPE_CHECKING:
+    from durometer.report.report import Report
+
+
+def counted(e: Estimate, what: str = "") -> str:
+    """A rate as a count of the rows it is over, with its interval.
+
+    >>> counted(Estimate(0.9333, 0.787, 0.982, 30), "rows")
+    '28 of 30 rows (93 %, between 79 and 98)'
+    """
+    low, value, high = (f"{100 * v:.0f}" for v in (e.low, e.value, e.high))
+    spread = f", between {low} and {high}" if low != high else ""
+    return f"{e.value * e.n:,.0f} of {e.n:,}{' ' if what else ''}{what} ({value} %{spread})"
+
+
+def verdict(report: Report) -> str:
+    """The answer in one sentence; of a run that did not end, that it did not, before it."""
+    partial = incomplete(report.flags)
+    return f"NOT FINISHED ({partial}). So far: {_answer(report)}" if partial else _answer(report)
+
+
+def _answer(report: Report) -> str:
+    spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean_played")
+    who, inside = model_name(spec, first=True), model_name(spec)
+    game = kind(spec, "game")
+    if not robust.n:
+        return f"{who}: no row could be attacked."
+    if game == "Nature":
+        sure = counted(report.metric("sure"), "records")
+        return wording.noise(
+            stability(report), inside, f"{robust.value:.3f}", sure, untargeted(spec)
+        )
+    if "quota" in spec:
+        return (
+            f"{who} withstands {counted(robust, 'bands of attackers')} that want "
+            f"{spec['quota']['k']} false identities."
+        )
+    if game == "Transductive" and unattacked(spec):
+        return (
+            f"{who} answers {counted(clean, 'inputs')} correctly after adapting; nobody attacked."
+        )
+    if game == "Transductive":
+        return (
+            f"{who} answers {counted(clean, 'inputs')} correctly after adapting to a clean batch, "
+            f"and {counted(robust)} when the attacker may change the batch first."
+        )
+    known, tried = counts(report), report.two_sided
+    if untargeted(spec):
+        lower = counted(report.metric("proven")) if tried else ""
+        return wording.robustness(known, who, counted(robust), lower, tried)
+    won = Estimate(1 - robust.value, 1 - robust.high, 1 - robust.low, robust.n)
+    return wording.harm(known, inside, counted(won, "cases"), tried)
+
+
+def threat(report: Report) -> str:
+    """What the attacker could do, in words, as far as the spec tells."""
+    spec = report.spec
+    if kind(spec, "game") == "Nature":
+        noise = spec.get("under") or "noise"
+        parts = [f"Nobody attacks: measurements are off by {noise}."]
+        if spec.get("space"):
+            parts = [f"Somebody may shift the input before it is measured with {noise}."]
+    elif unattacked(spec):
+        parts = ["Nobody attacks: the rows are played as they were given."]
+    else:
+        parts = [str(spec.get("threat") or f"The attacker moves in {in_text(spec, 'space')}.")]
+    if spec.get("attacks"):
+        parts.append(f"Attack: {', '.join(spec['attacks'])}.")
+    if spec.get("budget"):
+        parts.append(f"Its budget: {in_text(spec, 'budget')}.")
+    parts.append(f"Data: {spec.get('data')}, {spec.get('rows')} rows, seed {spec.get('seed')}.")
+    if model_name(spec) == "the model" and spec.get("model"):
+        parts.append(f"Model: {spec['model']}; du.wrap(model, name=...) gives it a name.")
+    return " ".join(parts)

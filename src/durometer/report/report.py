@@ -1,0 +1,334 @@
+"""Report: what was asked (spec), what happened (records), what it means (metrics, flags).
+
+Metrics are views: each is a function from the table of records to an `Estimate`, so a metric added
+later works on runs saved earlier, and shards merge by concatenating rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from durometer.core.errors import DurometerError, nearest
+from durometer.core.records import Records
+from durometer.report import folder as files
+from durometer.report import text_changes
+from durometer.report.checks import Flag
+from durometer.report.comparison import Comparison
+from durometer.report.drawing import html
+from durometer.report.examples import Examples
+from durometer.report.figures import groups
+from durometer.report.figures import noise as probabilities
+from durometer.report.figures import transductive as rounds
+from durometer.report.metrics import METRICS, played
+from durometer.report.minimal_changes import minimal_changes
+from durometer.report.radii import curve
+from durometer.report.spec import kind, setting, unattacked
+from durometer.report.stats import Estimate
+from durometer.report.totals import Totals
+from durometer.spaces import token_ids
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
+_SHOWN = (
+    "clean", "clean_played", "proven", "robust", "open", "success", "valid", "forwards", "backwards"
+)  # fmt: skip
+
+
+def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The name of a class by its index; where there is none, the index itself."""
+    names = spec.get("classes") or []
+
+    def name(c: Any) -> Any:
+        return str(names[int(c)]) if 0 <= int(c) < len(names) else int(c)
+
+    return name
+
+
+def _plain(value: Any) -> Any:
+    """A cell as the key of a part: one that is missing is None, which can be looked up."""
+    import pandas as pd
+
+    if np.ndim(value) == 0 and pd.isna(value):
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The outcome of one evaluation.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(10))
+    >>> report.metric("robust").value
+    0.3125
+    >>> {int(k): e.value for k, e in report.metric("robust", by="y").items()}
+    {0: 0.25, 1: 0.3, 2: 0.5}
+    """
+
+    spec: dict[str, Any]
+    records: Records
+    flags: tuple[Flag, ...] = ()
+    also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
+    examples: Examples | None = None  # a few successes before and after, to show
+    rows: Any = field(default=None, repr=False)  # the table of the data, by id, for slices
+    data: Any = field(default=None, repr=False)  # the data themselves; not saved
+    totals: Totals | None = field(default=None, repr=False)  # of all rows; `records` are a sample
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One row per example; of a run in parts (`Parquet`) a sample of them."""
+        import pandas as pd
+
+        return pd.DataFrame(self.records.columns, copy=False)  # a million rows are not had twice
+
+    @cached_property
+    def _of_groups(self) -> dict[str, tuple[str, Estimate]]:
+        return groups.figures(self) | rounds.figures(self) | probabilities.figures(self)
+
+    @cached_property
+    def adversarial(self) -> np.ndarray | None:
+        """The inputs handed in, aligned with the table (clean where no attack succeeded).
+
+        Of texts these are the sentences, as an array of strings.
+        """
+        x = self.records.adversarial
+        if x is None or not (
+            token_ids.is_token_ids(x[:1]) and token_ids.is_token_ids(x)
+        ):  # the first row is quick to ask
+            return x
+        return np.array(token_ids.sentences(torch.from_numpy(np.asarray(x))), dtype=object)
+
+    def adversarial_frame(self) -> pd.DataFrame:
+        """The rows an attack has changed, as a frame in the types of the user's table, by id.
+
+        `changed` lists the columns that differ from the row as it was, `distance` is what it took.
+        Of texts: `text` and `adversarial` are the sentence before and after, `changed` the words.
+        """
+        data, inputs = self.data, self.records.adversarial
+        if data is not None and inputs is not None and token_ids.is_token_ids(data.x):
+            return text_changes.frame(self.table, data, inputs)
+        if data is None or inputs is None or data.columns is None:
+            raise DurometerError(
+                "there is no table to write the rows as: load the data and use "
+                "data.frame(report.adversarial), or schema.frame(report.adversarial)"
+            )
+        places = {i: k for k, i in enumerate(data.ids.tolist())}
+        at = np.nonzero(self.table["success"].to_numpy() & (self.table["winner"] != "clean"))[0]
+        ids = self.table["id"].to_numpy()[at]
+        clean = data.x[[places[i] for i in ids]].numpy()
+        now = inputs[at]
+        other = (clean != now) & ~(np.isnan(clean) & np.isnan(now))
+        frame: pd.DataFrame = data.columns.frame(now)
+        frame.index = ids
+        names = np.array(data.columns.names)
+        frame["changed"] = [", ".join(names[row]) for row in other]
+        frame["distance"] = self.table["distance"].to_numpy()[at]
+        return frame
+
+    def metric(self, name: str, by: Any = None, over: str | None = None) -> Any:
+        """An `Estimate`; with `by`, a dict of them, one per value of that column: of the records,
+        of the data's own table, or a list with one value per record.
+
+        Columns that hold classes are split by the classes' names, where the data have names.
+        `over`: how several runs of the referee are one: each row by its "worst" run (the attacker
+        may submit again) or by the "majority" of them; None: the mean.
+        """
+        each = isinstance(by, list | tuple | np.ndarray) and len(by) == len(self.records)
+        if not isinstance(name, str) or not (by is None or isinstance(by, str) or each):
+            raise DurometerError(f"metric({name!r}, by={by!r}): expected names, e.g. 'robust'")
+        if over is not None:
+            return Report(self.spec, rounds.over_runs(self.records, over)).metric(name, by)
+        if by is not None:
+            return self._split(name, by)
+        if name in self._of_groups:
+            return self._of_groups[name][1]
+        if name not in METRICS:
+            raise DurometerError(f"no metric '{name}'{nearest(name, {*METRICS, *self._of_groups})}")
+        return METRICS[name][1](self.table if self.totals is None else self.totals.table)
+
+    def _values(self, by: Any) -> pd.Series:
+        """One value per record to split by."""
+        import pandas as pd
+
+        if not isinstance(by, str):
+            each = np.asarray(by)
+            if each.shape != (len(self.table),):
+                n = len(self.table)
+                raise DurometerError(f"by= has shape {each.shape} for {n} records: expected ({n},)")
+            return pd.Series(each)
+        if by in self.table:
+            return self.table[by]
+        known = [*self.table.columns, *(() if self.rows is None else self.rows.columns)]
+        if self.rows is None or by not in self.rows:
+            raise DurometerError(f"no column '{by}' in the records or the data{nearest(by, known)}")
+        values = pd.Series(self.rows[by].reindex(self.table["id"]).array)
+        if values.nunique() > 100:
+            raise DurometerError(
+                f"column '{by}' has {values.nunique()} different values; give by= a list of groups,"
+                " e.g. pandas.qcut(...), one per record"
+            )
+        return values
+
+    def _split(self, name: str, by: Any) -> dict[Any, Estimate]:
+        """Each part is a report of its own, so that a figure means in parts what it means whole."""
+        if self._counted(name, by):
+            return self._split_totals(name, by)
+        values = self._values(by)
+        if "quota" in self.spec and name in self._of_groups:
+            raise DurometerError(
+                f"'{name}' of a quota is about bands of several classes, and cannot be split by "
+                f"'{by}'; report.table has the pairs"
+            )
+        names = self.spec.get("classes") or []
+        clear = isinstance(by, str) and by in CLASSES and len(set(names)) == len(names)
+        named = class_name(self.spec) if clear else _plain
+        parts = {
+            value: Report(self.spec, self.records.take(np.asarray(rows)))
+            for value, rows in self.table.groupby(
+                values, observed=True, dropna=False
+            ).indices.items()
+        }
+        return {named(value): part.metric(name) for value, part in parts.items()}
+
+    def counts(self, column: str, among: Callable[[Any], Any] | None = None) -> dict[str, int]:
+        """How many of all rows have each value of a column, most first; `among`: table -> mask."""
+        t = self.table if self.totals is None else self.totals.table
+        if among is not None:
+            t = t.loc[among(t), [column, *(["rows"] if self.totals else [])]]
+        found = t[column].value_counts()
+        if self.totals is not None:
+            found = t.groupby(column)["rows"].sum().sort_values(ascending=False, kind="stable")
+        return {str(k): int(v) for k, v in found.items()}
+
+    def _counted(self, name: str, by: Any) -> bool:
+        """Whether it can be read off the counts of all rows; else it is of the sample."""
+        known = self.totals is not None and isinstance(by, str) and by in self.totals.table
+        return known and name in METRICS and name not in self._of_groups
+
+    def _split_totals(self, name: str, by: str) -> dict[Any, Estimate]:
+        assert self.totals is not None
+        table = self.totals.table
+        if by == "y" and "target" not in table:
+            raise DurometerError(f"by='{by}': there are too many classes for counts of each")
+        named = class_name(self.spec) if by in CLASSES else lambda value: value
+        return {named(v): METRICS[name][1](part) for v, part in table.groupby(by)}
+
+    def compare(self, other: Report) -> Comparison:
+        """Paired comparison with a report on the same examples: on the rows played in both."""
+        mine, theirs = (r.table[played(r.table)].set_index(["id", "run"]) for r in (self, other))
+        shared = mine.index.intersection(theirs.index)
+        if not len(shared):
+            raise DurometerError(
+                "the two reports have no example in common: nothing can be compared"
+            )
+        mine, theirs = mine.loc[shared], theirs.loc[shared]
+        known = bool((mine["input"] != 0).all() and (theirs["input"] != 0).all())
+        hashes = [r.spec.get("data_hash") for r in (self, other)]
+        same = np.full(len(shared), hashes[0] == hashes[1])
+        if known:
+            same = (mine["input"] == theirs["input"]).to_numpy()
+        if not same.all():
+            names = " and ".join(str(r.spec.get("data", "data")) for r in (self, other))
+            rows = f"{int((~same).sum())} of {len(same)} rows with the same id are other inputs"
+            if not known:
+                rows = "the data differ, and these runs do not say row by row"
+            raise DurometerError(
+                f"the two reports are on different data ({names}): {rows}; compare runs on the "
+                "same rows, or give rows that differ ids of their own"
+            )
+        return Comparison(mine, theirs, setting(self.spec, other.spec))
+
+    def __str__(self) -> str:
+        from durometer.report.text import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        rows = len(self.records if self.totals is None else self.totals)
+        return f"Report({rows} rows, robust {self.metric('robust')})"
+
+    def _repr_html_(self) -> str:
+        from durometer.report.notebook_repr import report
+
+        return report(self)
+
+    @property
+    def shown(self) -> dict[str, tuple[str, Estimate]]:
+        """The figures a summary prints: name -> (title, estimate)."""
+        further = self._of_groups
+        shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
+        if not self.two_sided:
+            shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
+        if shown["clean_played"][1].n == shown["clean"][1].n or kind(self.spec, "game") != "Static":
+            del shown["clean_played"]  # the same rows: said once
+        if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
+            shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
+        if unattacked(self.spec):
+            shown = {"clean": shown["clean"]}
+        return further | {k: v for k, v in shown.items() if k not in further}
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether anybody tried to prove something: else all that is not broken is open."""
+        return "proven" in self.counts("verdict") or bool(self.spec.get("proves"))
+
+    @property
+    def stages(self) -> pd.DataFrame:
+        """What each stage was given, settled and cost: one line per stage, in their order."""
+        from durometer.report.stages import stages
+
+        return stages(self.table)
+
+    def minimal_changes(self, by: str = "row") -> pd.DataFrame:
+        """The changes that flipped each broken row, nearest rows first, a line per changed feature.
+
+        After `Exact(minimise="distance")` (or "cost") no smaller ones do: `distance_low`
+        says up to where nothing flips. by="feature": how often and how far each feature moves.
+        """
+        return minimal_changes(self, by)
+
+    def radii(self, eps: Sequence[float] | None = None) -> pd.DataFrame:
+        """Robust accuracy at each radius up to the run's own: `at_least` and `at_most`.
+
+        One run of `Exact(minimise="distance")` tells them all.
+
+        >>> import durometer as du
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> x = np.linspace(0, 1, 41).reshape(-1, 1)
+        >>> tree = DecisionTreeClassifier().fit(x, x[:, 0] > 0.5)
+        >>> data = du.Dataset(x, (x[:, 0] > 0.5).astype(int))
+        >>> nearest = du.Exact(minimise="distance")
+        >>> report = du.evaluate(tree, data, space=du.Linf(0.4), attack=nearest)
+        >>> [round(e.value, 2) for e in report.radii([0, 0.1, 0.4])["at_least"]]
+        [1.0, 0.8, 0.22]
+        """
+        return curve(self, eps)
+
+    def html(self) -> str:
+        """The report as one self-contained page."""
+        return html(self)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write report.html, spec.json, the records, what was handed in, and the evidence."""
+        files.save(self, Path(folder))
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Report:
+        """Read what `save` wrote."""
+        if not isinstance(folder, str | Path):
+            raise DurometerError(f"load({folder!r}): expected the folder of a saved report")
+        known = files.load(Path(folder))
+        also = {name: cls.load(Path(folder) / "also" / name) for name in known.pop("also")}
+        return cls(also=also, **known)

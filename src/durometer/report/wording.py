@@ -1,0 +1,211 @@
+"""Sentences about verdicts: pure functions of typed counts, so that none says more than is known.
+
+"Proven" is said of proven rows alone. A row that an attack did not break "resisted" that attack,
+and the share of such rows is "at most" the robust accuracy. Rows that were wrong before any attack
+are counted apart from those that an attack broke.
+
+What a reader would get wrong: an interval is about other rows of the same kind; "at most" is about
+other attacks on these rows. A sentence needs both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from durometer.core.errors import DurometerError
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Every row that was played, once.
+
+    Args:
+        broken: Rows that an attack turned.
+        proven: Rows of which it is proven that nothing in the space turns them.
+        open: Rows that resisted and are not proven.
+        wrong: Rows that were wrong (or had reached the goal) before any attack.
+    """
+
+    broken: int
+    proven: int
+    open: int
+    wrong: int
+
+    def __post_init__(self) -> None:
+        if min(self.broken, self.proven, self.open, self.wrong) < 0:
+            raise DurometerError(f"{self}: expected counts of rows")
+
+    @property
+    def rows(self) -> int:
+        return self.broken + self.proven + self.open + self.wrong
+
+    @property
+    def held(self) -> int:
+        """Rows that nothing has broken."""
+        return self.proven + self.open
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Records under noise: `stable` keep their answer with probability `share` or more."""
+
+    rows: int
+    stable: int
+    stable_right: int  # of these the ones whose answer is right
+    share: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stable_right <= self.stable <= self.rows:
+            raise DurometerError(f"{self}: expected 0 <= stable_right <= stable <= rows")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What two runs have in common."""
+
+    same_model: bool
+    same_attack: bool  # and budget
+    same_question: bool  # space, goal and game
+
+
+def percent(count: int, rows: int) -> str:
+    """
+    >>> percent(28, 30)
+    '28 of 30 (93 %)'
+    """
+    return f"{count:,} of {rows:,} ({100 * count / rows if rows else 0:.0f} %)"
+
+
+def robustness(v: Verdicts, who: str, upper: str, lower: str, tried: bool) -> str:
+    """The headline of an untargeted run.
+
+    Args:
+        v: The counts.
+        who: The model, as a sentence begins with it.
+        upper: The share of rows not broken, with its interval.
+        lower: The share of proven rows, with its interval.
+        tried: Whether a proof was tried.
+    """
+    right = v.rows - v.wrong
+    text = f"{who} classifies {right:,} of {v.rows:,} inputs correctly before any attack. "
+    if not tried:
+        return text + (
+            f"The attack broke {v.broken:,} of these, {v.open:,} resisted it, so at most {upper} "
+            "stay correct when an attacker may change them; a stronger attack may break more."
+        )
+    if not v.open:
+        return text + (
+            f"When an attacker may change them, {v.broken:,} of these are broken, and {lower} are "
+            "proven to stay correct; no row is open."
+        )
+    return text + (
+        f"When an attacker may change them, at least {lower} are proven to stay correct, and at "
+        f"most {upper} do: {v.broken:,} were broken, {v.open:,} are open."
+    )
+
+
+def harm(v: Verdicts, who: str, won: str, tried: bool) -> str:
+    """The headline of a run with a goal; `won` is the share of cases with its interval."""
+    decided = tried and not v.open
+    text = f"An attacker gets what it wants from {who} in {'' if decided else 'at least '}{won}"
+    early = f": {v.wrong:,} before any attack, {v.broken:,} by attacking" if v.wrong else ""
+    left = f"; {v.open:,} resisted and are open" if v.open else ""
+    return f"{text}{early}{left}."
+
+
+def noise(s: Stability, who: str, probability: str, stable: str, untargeted: bool) -> str:
+    """The headline under noise; `stable` is the share of stable records with its interval."""
+    if not untargeted:
+        return (
+            f"Under the stated noise {who} does no such harm with probability {probability} on "
+            f"average; for {stable} that probability is {s.share:g} or more."
+        )
+    return (
+        f"Under the stated noise {who} keeps its answer with probability {probability} on average; "
+        f"{stable} are stable (probability {s.share:g} or more), {s.stable_right:,} of these are "
+        "stable and right."
+    )
+
+
+def same_model(names: tuple[str, str], only: tuple[int, int], held: int, rows: int) -> str:
+    """Two attacks on one model. `only`: rows that the first and the second alone broke."""
+    upper = f"Robust accuracy is at most {percent(held, rows)}: what resisted both."
+    if only == (0, 0):
+        return f"Same model: both runs broke the same rows. {upper}"
+    more, fewer = (0, 1) if only[0] >= only[1] else (1, 0)
+    difference = only[more] - only[fewer]
+    counts = f"{names[0]} alone broke {only[0]:,} rows, {names[1]} alone {only[1]:,} of {rows:,}"
+    if not difference:
+        return f"Same model: {counts}. {upper}"
+    return (
+        f"Same model: {names[more]}'s attack breaks {difference:,} more rows, so {names[fewer]}'s "
+        f"figure is only an upper bound ({counts}). {upper}"
+    )
+
+
+def ranking(
+    setting: Setting,
+    names: tuple[str, str],
+    sides: tuple[Verdicts, Verdicts],
+    points: tuple[float, float, float],
+    p: float,
+) -> str:
+    """Two models. `points`: first minus second, low, value and high, in percentage points."""
+    low, value, high = points
+    figures = " and ".join(
+        f"{name} at most {percent(v.held, v.rows)}" for name, v in zip(names, sides, strict=True)
+    )
+    if not setting.same_question:
+        return (
+            f"No ranking: the two runs asked different questions (another space, goal or game). "
+            f"Robust accuracy: {figures}. Run both with the same space and goal."
+        )
+    decided = not any(v.open for v in sides)
+    if not (setting.same_attack or decided):
+        return (
+            f"No ranking: the two runs used different attacks or budgets. Robust accuracy: "
+            f"{figures}. Run the same attack with the same budget on both models."
+        )
+    if low <= 0 <= high:
+        return f"No difference between {names[0]} and {names[1]} could be shown: {figures}."
+    better, worse = names if value > 0 else names[::-1]
+    low, value, high = sorted((abs(low), abs(value), abs(high)))
+    by = f"by {value:.1f} points (between {low:.1f} and {high:.1f}; p = {p:.2g})"
+    if decided:
+        return f"{better} has a higher robust accuracy than {worse}, {by}; no row is open."
+    return (
+        f"Against the same attack more rows of {better} resist than of {worse}, {by}. Robust "
+        f"accuracy: {figures}."
+    )
+
+
+def addresses(searched: Verdicts, exact: Verdicts, hardened: Verdicts) -> str:
+    """The demo's first scene: a search, an exact decision, a hardened model."""
+    return (
+        f"of {searched.rows:,} phishing addresses {searched.wrong:,} pass unchanged, and a search "
+        f"turns {searched.broken:,} more into ones that pass, within all the relations of the "
+        f"table. Exact search turns {exact.broken:,}, {exact.proven:,} are proven not to pass and "
+        f"{exact.open:,} are open. Refitted three times against its own counterexamples, the model "
+        f"lets {hardened.wrong:,} pass unchanged and {hardened.broken:,} once turned; "
+        f"{hardened.proven:,} are proven not to pass and {hardened.open:,} are open. The table "
+        "above is of the refitted model."
+    )
+
+
+def signs(group: Verdicts, usual: Verdicts, attack: str) -> str:
+    """The demo's second scene: harm instead of any error; nothing is proven there."""
+    return (
+        f"{group.broken + group.wrong:,} of {group.rows:,} signs are made to say go; "
+        f"{group.held:,} resisted {attack}. Had any wrong class counted, as is usual, "
+        f"{usual.held:,} of {usual.rows:,} would have resisted: what counts as success changes the "
+        "answer, so ask for the harm you fear. A stronger attack may turn more."
+    )
+
+
+def measurements(s: Stability) -> str:
+    """The demo's third scene."""
+    return (
+        f"{s.stable:,} of {s.rows:,} decisions are stable: they stay with a probability of at "
+        f"least {s.share:.0%} when every measurement errs by 5 % of its spread. {s.stable_right:,} "
+        "of these are stable and right. These are certified bounds, not samples."
+    )

@@ -1,0 +1,201 @@
+"""Job: one evaluation cut into chunks that can be played anywhere, in any order, any time.
+
+The plan depends on what was asked and on nothing else: which rows make up which chunk (the unit of
+storage), and which chunks are played as one batch (a *turn*). Turns are played whole, by whoever
+plays them, so a run that was killed, sharded or spread over machines ends with the same bits.
+
+Of data in files (`Parquet`) a chunk is a part of them, read by whoever plays it; `data` then holds
+only the few rows at which the model was looked at before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from durometer.attacks.base import Attack
+from durometer.core.errors import DurometerError
+from durometer.core.records import Records
+from durometer.data.dataset import Dataset
+from durometer.data.parquet import Parquet
+from durometer.games.game import Game, Play
+from durometer.games.static import as_game
+from durometer.goals.classes import Untargeted
+from durometer.goals.goal import Expandable, Goal
+from durometer.problem.budget import Budget
+from durometer.problem.referee import Referee
+from durometer.run.batch_size import TURNS, rows_at_once
+from durometer.run.prepare_dataset import prepare_dataset
+from durometer.spaces import token_ids
+from durometer.spaces.region import Space
+
+STANDARD = "standard"  # the attack that a game has by itself
+_STANDARD = cast(Attack, STANDARD)
+COUNTED = (
+    "gradients",
+    "flat",
+    "nonfinite",
+    "apart",
+    "put_back",
+    "searched",
+)  # what a referee notices on the way
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """A finished chunk: its records, and what was noticed while they were made."""
+
+    records: Records
+    facts: dict[str, int]
+    stored: bool = False  # read from a run that was begun earlier
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"words": token_ids.words_in(self.records.adversarial)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        token_ids.register_words(state.pop("words"))
+        self.__dict__.update(state)
+
+
+@dataclass(eq=False)
+class Job:
+    """What is to be played, and what every chunk of it needs.
+
+    Made by a configuration file (`Config.job`) or by hand, for `du.gate`. Sent to other processes
+    without the prepared game.
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> du.gate(du.Job(net, data, du.Linf(0.1)), "robust >= 0.95").outcome
+    'fail'
+    """
+
+    target: Any  # as the user gave it
+    data: Dataset
+    space: Space | None = None
+    goal: Goal = field(default_factory=Untargeted)
+    attack: Attack | None = _STANDARD  # the game's own, found when it is prepared
+    seed: int = 0
+    batch: int = 64
+    budget: Budget = field(default_factory=Budget)
+    widen: bool = False  # chunks may be played several at once, where that is faster
+    game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
+    facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
+    source: Parquet | None = None  # where the rows are, if not in `data`
+    asked: Expandable | None = None  # the goal before it was bound to `data`: each part binds it
+
+    width: int | None = None  # rows that fit into one batch, once they were counted
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"game": None}
+
+    def prepare(self) -> dict[str, Any]:
+        """Check everything and settle the game; facts about the model."""
+        asked: Any = self.attack
+        if isinstance(asked, str) and asked == STANDARD:
+            self.attack = as_game(self.target).default_attack(self.space)
+        self.game, self.facts = as_game(self.target).prepare(
+            self.data, self.space, self.goal, self.attack
+        )
+        return dict(self.facts)
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are: a game whose rounds build on each other is one."""
+        if self.source is not None:
+            return len(self.source.parts)
+        if not as_game(self.target).divisible:
+            return 1
+        return -(-len(self.data) // self.batch)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.data if self.source is None else self.source)
+
+    def _part(self, chunks: Sequence[int]) -> tuple[Dataset, Goal, Sequence[int] | None]:
+        """The data and the goal of chunks, and which batches of the data they are (None: all)."""
+        if self.source is None:
+            return self.data, self.goal, chunks if self.count > 1 else None
+        assert self.asked is not None
+        (chunk,) = chunks  # `at_once` is 1: a part of a file is read by itself
+        data, goal = self.asked.expand(
+            prepare_dataset(self.source.part(chunk), self.target, self.space)
+        )
+        if self.space is not None:
+            self.space.check(data.x)
+        return data, goal, None
+
+    @property
+    def at_once(self) -> int:
+        """How many chunks make up a turn; 1 where the user said how many rows."""
+        if self.game is None or not self.widen or self.source is not None or self.count == 1:
+            return 1
+        if self.width is None:
+            self.width = rows_at_once(getattr(self.game, "model", None), self.data.x)
+        return max(1, min(self.width, len(self.data) // TURNS) // self.batch)
+
+    def turns(self, chunks: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """The turns that hold these chunks, each whole, by their first chunks."""
+        wide, count = self.at_once, self.count
+        firsts = dict.fromkeys(k // wide * wide for k in chunks)
+        return {first: tuple(range(first, min(first + wide, count))) for first in firsts}
+
+    def play(self, chunk: int) -> Chunk:
+        """One chunk, played with its turn."""
+        if self.game is None:
+            self.prepare()
+        (turn,) = self.turns([chunk]).values()
+        return self.play_at_once(turn)[turn.index(chunk)]
+
+    def play_at_once(self, chunks: Sequence[int]) -> list[Chunk]:
+        """Play these chunks as one batch: the same records as one by one, in less time."""
+        if self.game is None:
+            self.prepare()
+        data, goal, only = self._part(chunks)
+        places = np.arange(len(data))
+        mine = [places[k * self.batch : (k + 1) * self.batch] for k in only or ()] or [places]
+        ends = np.cumsum([0, *map(len, mine)]).tolist()
+        parts = [slice(a, b) for a, b in pairwise(ends)] if len(mine) > 1 else [slice(None)]
+        facts = [dict.fromkeys(COUNTED, 0) for _ in parts]
+
+        def observe(referee: Referee) -> None:
+            for its, rows in zip(facts, parts, strict=True):
+                for name, count in referee.facts(rows).items():
+                    its[name] += count
+
+        options = Play(self.batch, self.budget, only, observe)
+        assert self.game is not None
+        with _enough_memory(ends[-1]):
+            moves = self.game.play(data, self.space, goal, self.attack, self.seed, options)
+            records = Records.concat(moves)
+        rows = np.concatenate(mine)
+        ids, digests = data.ids[rows], data.digests(rows)
+        column = records.columns["id"]
+        if len(ids) != len(column) or bool((ids != column).any()):  # some games reorder the rows
+            known = dict(zip(ids.tolist(), digests.tolist(), strict=True))
+            digests = np.array([known.get(i, 0) for i in column.tolist()])
+        records.columns["input"][:] = digests
+        if len(parts) == 1:
+            return [Chunk(records, facts[0])]
+        return [Chunk(records.take(part), its) for part, its in zip(parts, facts, strict=True)]
+
+
+@contextmanager
+def _enough_memory(batch: int) -> Iterator[None]:
+    """A batch that does not fit is said to be one; torch has two errors of its own for it."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise DurometerError(
+            f"not enough memory for a batch of {batch} rows ({str(error).splitlines()[:1] or ''}): "
+            "give a smaller batch=, and resume; what is finished is safe"
+        ) from error

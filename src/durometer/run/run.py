@@ -1,0 +1,177 @@
+"""Run: how an evaluation is carried out: where it is kept, who works on it, when it may stop.
+
+evaluate(net, data, space=..., run=Run("runs/night", workers=2))
+evaluate(net, data, space=..., run=Run("runs/night", resume=True))
+evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: durometer merge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from durometer.core.errors import DurometerError
+from durometer.run.executors import Executor, Here
+from durometer.run.fingerprint import fingerprint
+from durometer.run.job import Chunk, Job
+from durometer.run.log import LOG, logged
+from durometer.run.on_ray import Ray
+from durometer.run.processes import Processes
+from durometer.run.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@runtime_checkable
+class Until(Protocol):
+    """Who says when enough rows are seen: a gate's `Watch`."""
+
+    def begin(self) -> None:
+        """A run begins: forget what an earlier one gave."""
+        ...
+
+    def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
+        """See the records of a further chunk; whether the run may stop."""
+        ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """`out`: a folder to keep (and resume) the run in; `force` replaces the run that is there, once
+    this one is about to play. `shard=(i, n)`: the i-th of n parts, from 1.
+
+    `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side, or
+    when a gate (`Watch`) is decided. Rows are then played in a random order, and looked at in that
+    order, whichever is finished first: else those seen so far would not speak for the rest.
+    `note`: what else the spec is to say, e.g. the criteria that were fixed beforehand.
+    `accept_version`: go on with a run that other versions of durometer, torch or Python began.
+
+    >>> import durometer as du
+    >>> import tempfile
+    >>> net, data = du.testing.toy()
+    >>> folder = tempfile.mkdtemp()
+    >>> ask = dict(space=du.Linf(0.1), attack=du.PGD(5), batch=4)
+    >>> first = du.evaluate(net, data, **ask, run=du.Run(folder))
+    >>> again = du.evaluate(net, data, **ask, run=du.Run(folder, resume=True))
+    >>> len(again.table)
+    16
+    """
+
+    out: str | Path | None = None
+    resume: bool = False
+    shard: tuple[int, int] | None = None
+    workers: int = 1
+    ray: str | None = None
+    until: float | Until | None = None
+    force: bool = False
+    accept_version: bool = False
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse settings that make no sense."""
+        if not _whole(self.workers) or self.workers < 1:
+            raise DurometerError(f"workers={self.workers!r}: expected a whole number of at least 1")
+        if self.shard is not None:
+            pair = isinstance(self.shard, tuple | list) and len(self.shard) == 2
+            if not pair or not all(_whole(v) for v in self.shard):
+                raise DurometerError(
+                    f"shard={self.shard!r}: expected two whole numbers, e.g. (3, 8)"
+                )
+            if not 1 <= self.shard[0] <= self.shard[1]:
+                raise DurometerError(
+                    f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
+                )
+        number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
+        narrow = number and 0 < float(self.until) < 0.5  # type: ignore[arg-type]
+        if self.until is not None and not narrow and not isinstance(self.until, Until):
+            raise DurometerError(f"until={self.until!r}: expected a half-width between 0 and 0.5")
+        if self.out is not None and not isinstance(self.out, str | Path):
+            raise DurometerError(f"out={self.out!r}: expected the name of a folder")
+        if self.ray is not None and not isinstance(self.ray, str):
+            raise DurometerError(f"ray={self.ray!r}: expected 'auto', 'local' or 'host:port'")
+        if self.resume and self.out is None:
+            raise DurometerError("resume: which run? give its folder with out=")
+        if self.ray is not None and self.workers > 1:
+            raise DurometerError("give workers= or ray=, not both: Ray knows its workers itself")
+
+    @property
+    def executor(self) -> Executor:
+        """Where the chunks are played."""
+        if self.ray is not None:
+            return Ray(self.ray)
+        return Processes(self.workers) if self.workers > 1 else Here()
+
+    def chunks(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Chunk]]:
+        """All chunks of this run's share: first what is stored, then what is left to play.
+
+        In the order of the plan where the run may stop early: a row that is broken is finished
+        sooner than one that holds out, so the first to finish do not speak for the others.
+        """
+        turns = list(job.turns(range(job.count)).values())
+        if self.shard is not None:
+            count, turns = len(turns), turns[self.shard[0] - 1 :: self.shard[1]]
+            if not turns:
+                raise DurometerError(
+                    f"shard={self.shard[0]}/{self.shard[1]}: there are only {count} chunks of "
+                    f"{job.batch * job.at_once} rows; make fewer shards, or give a smaller batch="
+                )
+        share = [k for turn in turns for k in turn]
+        chunks = self._chunks(job, spec, share)
+        yield from chunks if self.until is None else _in_order(share, chunks)
+
+    def finished(self) -> Iterator[tuple[int, Chunk]]:
+        """What is in the folder: a run that is stopped may not have read it all yet."""
+        store = Store(Path(self.out)) if self.out is not None else None
+        for k, entry in store.index.done().items() if store is not None else ():
+            assert store is not None
+            yield k, Chunk(store.read(k, entry), entry.facts, stored=True)
+
+    def _chunks(
+        self, job: Job, spec: dict[str, Any], share: Sequence[int]
+    ) -> Iterator[tuple[int, Chunk]]:
+        store = Store(Path(self.out)) if self.out is not None else None
+        if store is None:
+            yield from self.executor.map(job, share)
+            return
+        asked = (spec, self.resume, self.force, fingerprint(job), self.accept_version)
+        with store.held(*asked) as remarks, logged(store.folder, spec):
+            for text in remarks:
+                LOG.warning("%s", text)
+            store.note(job.facts)
+            job.facts |= {k: v for k, v in store.state.items() if k == "versions"}
+            stored = store.index.done()
+            left = [k for k in share if k not in stored]
+            LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)
+            for k in share:
+                if k in stored:
+                    yield k, Chunk(store.read(k, stored[k]), stored[k].facts, stored=True)
+            for k, part in self.executor.map(job, left):
+                store.write(k, part)
+                c = part.records.columns
+                LOG.info(
+                    "chunk %d: %d rows, %d broken, %d proven, %d forward and %d backward passes",
+                    *(k, len(part.records), c["success"].sum(), (c["verdict"] == "proven").sum()),
+                    *(c["forwards"].sum(), c["backwards"].sum()),
+                )
+                yield k, part
+
+
+def _in_order(
+    share: Sequence[int], chunks: Iterable[tuple[int, Chunk]]
+) -> Iterator[tuple[int, Chunk]]:
+    """The chunks as the plan has them; who comes early waits."""
+    waiting: dict[int, Chunk] = {}
+    wanted = iter(share)
+    k = next(wanted, None)
+    for came, part in chunks:
+        waiting[came] = part
+        while k is not None and k in waiting:
+            yield k, waiting.pop(k)
+            k = next(wanted, None)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,124 @@
+"""Adversarial training with any attack in any space: train on what the attacker hands in.
+
+`craft(net, x, y, draw)` gives the inputs to train on; `CraftBy(attack, space)` makes one from the
+library's own attacks, so that Madry et al. is `Adversarial(CraftBy(PGD(7), Linf(8 / 255)))`.
+
+What a reader would get wrong: the network is in eval mode while it is attacked (batch statistics
+must not move with the attack's steps) and in training mode while it learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from durometer import losses
+from durometer.attacks.base import Attack, run
+from durometer.core.streams import Stream
+from durometer.games.arguments import check_kinds
+from durometer.goals.classes import Untargeted
+from durometer.goals.goal import Goal
+from durometer.model.classifier import wrap
+from durometer.problem.problem import Problem
+from durometer.problem.referee import Referee
+from durometer.spaces.region import Space
+from durometer.training.loop import Batch
+from durometer.training.weights import Weights, cross_entropy
+
+Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
+
+
+@dataclass(frozen=True)
+class CraftBy:
+    """The worst valid input an attack finds, by the attack's loss; rows without target stay.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> _, data = du.testing.toy()
+    >>> net = du.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = du.training.fit(
+    ...     net,
+    ...     data,
+    ...     du.training.Adversarial(du.training.CraftBy(du.PGD(2), du.Linf(0.1))),
+    ...     epochs=2,
+    ... )
+    >>> len(history)
+    2
+    """
+
+    attack: Attack
+    space: Space
+    goal: Goal = field(default=Untargeted())
+
+    def __post_init__(self) -> None:
+        check_kinds(self.space, self.goal, self.attack)
+
+    def __call__(self, net: torch.nn.Module, x: Tensor, y: Tensor, draw: int) -> Tensor:
+        self.space.check(x)  # a row outside its own box has no valid change: it would stay clean
+        model = wrap(net)
+        rows = torch.arange(len(x))
+        with model.ready():
+            with torch.no_grad():
+                clean = model.logits(x)
+            targets = self.goal.targets(y, clean, rows)
+            some = targets.any(1)
+            if not bool(some.any()):
+                return x
+            # Training wants the highest loss, not the first success: the model will move.
+            referee = Referee(targets, x.clone(), "best", model.slack)
+            loss = losses.find(self.goal.loss)
+            problem = Problem(
+                model,
+                self.space.around(x),
+                referee,
+                Stream(draw, rows, x.device),
+                y,
+                clean,
+                targets,
+                loss,
+                scope=some,
+            )
+            run(self.attack, problem)
+        return referee.best
+
+
+@dataclass(frozen=True)
+class Adversarial:
+    """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones.
+
+    In a table with relations: `Adversarial(CraftBy(CAPGD(), schema.space(eps=0.5)), clean=0.5)`.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> _, data = du.testing.toy()
+    >>> net = du.training.fresh(
+    ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
+    ... )
+    >>> history = du.training.fit(
+    ...     net,
+    ...     data,
+    ...     du.training.Adversarial(du.training.CraftBy(du.PGD(2), du.Linf(0.1))),
+    ...     epochs=2,
+    ... )
+    >>> len(history)
+    2
+    """
+
+    craft: Any
+    clean: float = 0.0
+    weights: Weights = None
+
+    def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
+        draw = int(torch.randint(2**62, (1,), generator=batch.generator))
+        x = self.craft(net, batch.x, batch.y, draw)
+        net.train()
+        loss = (1 - self.clean) * cross_entropy(net(x), batch, self.weights)
+        if self.clean:
+            loss = loss + self.clean * cross_entropy(net(batch.x), batch, self.weights)
+        yield loss

@@ -1,0 +1,115 @@
+"""Counterexamples of a model on some rows: exact for trees; for networks bounds, then the attack.
+
+`Known` is what is known of each row. `Pool` gathers counterexamples over the rounds of a hardening:
+each round attacks other training rows, drawn anew, and what was found stays.
+
+What a reader would get wrong: a counterexample weighs as much as a training row until all of them
+together weigh as much as the attacked class, never more. Scaling a few of them up to that weight
+costs the other classes points and was measured to be worse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from durometer import losses
+from durometer.attacks.base import run
+from durometer.attacks.combine import Then
+from durometer.attacks.standard import standard
+from durometer.core.streams import Stream, derive, keys
+from durometer.data.dataset import Dataset
+from durometer.goals.goal import Goal
+from durometer.kernels.arrays import Bools, Floats, Ints
+from durometer.model.classifier import wrap
+from durometer.model.frames import align_columns
+from durometer.problem.problem import Problem
+from durometer.problem.referee import Referee
+from durometer.proofs.networks import Bounds
+from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
+from durometer.proofs.search.decide import decide
+from durometer.spaces.region import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of each row; `point` (n, d) means something where `broken`."""
+
+    broken: Bools
+    proven: Bools
+    point: Floats
+
+
+def targets(data: Dataset, goal: Goal, count: int) -> Bools:
+    """(n, classes): may this row be pushed there?"""
+    blank = torch.zeros(len(data), count)
+    mask: Bools = goal.targets(data.y, blank, torch.arange(len(data)), data.classes).numpy()
+    return mask
+
+
+def attacked(data: Dataset, goal: Goal) -> Bools:
+    """Rows that the goal gives a class to be pushed to."""
+    count = len(data.classes or ()) or int(data.y.max()) + 1
+    some: Bools = np.asarray(targets(data, goal, max(2, count)).any(axis=1))
+    return some
+
+
+def counterexamples(
+    model: Any, data: Dataset, space: Space, goal: Goal, seconds: float, seed: int = 0
+) -> Known:
+    """Each row broken, proven or open."""
+    if isinstance(model, torch.nn.Module):
+        return _network(model, data, space, goal, seed)
+    classifier = align_columns(wrap(model), data)
+    ensemble = ensemble_of(classifier)
+    mask = own_classes(classifier, ensemble, targets(data, goal, ensemble.n_classes))
+    found = decide(ensemble, space.around(data.x), mask, seconds)
+    return Known(found.broken, found.proven, found.point)
+
+
+def _network(
+    net: torch.nn.Module, data: Dataset, space: Space, goal: Goal, seed: int
+) -> Known:  # fmt: skip
+    model = wrap(net)
+    rows = torch.arange(len(data))
+    with model.ready():
+        with torch.no_grad():
+            clean = model.logits(data.x)
+        mask = goal.targets(data.y, clean, rows, data.classes)
+        referee = Referee(mask, data.x.clone(), "first", model.slack)
+        problem = Problem(
+            model, space.around(data.x), referee, Stream(seed, keys(data.ids)), data.y, clean,
+            mask, losses.find(goal.loss), scope=mask.any(1),
+        )  # fmt: skip
+        run(Then(Bounds(), standard(space)), problem)
+    broken = (referee.solved & mask.any(1)).numpy()
+    return Known(broken, referee.proven.numpy(), referee.best.double().numpy())
+
+
+class Pool:
+    """Counterexamples of all rounds so far."""
+
+    def __init__(self, train: Dataset, space: Space, goal: Goal, most: int, seed: int) -> None:
+        self.space, self.goal, self.most, self.seed = space, goal, most, seed
+        self.rows = train.take(attacked(train, goal))
+        self.x = np.empty((0, train.x.shape[1]))
+        self.y: Ints = np.empty(0, dtype=np.int64)
+
+    def attack(self, model: Any, seconds: float, step: int) -> Floats:
+        """What this model's counterexamples change, on rows drawn for this step; they are kept."""
+        draw = derive(self.seed, "harden", step)
+        part = self.rows if self.most >= len(self.rows) else self.rows.sample(self.most, draw)
+        known = counterexamples(model, part, self.space, self.goal, seconds, draw)
+        at = np.flatnonzero(known.broken)
+        self.x = np.concatenate([self.x, known.point[at]])
+        self.y = np.concatenate([self.y, part.y.numpy()[at]])
+        change: Floats = known.point[at] - part.x.double().numpy()[at]
+        return change
+
+    def weighted(self) -> tuple[Floats, Ints, Floats]:
+        """What is added to the training rows."""
+        each = min(1.0, len(self.rows) / max(1, len(self.x)))
+        return self.x, self.y, np.full(len(self.x), each)

@@ -1,0 +1,226 @@
+"""harden(): refit a model until an attacker of this space and goal finds little.
+
+    rank features by what they keep telling under attack (`retention`)
+    for a share `free` of the trees in 0, .01, .02, .03, .04, .05, .07, .1, .2:
+        the other trees, which come first, see only features that keep at least `retain` of it
+        fit
+    of these within the price, from the most proven on, and from the plain model at last:
+        find counterexamples (exact, milliseconds a row); add them with their true label; refit
+
+Every refit is the user's own estimator with its parameters, judged on rows held out from all of it:
+accuracy by class, and the shares proven, broken and open, which are exact. The price (`max_loss` or
+`min_proven`) chooses the round.
+
+Measured against this on URL (docs/hardening.md): repeating the refits on all features, curricula in
+eps, ageing counterexamples, weighing them up, boosting against the running worst case.
+
+What a reader would get wrong: progress is not monotone from round to round (a new ensemble has new
+holes), so the last round is rarely the best. And a model that has retreated to features nobody can
+change is robust without having learnt much: `vacuous` and `unmovable` say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from durometer.core.errors import DurometerError
+from durometer.data.dataset import Dataset
+from durometer.goals.classes import Untargeted
+from durometer.goals.goal import Goal
+from durometer.kernels.arrays import Bools
+from durometer.spaces.region import Space
+from durometer.training.hardening.checkpoint import Checkpoint
+from durometer.training.hardening.counterexamples import Pool, counterexamples
+from durometer.training.hardening.explain import Explanation, leans_on, protected_by, weak_by
+from durometer.training.hardening.judge import Judge
+from durometer.training.hardening.networks import retrain
+from durometer.training.hardening.path import Hardened, Round, choice, standard_errors
+from durometer.training.hardening.progress import RoundProgress
+from durometer.training.hardening.question import bare, refuse, refuse_numbers
+from durometer.training.hardening.refit import count, free_trees, refit
+from durometer.training.hardening.retention import retention
+from durometer.training.holdout import holdout
+
+Refit = Callable[..., Any]
+FREE = 0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 1.0
+BEST = 3  # starts from which counterexamples are added
+PATIENCE = 6  # rounds beyond the price, one after the other, that end a climb
+
+
+def harden(
+    model: Any,
+    data: Dataset,
+    space: Space,
+    goal: Goal | None = None,
+    *,
+    max_loss: float | None = 0.015,
+    min_proven: float | None = None,
+    max_vacuous: float = 1.0,
+    caution: float | None = None,
+    confidence: float = 0.95,
+    rounds: int = 40,
+    free: Sequence[float] = FREE,
+    retain: float = 0.3,
+    most: int = 500,
+    share: float = 0.2,
+    judged: int = 400,
+    seconds: float = 0.1,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    progress: bool | None = None,
+) -> Hardened:
+    """Refit a fitted model until no attacker of this `space` and `goal` finds much.
+
+    `max_loss`: at most this much accuracy may be lost on fresh rows of the same kind, with this
+    `confidence`: what was lost on the held-out rows, row by row, with as many standard errors added
+    as make it an upper bound for all `rounds` at once, since the best of them is picked. Of the
+    rounds within it the one with the largest proven share is chosen. `caution` sets the number of
+    standard errors by hand (0: the price is spent, and half of the time more); no confidence then.
+    `min_proven` instead: the most accurate round that reaches it.
+    `max_vacuous`: only rounds of whose proofs at most this share hangs on what nobody can move.
+    At most `rounds` refits, each attacked on `most` training rows for at most `seconds` a row. A
+    `share` of the rows is held out, `judged` of them are proven or broken after each round, in at
+    most 5 `seconds` each. With a `folder` every round is kept there, and a run that was cut off
+    goes on.
+
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> import durometer as du
+    >>> x = np.random.default_rng(0).random((300, 3))
+    >>> y = (x[:, 0] + x[:, 1] > 1).astype(int)
+    >>> forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(x, y)
+    >>> hardened = du.training.harden(forest, du.Dataset(x, y), du.Linf(0.05), rounds=2)
+    >>> len(hardened.path)
+    3
+    """
+    shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
+    counts = {"rounds": rounds, "most": most, "judged": judged}
+    if not 0 < confidence < 1:
+        raise DurometerError(f"confidence={confidence}: expected a probability between 0 and 1")
+    errors = standard_errors(confidence, rounds) if caution is None else caution
+    refuse_numbers(free, shares, counts, {"seconds": seconds, "caution": errors})
+    goal = Untargeted() if goal is None else goal
+    model = bare(model)
+    refuse(model, data, space, goal)
+    network = isinstance(model, torch.nn.Module)
+    train, held = holdout(data, share, seed)
+    judge = Judge.of(held, space, goal, judged, 5 * seconds, seed)
+    keeps = np.ones(data.x.shape[1]) if network else retention(train, space, goal)
+    kept = keeps >= retain
+    again = retrain(seed) if network else refit
+    asked = (
+        max_loss,
+        min_proven,
+        errors,
+        rounds,
+        tuple(free),
+        retain,
+        most,
+        share,
+        judged,
+        seconds,
+        seed,
+    )
+    saved = Checkpoint(folder, model, f"{data.hash}|{space!r}|{goal!r}|{asked}")
+    pool = partial(Pool, train, space, goal, most, seed)
+    price = partial(Round.within, max_loss=max_loss, caution=errors)
+    loop = _Loop(model, train, judge, again, kept, pool, seconds, saved, price)
+    with RoundProgress(rounds, progress) as bar:
+        loop.refit(1.0, 0, None, bar)
+        starts = [loop.starts(f, bar) for f in _plans(model, kept, free)[:rounds]]
+        starts.sort(key=lambda r: _promise(r, loop.path[0], price, min_proven), reverse=True)
+        for i, start in enumerate(starts[:BEST]):
+            left = rounds + 1 - len(loop.path)
+            loop.climb(start, left // (min(BEST, len(starts)) - i), bar)
+    chosen = choice(loop.path, max_loss, min_proven, max_vacuous, errors)
+    final = loop.models[chosen]
+    proven = counterexamples(final, judge.part, space, goal, seconds).proven
+    why = Explanation(
+        loop.weak, leans_on(loop.models[0], held, seed), leans_on(final, held, seed),
+        protected_by(final, judge.part.take(proven), space, goal) if proven.any() else {},
+    )  # fmt: skip
+    return Hardened(
+        final, chosen, tuple(loop.path), len(held), len(judge.part), len(kept), int(kept.sum()),
+        judge.unmovable(model, train), why, tuple(loop.models),
+    )  # fmt: skip
+
+
+class _Loop:
+    """Rounds done so far, from the folder where they are there."""
+
+    def __init__(
+        self, model: Any, train: Dataset, judge: Judge, again: Refit, kept: Bools,
+        pool: Callable[[], Pool], seconds: float, saved: Checkpoint, price: Callable[..., bool],
+    ) -> None:  # fmt: skip
+        self.model, self.train, self.judge, self.again = model, train, judge, again
+        self.kept, self.pool, self.seconds, self.saved = kept, pool, seconds, saved
+        self.price = price
+        self.models: list[Any] = []
+        self.path: list[Round] = []
+        self.weak: dict[str, tuple[float, float]] = {}
+
+    def refit(self, plan: float, step: int, pool: Pool | None, bar: RoundProgress) -> Round:
+        """One more model, fitted on the pool too, and judged."""
+        number = len(self.path)
+        known = self.saved.load(number)
+        if known is None:
+            pool = self.pool() if pool is None else pool
+            kept = None if plan == 1.0 else self.kept
+            fresh = self.again(self.model, self.train, *pool.weighted(), kept=kept, free=plan)
+            first = self.models[0] if number else fresh
+            line = self.judge(fresh, first, number, plan, step, len(pool.x))
+            known = {"model": fresh, "line": line, "x": pool.x, "y": pool.y}
+            if number == 0:
+                known["weak"] = weak_by(self.pool().attack(fresh, self.seconds, 1), self.train)
+            self.saved.keep(number, **known)
+        self.models.append(known["model"])
+        self.path.append(known["line"])
+        self.weak = known.get("weak", self.weak)
+        bar.advance(self.path[-1])
+        return self.path[-1]
+
+    def starts(self, plan: float, bar: RoundProgress) -> Round:
+        """The model of a plan before any counterexample; the plain one is there already."""
+        return self.path[0] if plan == 1.0 else self.refit(plan, 0, None, bar)
+
+    def climb(self, start: Round, rounds: int, bar: RoundProgress) -> None:
+        """Counterexamples and refits from one start, until none is found or the price is passed."""
+        pool, model, dear = self.pool(), self.models[start.number], 0
+        for step in range(1, rounds + 1):
+            kept = self.saved.load(len(self.path))
+            if kept is not None and (kept["line"].free, kept["line"].step) == (start.free, step):
+                pool.x, pool.y = kept["x"], kept["y"]
+            elif not len(pool.attack(model, self.seconds, step)):
+                return
+            now = self.refit(start.free, step, pool, bar)
+            model = self.models[-1]
+            dear = 0 if self.price(now, self.path[0]) else dear + 1
+            if dear == PATIENCE:
+                return
+
+
+def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
+    """Shares of trees that see everything; one plan where features make no difference."""
+    if kept.all() or not kept.any():
+        return [1.0]
+    trees = count(model)
+    if trees is None:
+        return [f for f in free if f in (0.0, 1.0)]
+    first: dict[int, float] = {}  # shares that come to the same number of trees are one plan
+    for f in free:
+        first.setdefault(free_trees(trees, f), f)
+    return list(first.values())
+
+
+def _promise(
+    r: Round, first: Round, price: Callable[..., bool], min_proven: float | None
+) -> tuple[bool, float]:
+    """What a start is worth going on from: within the price, then by the proven share."""
+    if min_proven is not None:
+        return r.proven >= min_proven, r.accuracy
+    return price(r, first), r.proven

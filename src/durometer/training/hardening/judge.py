@@ -1,0 +1,137 @@
+"""Each round's model on the same held-out rows: accuracy by class, proven, broken, open, vacuous.
+
+*Vacuous* is the proof of a row that holds even when everything the attacker can move at all may
+take any value: the decision hangs on what stays. It is decided by the same exact search in a larger
+box, with the relations, so the share is one of proofs too, and a lower bound where time runs out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from durometer.core.errors import DurometerError
+from durometer.data.dataset import Dataset
+from durometer.goals.goal import Goal
+from durometer.kernels.arrays import Bools, Floats
+from durometer.model.classifier import wrap
+from durometer.model.frames import align_columns
+from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
+from durometer.proofs.search.decide import vacuous
+from durometer.spaces.region import Space
+from durometer.training.hardening.counterexamples import attacked, counterexamples, targets
+from durometer.training.hardening.path import Round, Unmovable
+from durometer.training.hardening.refit import refit
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Held-out rows, and among them those that are proven or broken one by one."""
+
+    held: Dataset
+    part: Dataset
+    space: Space
+    goal: Goal
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, held: Dataset, space: Space, goal: Goal, most: int, seconds: float, seed: int
+    ) -> Judge:
+        mask = attacked(held, goal)
+        if not mask.any():
+            raise DurometerError(f"goal {goal!r}: no held-out row has any class to be pushed to")
+        part = held.take(mask)
+        return cls(
+            held, part if most >= len(part) else part.sample(most, seed), space, goal, seconds
+        )
+
+    def __call__(
+        self, model: Any, first: Any, number: int, free: float, step: int, added: int
+    ) -> Round:
+        """One line of the path; `first` is the model of round 0."""
+        right, y = _right(model, self.held), self.held.y.numpy()
+        recall = tuple(float(right[y == c].mean()) for c in np.unique(y))
+        known = counterexamples(model, self.part, self.space, self.goal, self.seconds)
+        correct = _right(model, self.part)
+        proven = known.proven & correct
+        broken = known.broken | ~correct
+        vacuous = self.vacuous(model, proven)
+        return Round(
+            number, free, step, float(right.mean()), recall, float(proven.mean()),
+            float(broken.mean()), float((~proven & ~broken).mean()), vacuous, added,
+            _error(right, _right(first, self.held)),
+        )  # fmt: skip
+
+    def vacuous(self, model: Any, proven: Bools) -> float:
+        """Of these proven rows, the share proven at any size of what moves."""
+        if isinstance(model, torch.nn.Module) or not proven.any():
+            return 0.0
+        part = self.part.take(proven)
+        classifier = align_columns(wrap(model), part)
+        ensemble = ensemble_of(classifier)
+        mask = own_classes(classifier, ensemble, targets(part, self.goal, ensemble.n_classes))
+        region = self.space.around(part.x)
+        return float(vacuous(ensemble, region, mask, 0.05).mean())
+
+    def unmovable(self, model: Any, train: Dataset) -> Unmovable | None:
+        """The same estimator, and a single rule, on features no attacked row can move."""
+        start = train.take(attacked(train, self.goal))
+        low, high = self.space.around(start.x).box()
+        still = (low >= high).all(0).numpy()
+        if not still.any() or still.all() or isinstance(model, torch.nn.Module):
+            return None
+        blind = refit(model, train, kept=still, free=0.0)
+        at = attacked(self.held, self.goal)
+        right = _right(blind, self.held)
+        rule, accuracy = _rule(train, self.held, np.flatnonzero(still))
+        return Unmovable(
+            int(still.sum()), float(right.mean()), float(right[at].mean()), rule, accuracy
+        )
+
+
+def _right(model: Any, data: Dataset) -> Bools:
+    classifier = align_columns(wrap(model), data)
+    with classifier.ready(), torch.no_grad():
+        answer: Bools = (classifier.logits(data.x).argmax(1) == data.y).numpy()
+    return answer
+
+
+def _error(right: Bools, first: Bools) -> float:
+    """The standard error of the difference of two accuracies on the same rows."""
+    gain = right.astype(float) - first.astype(float)
+    return float(gain.std() / np.sqrt(len(gain)))
+
+
+def _rule(train: Dataset, held: Dataset, still: Any) -> tuple[str, float]:
+    """The best single question about one of these features, and its held-out accuracy."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    def of(data: Dataset) -> Floats:
+        rows: Floats = np.nan_to_num(data.x.double().numpy()[:, still])
+        return rows
+
+    stump = DecisionTreeClassifier(max_depth=1, random_state=0).fit(of(train), train.y.numpy())
+    place = int(stump.tree_.feature[0])
+    if place < 0:
+        return "always the same answer", float(stump.score(of(held), held.y.numpy()))
+    f = int(still[place])
+    return _said(train, f, float(stump.tree_.threshold[0])), float(
+        stump.score(of(held), held.y.numpy())
+    )
+
+
+def _said(data: Dataset, f: int, threshold: float) -> str:
+    """A question about one feature; of text, which values it is about."""
+    if data.columns is None:
+        return f"{f} <= {threshold:g}"
+    column = data.columns.each[f]
+    if column.kind != "label":
+        return f"{column.name} <= {threshold:g}"
+    pairs = zip(column.values, column.codes, strict=True)
+    low = [str(v) for v, code in pairs if code <= threshold]
+    more = f" ... ({len(low)} values)" if len(low) > 3 else ""
+    return f"{column.name} is {' or '.join(low[:3])}{more}"

@@ -1,0 +1,175 @@
+"""The path of a hardening: one line per refit, and which of them the price buys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from durometer.report.stats import wilson
+from durometer.training.hardening.explain import Explanation
+
+FEW = 50  # rows below which a share says little
+
+
+@dataclass(frozen=True)
+class Round:
+    """One model on the held-out rows; the shares are of the rows an attacker would start from.
+
+    >>> Round(3, 0.1, 2, 0.95, (0.94, 0.96), 0.9, 0.1, 0.0, 0.5, 80).open
+    0.0
+    """
+
+    number: int
+    free: float  # the share of the trees that see every feature
+    step: int  # rounds of counterexamples behind it
+    accuracy: float
+    recall: tuple[float, ...]  # accuracy within each class
+    proven: float
+    broken: float
+    open: float
+    vacuous: float  # of the proven rows, at least
+    counterexamples: int  # fitted on
+    error: float = 0.0  # the standard error of the accuracy lost since round 0, row by row
+
+    def within(self, first: Round, max_loss: float | None, caution: float = 1.0) -> bool:
+        """Does it lose at most this much accuracy, `caution` standard errors added?"""
+        lost = first.accuracy - self.accuracy + caution * self.error
+        return max_loss is None or lost <= max_loss
+
+    def __str__(self) -> str:
+        return (
+            f"{self.number:3d}  free {self.free:4.2f} step {self.step:2d}  accuracy "
+            f"{self.accuracy:.3f} ({', '.join(f'{r:.3f}' for r in self.recall)})  proven "
+            f"{self.proven:.3f}  broken {self.broken:.3f}  open {self.open:.3f}  vacuous "
+            f"{self.vacuous:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class Unmovable:
+    """What can be had without learning anything an attacker touches: the line to beat."""
+
+    features: int  # that no attacked row's region lets move
+    accuracy: float  # of the same estimator on these alone
+    robust: float  # the attacked rows it gets right: all of them proven by construction
+    rule: str  # the best single question about one of them
+    rule_accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Hardened:
+    """The chosen model, the path to it, and why.
+
+    `model` is an estimator of the kind that was given; `models` are those of every round.
+
+    >>> print(Hardened(None, 0, (), 100, 60, 300, 280, None, None))
+    held out: 100 rows, 60 judged as attacked
+    """
+
+    model: Any
+    chosen: int
+    path: tuple[Round, ...]
+    rows: int  # held out
+    attacked: int  # of these, rows an attacker would start from, proven or broken one by one
+    features: int
+    kept: int  # features that keep what they tell under attack
+    unmovable: Unmovable | None
+    explanation: Explanation | None
+    models: tuple[Any, ...] = field(repr=False, default=())
+
+    def __str__(self) -> str:
+        lines = [f"held out: {self.rows} rows, {self.attacked} judged as attacked"]
+        lines += [f"{'*' if r.number == self.chosen else ' '} {r}" for r in self.path]
+        lines += [f"note: {note}" for note in self.notes()]
+        if self.unmovable is not None:
+            u = self.unmovable
+            lines.append(
+                f"line to beat: the {u.features} features nobody can move alone give accuracy "
+                f"{u.accuracy:.3f}, {u.robust:.3f} proven; the best single rule among them "
+                f"({u.rule}) {u.rule_accuracy:.3f}"
+            )
+        if self.explanation is not None:
+            lines.append(str(self.explanation))
+        return "\n".join(lines)
+
+    def notes(self) -> list[str]:
+        """What a reader should not overlook."""
+        if not self.path:
+            return []
+        now, found = self.path[self.chosen], []
+        if self.chosen == 0:
+            found.append(f"{self._why()}: this is the model refitted as it was")
+        if self.attacked < FEW:
+            share = wilson(now.proven * self.attacked, self.attacked)
+            found.append(
+                f"only {self.attacked} held-out rows were judged: the share proven lies between "
+                f"{share.low:.2f} and {share.high:.2f} (95 %), and rounds differ by chance"
+            )
+        if now.vacuous >= 0.5:
+            found.append(
+                f"vacuous: at least {now.vacuous:.0%} of the proofs hold however far the attacker "
+                "moves what can move: the decision hangs on features that stay where they are"
+            )
+        u = self.unmovable
+        if u is not None and now.accuracy <= u.accuracy and now.proven <= u.robust:
+            found.append("the features nobody can move alone do as well: nothing was gained")
+        return found
+
+    def _why(self) -> str:
+        """Why round 0 was chosen."""
+        first = self.path[0]
+        better = [r for r in self.path if r.proven > first.proven]
+        if not better:
+            return "no round proved more"
+        r = min(better, key=lambda r: first.accuracy - r.accuracy + r.error)
+        return (
+            f"no round kept the price (the cheapest that proves more, {r.number}, loses "
+            f"{first.accuracy - r.accuracy:.3f} of accuracy with a standard error of {r.error:.3f})"
+        )
+
+    def save_page(self, path: str | Path) -> Path:
+        """Before and after on one HTML page."""
+        from durometer.core.durable_files import write
+        from durometer.training.hardening.page import page
+
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write(target, page(self))
+        return target
+
+
+def standard_errors(confidence: float, rounds: float) -> float:
+    """How many to add to each round's loss, so that with this confidence none of them lost more.
+
+    The best of `rounds` is picked on the same rows, so that each may err by (1 - confidence) /
+    rounds only (Bonferroni); the loss of a round is a mean over rows, and taken as normal.
+
+    >>> round(standard_errors(0.95, 1), 2), round(standard_errors(0.95, 40), 2)
+    (1.64, 3.02)
+    """
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - (1 - confidence) / max(1, rounds)))
+
+
+def choice(
+    path: Sequence[Round], max_loss: float | None, min_proven: float | None,
+    max_vacuous: float = 1.0, caution: float = 1.0,
+) -> int:  # fmt: skip
+    """The round that the price buys; one with more vacuous proofs than allowed is none.
+
+    >>> cheap = Round(0, 1.0, 0, 0.96, (), 0.2, 0.8, 0.0, 0.0, 0)
+    >>> hard = Round(1, 0.1, 3, 0.94, (), 0.9, 0.1, 0.0, 0.0, 0)
+    >>> choice([cheap, hard], 0.01, None), choice([cheap, hard], None, 0.8)
+    (0, 1)
+    """
+    path = [path[0], *(r for r in path[1:] if r.vacuous <= max_vacuous)]
+    if min_proven is not None:
+        enough = [r for r in path if r.proven >= min_proven]
+        if enough:
+            return max(enough, key=lambda r: r.accuracy).number
+        return max(path, key=lambda r: r.proven).number
+    cheap = [r for r in path if r.within(path[0], max_loss, caution)]
+    return max(cheap, key=lambda r: r.proven).number

@@ -1,0 +1,117 @@
+"""refit: the user's own estimator, fitted anew with its parameters, on more and weighted rows.
+
+Any scikit-learn style estimator that `clone` copies: XGBoost, LightGBM, CatBoost, forests,
+boosting, and pipelines that end in one. Rows go in the form the estimator was fitted on: by name in
+a frame where it knows names, else as an array.
+
+With `kept`, all trees but a share `free` of them see only the kept features; the others are blanked
+(held at the first row's value, on which nothing can split). Those trees come first.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.data.dataset import Dataset
+from durometer.kernels.arrays import Bools, Floats, Ints
+from durometer.model.frames import to_fit
+from durometer.training.hardening.growth import Stage, grow, trees_of
+
+
+def refit(
+    model: Any, data: Dataset, x: Floats | None = None, y: Ints | None = None,
+    weight: Floats | None = None, *, kept: Bools | None = None, free: float = 1.0,
+) -> Any:  # fmt: skip
+    """A new estimator like `model`, fitted on the data and further rows of these weights.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> rows = Dataset([[0.0], [1.0]], [0, 1])
+    >>> tree = DecisionTreeClassifier(max_depth=1, random_state=0).fit([[0.0], [1.0]], [0, 1])
+    >>> refit(tree, rows, np.array([[0.4]]), np.array([1]), np.array([1.0])).predict([[0.3]])
+    array([1])
+    """
+    labels = checked(model)
+    rows = data.x.double().numpy()
+    if rows.ndim != 2:
+        raise DurometerError(f"x has shape {rows.shape}; a table is (rows, features)")
+    truth, weights = data.y.numpy(), np.ones(len(rows))
+    if x is not None and y is not None and weight is not None and len(x):
+        rows, truth = np.concatenate([rows, x]), np.concatenate([truth, y])
+        weights = np.concatenate([weights, weight])
+    blanked = rows if kept is None else np.where(kept, rows, rows[0])
+    formed = to_fit(model, data.columns)
+    named = np.asarray(labels)[_own(labels, data)[truth]]
+    before, last = _split(model)
+    shown = formed(rows.copy())
+    if before is not None:
+        from sklearn.base import clone
+
+        before = clone(before)
+        before.fit(shown, named)
+    ready = [part if before is None else before.transform(part)
+             for part in (formed(blanked.copy()), shown)]  # fmt: skip
+    fresh = grow(last, _stages(last, ready, 1.0 if kept is None else free), named, weights)
+    if last is model:
+        return fresh
+    whole = copy.copy(model)  # with what else was asked of it: memory, verbose
+    whole.steps = [*(before.steps if before is not None else ()), (model.steps[-1][0], fresh)]
+    return whole
+
+
+def checked(model: Any) -> Any:
+    """The classes of an estimator that can be fitted anew."""
+    labels = getattr(model, "classes_", None)
+    if labels is None or not hasattr(model, "fit"):
+        raise Unsupported(
+            f"harden refits an estimator: {type(model).__name__} has no fit() or was never fitted; "
+            "give the fitted classifier (XGBClassifier, not its Booster)"
+        )
+    return labels
+
+
+def count(model: Any) -> int | None:
+    """How many trees it has; None where they cannot be fitted in stages."""
+    return trees_of(last_step(model))
+
+
+def last_step(model: Any) -> Any:
+    """The classifier of a pipeline; another model itself."""
+    return _split(model)[1]
+
+
+def free_trees(count: int, free: float) -> int:
+    """How many of `count` trees see everything, at least one and not all where a share of them do.
+
+    >>> [free_trees(60, f) for f in (0.0, 0.01, 0.02, 0.05, 1.0)]
+    [0, 1, 1, 3, 60]
+    """
+    if free in (0.0, 1.0):
+        return round(free * count)
+    return min(count - 1, max(1, round(free * count)))
+
+
+def _stages(model: Any, ready: list[Any], free: float) -> list[Stage]:
+    count = trees_of(model)
+    if count is None or free in (0.0, 1.0):
+        return [Stage(count or 1, ready[1] if free == 1.0 else ready[0])]
+    top = free_trees(count, free)
+    return [Stage(count - top, ready[0]), Stage(top, ready[1])]
+
+
+def _own(labels: Any, data: Dataset) -> Ints:
+    """The estimator's class of each of the data's classes, by name where both have names."""
+    names = [str(c) for c in np.asarray(labels).tolist()]
+    if data.classes is not None and sorted(names) == sorted(data.classes):
+        return np.array([names.index(c) for c in data.classes])
+    return np.arange(len(names))
+
+
+def _split(model: Any) -> tuple[Any | None, Any]:
+    """What comes before the last step of a pipeline, and the last step."""
+    if isinstance(getattr(model, "steps", None), list):
+        return (model[:-1] if len(model.steps) > 1 else None), model.steps[-1][1]
+    return None, model
