@@ -3,8 +3,8 @@
     import durometer as du
     report = du.evaluate(net, data, space=du.Linf(8 / 255))
 
-Names are loaded when first used, so that `import durometer` costs milliseconds, not torch. Which names
-there are says the stub beside this file, once, for this loader and for type checkers alike.
+Names are loaded when first used, so that `import durometer` costs milliseconds, not torch. Which
+names there are says the stub beside this file, once, for this loader and for type checkers alike.
 """
 
 from __future__ import annotations

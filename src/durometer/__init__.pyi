@@ -1,4 +1,5 @@
-"""The public names of durometer, once: `__init__.py` reads this list, and so does a type checker."""
+"""The public names of durometer, once: `__init__.py` reads this list, and so does a type
+checker."""
 
 from durometer import architectures as architectures
 from durometer import datasets as datasets

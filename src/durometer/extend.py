@@ -3,7 +3,8 @@
 An attack of your own is a frozen dataclass with `needs` and `__call__(problem)`; a space has
 `around(x) -> Region`; a goal has `targets(...)`; a defender has `start` and `adapt`. `du.testing`
 checks each of them. A package registers its parts through the entry points `durometer.attacks`,
-`durometer.spaces`, `durometer.goals`, `durometer.games`, `durometer.defenses`, `durometer.datasets`, `durometer.noise`.
+`durometer.spaces`, `durometer.goals`, `durometer.games`, `durometer.defenses`,
+`durometer.datasets`, `durometer.noise`.
 """
 
 from durometer.attacks.base import Attack

@@ -22,8 +22,8 @@ OUT = board.HERE.parents[1] / "docs" / "leaderboard.md"
 HEAD = """# Leaderboard
 
 For whoever wants to know how models of different kinds stand up to the same threat. Every figure
-comes from a stored run on bundled data; every row has been checked by `durometer verify`, which asks
-the stored model again.
+comes from a stored run on bundled data; every row has been checked by `durometer verify`, which
+asks the stored model again.
 
 **Read it with care.** Samples are small, so each figure carries its 95 % interval. Models are
 small and fitted with one seed and no tuning: this compares runs that anybody can repeat, not

@@ -1,8 +1,8 @@
 """Durable files: a file is whole or it is not there, whatever ends the process in between.
 
-Every file that durometer keeps is written here: to a temporary beside it, flushed to the disk, renamed;
-then the folder is flushed, since a rename is durable only when its folder is. Files that belong
-together are all written first and renamed last, one after the other.
+Every file that durometer keeps is written here: to a temporary beside it, flushed to the disk,
+renamed; then the folder is flushed, since a rename is durable only when its folder is. Files that
+belong together are all written first and renamed last, one after the other.
 
 A folder may come from anybody, so no link in it is followed to write: temporary files have random
 names and must be new, a name that is read from a file is one entry of its folder (`entry`), and
@@ -143,8 +143,8 @@ def parsed(text: str | bytes) -> Any:
 
 @contextmanager
 def arrays(file: Path | bytes) -> Iterator[Any]:
-    """The arrays of an .npz file of durometer's, which are not compressed: what it unpacks to is known
-    before any of it is read."""
+    """The arrays of an .npz file of durometer's, which are not compressed: what it unpacks to is
+    known before any of it is read."""
     size = len(file) if isinstance(file, bytes) else file.stat().st_size
     with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
         members = archive.infolist()

@@ -1,8 +1,8 @@
 """What was asked, read from a spec: who plays, for what, by which attacks. Fields, never text.
 
-A spec holds each noun as a table (`durometer.core.serialization`): "game", "space", "goal", "attack", "noise", and
-None where there is none. Version 0.1 held their `repr`; `current` reads those as tables, so that
-nothing else must know of them.
+A spec holds each noun as a table (`durometer.core.serialization`): "game", "space", "goal",
+"attack", "noise", and None where there is none. Version 0.1 held their `repr`; `current` reads
+those as tables, so that nothing else must know of them.
 
 What a reader would get wrong: the type of a goal says nothing of its meaning unless it is one of
 ours. A goal `mypackage:UntargetedAmong` is not untargeted.

@@ -1,6 +1,7 @@
 """Intervals and paired tests: Wilson, cluster bootstrap, McNemar, Wilcoxon.
 
-Every figure durometer prints is an `Estimate`: value, 95 % interval, and the number of rows it is over.
+Every figure durometer prints is an `Estimate`: value, 95 % interval, and the number of rows it is
+over.
 """
 
 from __future__ import annotations

@@ -241,8 +241,9 @@ class Masked:
         try:
             from transformers import AutoModelForMaskedLM, AutoTokenizer
         except ImportError as error:
-            raise Unsupported(f"Masked needs transformers: pip install 'durometer[text]' ({error})") \
-                from None  # fmt: skip
+            raise Unsupported(
+                f"Masked needs transformers: pip install 'durometer[text]' ({error})"
+            ) from None
         model = AutoModelForMaskedLM.from_pretrained(self.model, local_files_only=True)
         return model.eval(), AutoTokenizer.from_pretrained(self.model, local_files_only=True)
 

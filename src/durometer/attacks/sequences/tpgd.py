@@ -145,7 +145,8 @@ class TPGD:
         return z.detach() + (step / norm)[:, None, None] * grad, reading.slots(said.detach())
 
     def _ask(
-        self, problem: Problem, clean: Problem, rows: Tensor, region: SubstitutionRegion, slots: Tensor,
+        self, problem: Problem, clean: Problem, rows: Tensor, region: SubstitutionRegion,
+        slots: Tensor,
         near: Tensor, asked: list[set[bytes]],
     ) -> None:  # fmt: skip
         """Ask the victim about what is new, changed and nearer than the best success."""
