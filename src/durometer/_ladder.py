@@ -127,6 +127,7 @@ def ladder(
             rung.
         public: Whether to play the rung "public randomness".
         seed: Seed of all evaluations.
+        progress: Whether to show a bar for each rung, as in `evaluate`.
 
     Returns:
         A `Ladder`; printed, it is a table of the accuracies.
