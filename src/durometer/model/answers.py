@@ -84,6 +84,8 @@ def one_each(out: Any) -> bool:
         ) and not out.is_floating_point()
     if not isinstance(out, np.ndarray | list):
         return False
+    if isinstance(out, list) and any(isinstance(v, Tensor) for v in out):
+        return all(v.ndim == 0 and not v.is_floating_point() for v in out)
     array = np.asarray(out)
     return (
         array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -51,8 +52,7 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
         except Exception:  # it may know only arrays; if it does not, its own error is told
             if model.module is None:
                 model = replace(model, call=as_arrays(model.source, flat=False))
-            _tried(model, x)
-            out = model.call(leaf)
+            out = _answered(model, x, model.call)
         model, out = _chosen(model, out, len(x))
         if model.answers == "labels":
             return replace(model, differentiable=False)
@@ -171,8 +171,14 @@ def _turns(votes: Classifier, x: Tensor, predicted: Tensor) -> tuple[Tensor, ...
 
 def _tried(model: Classifier, x: Tensor) -> Tensor:
     """Logits of the first rows it is ever asked for: a model that cannot take them is told of."""
+    logits: Tensor = _answered(model, x, model.logits)
+    return logits
+
+
+def _answered(model: Classifier, x: Tensor, ask: Callable[[Tensor], Any]) -> Any:
+    """What it answers; a model that cannot take these rows is told of."""
     try:
-        return model.logits(x)
+        return ask(x)
     except DurometerError:
         raise
     except Exception as error:  # whatever a model may raise
