@@ -60,15 +60,22 @@ _LISTED = 20_000  # sequences that are listed for a row: seconds for small netwo
 
 @dataclass(frozen=True)
 class Standard:
-    """Both sides, with at most about `seconds` of exact search for a row.
+    """The default of `evaluate`: proofs and attacks that fit the model and the space, cheapest
+    first.
 
-    `certificates=True` keeps what makes proofs about trees checkable (see `Exact`).
+    Each stage works on the rows that the ones before it left open: `Enumerate` where few points are
+    valid; `Linear`, `Exact` or `Bounds` by the kind of the model; the strongest attack for the
+    space; then again proofs with a larger budget.
+
+    Args:
+        seconds: Time limit of exact searches per row, in seconds.
+        certificates: Whether proofs about trees keep a certificate that `verify` can check.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
     >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.Standard())
-    >>> report.metric("proven").value <= report.metric("robust").value
-    True
+    >>> report.counts("verdict"), report.counts("winner")
+    ({'broken': 12, 'open': 4}, {'APGD-pm': 12, '': 4})
     """
 
     seconds: float = 5.0
@@ -97,7 +104,12 @@ class Standard:
             problem.referee.unproven = next(iter(refused), "no proof knows models of this kind")
 
     def stages(self, problem: Problem) -> list[tuple[Attack, bool]]:
-        """The stages in order, and whether each may be done without."""
+        """The stages for a problem, in order, each with whether it may be left out where it does
+        not apply.
+
+        Args:
+            problem: The rows to attack.
+        """
         model, table = problem.model, isinstance(problem.regions, TableRegion)
         if isinstance(problem.regions, SubstitutionRegion):
             bounded = isinstance(model.module, Bounded)

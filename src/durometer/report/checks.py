@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flag:
-    """One thing to look at: `level` is "warning" or "note"."""
+    """A warning or note of a report.
+
+    Args:
+        id: Its name, e.g. "interrupted"; docs/checks.md explains each.
+        text: What to look at, with the figures.
+        level: "warning" or "note".
+    """
 
     id: str
     text: str
