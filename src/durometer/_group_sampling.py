@@ -121,7 +121,7 @@ def sample_groups(
     """
     for given in (sources, targets):
         if isinstance(given, int | str):
-            raise DurometerError(f"sample_groups: {given!r} is one class; expected a list of classes")
+            raise DurometerError(f"sample_groups: {given!r} is one class; expected a list")
     classes = len(data.classes) if data.classes else int(data.y.max()) + 1
     start, end = (
         list(range(classes)) if given is None

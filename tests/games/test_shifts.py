@@ -205,7 +205,7 @@ def test_queries_of_a_model_under_noise_are_counted(method) -> None:
         return np.stack([rows[:, 0], -rows[:, 0]], 1)
 
     data = du.Dataset(np.array([[0.3, 0.0], [-1.0, 0.0], [4.0, 1.0]]), [0, 1, 0])
-    wrapped = du.wrap(model, outputs="logits", inputs="array")
+    wrapped = du.wrap(model, answers="logits", inputs="array")
     nature = du.Nature(wrapped, du.Normal(sd=0.5), draws=4000, method=method)
     t = du.evaluate(nature, data).table
     few = 200  # checks of the model before it is played, and the clean answers

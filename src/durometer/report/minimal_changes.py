@@ -28,12 +28,13 @@ def minimal_changes(report: Report, by: str = "row") -> pd.DataFrame:
     data, inputs = report.data, report.records.adversarial
     if data is not None and token_ids.is_token_ids(data.x):
         raise DurometerError(
-            "minimal_changes() compares numbers, and these are texts: use report.adversarial_frame()"
+            "minimal_changes() compares numbers, and these are texts: use "
+            "report.adversarial_frame()"
         )
     if data is None or inputs is None:
         raise DurometerError(
-            "minimal_changes() compares rows with what they were, and a report that was read from a folder "
-            "does not hold the data; give it: dataclasses.replace(report, data=data)"
+            "minimal_changes() compares rows with what they were, and a report that was read from "
+            "a folder does not hold the data; give it: dataclasses.replace(report, data=data)"
         )
     t = report.table
     at = np.flatnonzero(t["success"].to_numpy(bool) & (t["winner"] != "clean").to_numpy(bool))
