@@ -21,7 +21,6 @@ from typing import Any
 from durometer._evaluate import evaluate
 from durometer.attacks.base import Attack, label
 from durometer.attacks.parameters import check_made
-from durometer.attacks.standard import standard
 from durometer.attacks.transductive.gmsa import GMSA, Transfer
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.dataset import Dataset
@@ -32,6 +31,7 @@ from durometer.report import checks
 from durometer.report.checks import Flag
 from durometer.report.page.ladder import cost, folder_of, page
 from durometer.report.report import Report
+from durometer.standard import Standard, check_space
 
 MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
 
@@ -96,7 +96,7 @@ def ladder(
 ) -> Ladder:
     """Every rung for one defence; `attacks` are the attacks on the game to try, of any kind.
 
-    `static`: the attack on the model before it adapts; unless given, the `standard` one of the
+    `static`: the attack on the model before it adapts; unless given, the `Standard` one of the
     space, and where there is none the strongest inner attack given. `control`: a defender that
     ignores the batch, see `du.defenses.Control`. A defender that the probe finds random is played
     three times at least, so that a rung is a mean over its moves.
@@ -168,6 +168,7 @@ def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[
     if given is not None:
         return base, given
     try:
-        return base, standard(space, gradients=base.differentiable)
+        check_space(space)
     except Unsupported:
         return base, inner
+    return base, Standard(proofs=False)
