@@ -138,8 +138,9 @@ def test_what_is_no_certificate_is_refused(made):
     model, _, _, report, _ = made
     trees, i = read(model), rows(report)[0]
     right = numbers(report.records.certificates[i])
-    for wrong in (b"", b"nothing", zlib.compress(b"12345"), pack_certificate(right[:-1]), pack_certificate(right[:3]),
-                  pack_certificate(np.append(right, 0.0)), pack_certificate(np.full(40, np.nan))):  # fmt: skip
+    for wrong in (b"", b"nothing", zlib.compress(b"12345"), pack_certificate(right[:-1]),
+                  pack_certificate(right[:3]), pack_certificate(np.append(right, 0.0)),
+                  pack_certificate(np.full(40, np.nan))):  # fmt: skip
         with pytest.raises(Refused):
             check(wrong, trees, row(made, i).row)
 

@@ -38,10 +38,17 @@ _REDRAWN = 0.2  # of the categories, where eps counts features
 
 @dataclass(frozen=True)
 class MOEVA:
-    """`generations` times `offspring` children per row, of which `population` survive.
+    """A genetic search with three objectives: misclassification, distance, broken relations
+    (Simonetto et al., 2022).
 
-    The published numbers are the defaults (203 reference points + 3 axes = 206); the first
-    generation counts. `memory` in bytes bounds the block of rows that evolves at once.
+    It needs no gradients. Unlike the published code, every individual is judged when it is
+    evaluated, so a solved row stops at once.
+
+    Args:
+        generations: Generations, the first one included; 100 as published.
+        population: Individuals that survive; 206 as published (203 reference points and 3 axes).
+        offspring: Children per generation; 100 as published.
+        memory: Bytes that a block of rows may take.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

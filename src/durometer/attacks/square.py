@@ -40,9 +40,20 @@ _AHEAD = 256  # random numbers drawn at once per row, for speed
 
 @dataclass(frozen=True)
 class Square:
-    """`queries` forward passes per start; the first proposals touch a share `p` of the features.
+    """The Square attack: a random search that changes one patch at a time; no gradients needed
+    (Andriushchenko et al., 2020).
 
-    `start="best"` goes on from what other attacks have come to, `prune` gives up hopeless rows.
+    In Linf the patches shrink earlier than in AutoAttack's schedule, which finds more. Rows of a
+    table have random subsets of features for squares.
+
+    Args:
+        queries: Forward passes per start; 5,000 in AutoAttack.
+        p: Share of the features that the first proposals change, at most 1.
+        restarts: Number of runs; each further one attacks the rows that are still open.
+        start: "random" (stripes in Linf, a grid of bumps in L2 and L1) or "best" (the best point
+            found so far).
+        prune: Whether to give up rows whose margin falls too slowly; not part of the published
+            attack.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -63,7 +74,12 @@ class Square:
         return Needs(norms=(1.0, 2.0, math.inf))
 
     def share(self, query: int, pace: float = 1.0) -> float:
-        """The share of features that proposal number `query` touches."""
+        """The share of the features that a proposal changes.
+
+        Args:
+            query: Number of the proposal.
+            pace: How much faster than in Linf the share shrinks.
+        """
         return self.p * 0.5 ** sum(query * pace > h * self.queries for h in _HALVINGS)
 
     def __call__(self, problem: Problem) -> None:

@@ -258,8 +258,8 @@ def _hints(noun: Any) -> dict[str, Any]:
 def summary(noun: Callable[..., Any]) -> str:
     """What it is, in a sentence: of its file where it has one to itself, else of its docstring.
 
-    >>> summary(find("attacks", "FGSM"))
-    'One step of the full size from the clean input.'
+    >>> summary(find("attacks", "FGSM"))[:29]
+    'The fast gradient sign method'
     """
     file = noun.__module__.rpartition(".")[2]
     own = noun.__module__.startswith("durometer.attacks.") and file == noun.__name__.lower()

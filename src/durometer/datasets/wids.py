@@ -82,7 +82,17 @@ RELATIONS = tuple(f"{name}_min <= {name}_max" for name in RANGES)
 
 
 def wids(path: str | os.PathLike[str] | None = None) -> Splits:
-    """The data set from your licensed copy of training_v2.csv (also .gz).
+    """WiDS: survival in intensive care (Lee et al., 2020); schema and preparation only, the data
+    are licensed.
+
+    Args:
+        path: Your licensed copy of training_v2.csv (also .gz). Required.
+
+    Returns:
+        The `Splits`.
+
+    Raises:
+        DurometerError: No path was given, or the file does not hold what is expected.
 
     >>> wids()
     Traceback (most recent call last):

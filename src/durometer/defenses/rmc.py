@@ -41,23 +41,39 @@ Weights = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class RMC:
-    """`model` further trained on the `k` points of D' nearest to each test point.
+    """Runtime masking and cleansing: trains the network further on the training points nearest to
+    each test point (Wu et al., 2020).
 
-    `space`, `attack`, `copies`: how D' gets its adversarial part (4 copies in the CIFAR-10
-    experiments); without a space there is none. `features`: inputs -> (n, d), the penultimate
-    layer unless given.
+    Weights and optimiser state live on from round to round. As published, one test point per round.
+
+    Args:
+        model: The trained network.
+        data: The training data.
+        space: The space of adversarial copies of the training data. None: there are none.
+        attack: The attack that makes them.
+        copies: Adversarial copies per training point; 4 in the CIFAR-10 experiments.
+        k: Number of nearest points to train on; 1,024 as published.
+        rate: Learning rate of Adam.
+        batch: Rows per training batch.
+        epochs: Largest number of passes over the nearest points.
+        patience: Epochs without a lower validation loss after which training may stop.
+        converged: Training loss that must be reached before it stops.
+        calibrate: Whether to calibrate on nearest clean points after the answer.
+        features: Maps inputs to features (n, d) for distances. None: the penultimate layer.
+        seed: Seed of the adversarial copies.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> defender = du.defenses.RMC(model, data, k=8, epochs=2, calibrate=False)
     >>> adapted, _ = defender.adapt(defender.start(), data.x[:1], seed=0)
-    >>> adapted.logits(data.x[:1]).shape
-    torch.Size([1, 3])
+    >>> float((adapted.logits(data.x[:1]).argmax(1) == data.y[: len(data.x[:1])]).double().mean())
+    1.0
     """
 
     model: nn.Module = field(repr=False)

@@ -59,14 +59,28 @@ ASKED = ("method", "tolerance", "budget", "draws", "confidence")
 
 @dataclass(frozen=True, eq=False)
 class Nature:
-    """A classifier and the noise its inputs carry.
+    """Robustness to random noise: the probability that the decision stays when inputs carry
+    measurement errors (Scher & Truegler, 2022).
 
-    `tolerance`: the width to reach; `budget`: about seconds of one core per record, counted as
-    work, so that results do not depend on the machine. `method`: "auto" (trees: certified, with an
-    estimate beside a certificate that stays wide); "estimate" (trees by quasi-Monte-Carlo along one
-    feature); "combined" (certified bounds, then sampling of what they
-    leave open); "monte carlo" (any model); "importance" (the same for rare changes). Where
-    draws are made, `draws` is the most per record and `confidence` that of their interval.
+    Tree ensembles get exact or certified intervals, other models Monte Carlo intervals. With a goal
+    other than `Untargeted`, it is the probability that the label does not land in the goal's
+    classes. With a space, it is the least probability over all shifts that the space allows.
+
+    Args:
+        model: The classifier, of any kind that `wrap` takes.
+        noise: The noise: `Normal`, `Independent`, `Copula` or a `Noise` of your own.
+        tolerance: Width of the interval to reach, per row.
+        budget: Work per row, in about seconds of one core; counted as operations, so that results
+            do not depend on the machine.
+        method: "auto" (certified for trees, with an estimate beside a wide certificate; Monte Carlo
+            for other models), "estimate" (trees, by quasi-Monte-Carlo), "combined" (trees:
+            certified bounds, then sampling of the rest), "monte carlo" (any model) or "importance"
+            (any model, for rare changes).
+        draws: Largest number of draws per row, where draws are made.
+        confidence: Confidence of intervals from draws.
+
+    Raises:
+        DurometerError: A parameter has an impossible value.
 
     >>> import durometer as du
     >>> from sklearn.tree import DecisionTreeClassifier
@@ -124,7 +138,11 @@ class Nature:
         }
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
-        """The labels of these rows, one-hot: the fingerprint of a run."""
+        """The labels of some rows, one-hot; part of the fingerprint of a run.
+
+        Args:
+            x: Inputs (n, features).
+        """
         ready = self._ready()
         rows = rows_of(x)
         labels = torch.from_numpy(ready.predict(rows))
@@ -155,7 +173,7 @@ class Nature:
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Nature, dict[str, Any]]:
-        """Read the trees, check the noise against the data."""
+        """Reads the trees and checks the noise against the data; see `Game.prepare`."""
         if attack is not None:
             raise Unsupported(
                 "Nature plays no attack: a space says how far somebody may shift the input before "
@@ -224,7 +242,7 @@ class Nature:
         seed: int,
         options: Play = USUAL,
     ) -> Iterator[Records]:
-        """The records, a batch at a time."""
+        """Yields the records of one batch after the other; see `Game.play`."""
         ready = self._ready()
         starts = range(0, len(data), options.batch)
         for start in starts if options.only is None else (starts[k] for k in options.only):
@@ -269,15 +287,41 @@ class Nature:
     def probability(
         self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
     ) -> exact.Probability:
-        """P(label in allowed[i]) for each record, by the method that fits."""
+        """The probability that the label of each record lies in given classes.
+
+        Args:
+            x: Records (n, features).
+            allowed: The classes of each record (n, C), bool.
+            ids: Ids of the records, for the random numbers. None: their positions.
+            seed: Seed of the draws.
+
+        Returns:
+            Intervals `low` and `high` (n,), and what kind of interval they are (`kind`).
+        """
         return by_method(self._ready(), x, allowed, ids, seed)
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
-        """(low, high) of P(label = class) for every record and class, (n, classes)."""
+        """The probability of every class for each record.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            seed: Seed of the draws.
+
+        Returns:
+            Lower and upper bounds, two arrays (n, classes).
+        """
         return of_classes(self._named(data)._ready(), rows_of(data), seed)
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
-        """Bounds of the mean probability of the true class, over these records."""
+        """Bounds of the mean probability of the true class.
+
+        Args:
+            data: The records with their true classes.
+            seed: Seed of the draws.
+
+        Returns:
+            Lower and upper bound.
+        """
         x = rows_of(data)
         ready = self._named(data)._ready()
         classes = ready._classes(x)
@@ -285,18 +329,50 @@ class Nature:
         return float(found.low.mean()), float(found.high.mean())
 
     def importance(self, data: Any, seed: int = 0) -> Any:
-        """Which features' noise matters: bounds on what each record gains when one feature reads
-        exactly, `["low"]` and `["high"]` (records x features)."""
+        """Which features' noise matters: how much each record's probability gains when one feature
+        is read exactly.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            seed: Seed of the draws.
+
+        Returns:
+            A data frame with "low" and "high" bounds, records x features.
+        """
         return sensitivity.importance(self, data, seed)
 
     def certified_radius(self, data: Any, seed: int = 0, like: int | None = None) -> Any:
-        """How far the smoothed model's answer is certain: "label", "sds" and "L2" per record, to
-        `tolerance` of the probabilities or, much cheaper, as precisely as `like` draws tell."""
+        """The shift within which the likeliest class under noise is certified to stay the
+        likeliest; normal noise only.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            seed: Seed of the draws.
+            like: Precision, as the standard error of so many draws; much cheaper. None: the
+                precision `tolerance`.
+
+        Returns:
+            A data frame with "label", the radius in standard deviations of the noise ("sds") and in
+                units of the data ("L2"). 0: no class is certain to be the likeliest.
+
+        Raises:
+            Unsupported: The noise is not normal.
+        """
         return sensitivity.certified_radius(self, data, seed, like)
 
     def rank_by_stability(self, data: Any, share: float = 0.99, seed: int = 0) -> Any:
-        """Many records, the worst first: "low", "high" and whether "stays" with probability `share`
-        is known ("yes", "no", "open")."""
+        """Sorts many records by how likely their decision stays, the least certain first.
+
+        Cheap bounds come first; the full budget is spent only on records that they leave open.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            share: The probability that the decision should stay with.
+            seed: Seed of the draws.
+
+        Returns:
+            A data frame with "low", "high" and "stays": "yes", "no" or "open".
+        """
         return sensitivity.rank_by_stability(self, data, share, seed)
 
     def breakdown_noise_level(
@@ -309,16 +385,42 @@ class Nature:
         levels: Any = sensitivity.LEVELS,
         seed: int = 0,
     ) -> Any:
-        """The noise level (or bias) at which a decision falls below `share`: "low" and "high" per
-        record, as multiples of the noise (of its standard deviations)."""
+        """The noise level, or bias, at which a decision becomes less certain than a given
+        probability.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            share: The probability that the decision should stay with.
+            bias: Whether to add a bias to the noise instead of scaling it.
+            feature: The one feature whose noise grows. None: all.
+            levels: The levels to try, as multiples of the noise, or of its standard deviation for a
+                bias.
+            seed: Seed of the draws.
+
+        Returns:
+            A data frame: up to "low" every level is known to be safe; "high" is the first that is
+                known not to be, infinite where none is.
+        """
         return sensitivity.breakdown_noise_level(self, data, share, bias, feature, levels, seed)
 
     def html_report(self, data: Any, share: float = 0.99, rows: int = 6, seed: int = 0) -> str:
-        """A page (HTML) of all these answers: unsure records, instruments, noise and drift."""
+        """An HTML page for a laboratory: uncertain records, and which instruments, noise levels and
+        drifts matter.
+
+        Args:
+            data: A `Dataset`, a table or records (n, features).
+            share: The probability that decisions should stay with.
+            rows: Number of least certain records to look at closely.
+            seed: Seed of the draws.
+        """
         return sensitivity.html_report(self, data, share, rows, seed)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
-        """Class indices, by the trees read or by the model itself."""
+        """The class indices of records without noise.
+
+        Args:
+            x: Records (n, features).
+        """
         ready = self._ready()
         if ready._ensemble is not None:
             return ready._ensemble.decide(x)

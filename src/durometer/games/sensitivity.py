@@ -1,9 +1,9 @@
 """What a laboratory asks of a `Nature`: whose noise matters, how far an answer is certain, at which
 noise level or bias a decision falls. Always with both ends of what is known.
 
-What a reader would get wrong: a probability need not fall steadily with the noise. `flip_level` is
-about the levels it was asked about: up to "low" every one of them is known to be safe, and "high"
-is the first that is known not to be.
+What a reader would get wrong: a probability need not fall steadily with the noise.
+`breakdown_noise_level` is about the levels it was asked about: up to "low" every one of them is
+known to be safe, and "high" is the first that is known not to be.
 """
 
 from __future__ import annotations

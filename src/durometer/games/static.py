@@ -44,7 +44,13 @@ from durometer.standard import Standard, check_space
 
 @dataclass(frozen=True, eq=False)
 class Static:
-    """A fixed classifier.
+    """The usual game: the model is fixed, and the attacker moves once.
+
+    `evaluate(model, ...)` plays it. Rows whose clean input meets the goal count as successes
+    without an attack; rows without a target, and rows that violate their own space, are left out.
+
+    Args:
+        model: The classifier, of any kind that `wrap` takes.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -81,7 +87,11 @@ class Static:
         return None
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
-        """What the model says of these rows: the fingerprint of a run."""
+        """The model's logits for some rows; part of the fingerprint of a run.
+
+        Args:
+            x: Inputs (n, ...).
+        """
         model = wrap(self.model)
         with model.ready(), torch.no_grad():
             return model.logits(x)
@@ -89,7 +99,7 @@ class Static:
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Static, dict[str, Any]]:
-        """Everything that can be refused is refused here, before the first attack."""
+        """Checks everything before the first attack; see `Game.prepare`."""
         if space is None:
             example = "data.schema.space(eps=0.5)" if data.schema is not None else "du.Linf(8/255)"
             raise DurometerError(f"evaluate() needs a space: what may change? e.g. space={example}")
@@ -133,7 +143,7 @@ class Static:
         seed: int,
         options: Play = USUAL,
     ) -> Iterator[Records]:
-        """Records of one batch after the other; of those that are played at once, together."""
+        """Yields the records of one batch after the other; see `Game.play`."""
         assert space is not None and attack is not None  # or `prepare` had refused it
         starts = range(0, len(data), options.batch)
         batches = [torch.arange(s, min(s + options.batch, len(data))) for s in starts]

@@ -1,9 +1,10 @@
 """An ONNX graph as a function of torch, so that gradients can be taken through it.
 
 The nodes are run one after the other by `graph_operations.py`. Where symbols (bytes, words) come in
-as integers there is no gradient; a `Chosen` input (`spaces/choices.py`) knows what each symbol was
-chosen from, and where the graph turns symbols into vectors (a row of a table, a one-hot code) the
-mean over the options is added straight through: the value stays, the gradient is the mixture's.
+as integers there is no gradient; a `RelaxedTokens` input (`spaces/discrete.py`) knows what each
+symbol was chosen from, and where the graph turns symbols into vectors (a row of a table, a one-hot
+code) the mean over the options is added straight through: the value stays, the gradient is the
+mixture's.
 
 What a reader would get wrong: the symbols are followed by name through reshapes and integer casts
 only. A graph that first computes with them (adds one, looks up twice) is refused, not guessed at.

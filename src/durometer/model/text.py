@@ -7,7 +7,7 @@
     hugging face a sequence classifier and its tokeniser: the tokeniser cuts the strings, gradients
                  through the input embedding of the pieces of each word
 
-Gradients: a `Chosen` input knows what each word was chosen from and with which weights. The
+Gradients: a `RelaxedTokens` input knows what each word was chosen from and with which weights. The
 embedding's output stays what it is, and gets the gradient of the weighted mean of the options'
 vectors added, straight through. So the answer is the model's own to the last bit.
 

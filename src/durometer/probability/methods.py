@@ -34,7 +34,18 @@ UNHELPFUL = 0.01  # a wider certificate gets an estimate beside it
 
 @dataclass(frozen=True, eq=False)
 class Probability:
-    """Intervals per record, and what kind of promise they are."""
+    """Probabilities of records as intervals, and what kind of intervals they are.
+
+    Args:
+        low: Lower ends (n,).
+        high: Upper ends (n,).
+        kind: "exact" and "certified" contain the truth; "numerical" adds an error estimate;
+            "estimate", "sampled" and "importance" are confidence intervals.
+        estimate_low: Lower end of an estimate beside a wide certificate (n,); NaN where there is
+            none. None: no row has one.
+        estimate_high: Upper end of it.
+        queries: Model queries per record; 0 for trees, which are read.
+    """
 
     low: Floats
     high: Floats
@@ -45,10 +56,12 @@ class Probability:
 
     @property
     def width(self) -> Floats:
+        """Widths of the intervals (n,)."""
         return self.high - self.low
 
     @property
     def middle(self) -> Floats:
+        """Middles of the intervals (n,)."""
         return (self.low + self.high) / 2
 
 

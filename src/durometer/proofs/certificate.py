@@ -36,8 +36,13 @@ def encode_certificate(
     """The certificates of proven rows; None where there is none, or none that is small enough."""
     trees = digest(ensemble.feature, ensemble.threshold, ensemble.left, ensemble.right,
                    ensemble.value, ensemble.roots, ensemble.base)  # fmt: skip
+
+    def written(i: int, proof: np.ndarray) -> bytes:
+        numbers = [VERSION, digest(x0[i]), trees, *_describe(constraints, i), *proof]
+        return pack_certificate(np.array(numbers))
+
     return tuple(
-        pack_certificate(np.array([VERSION, digest(x0[i]), trees, *_describe(constraints, i), *proof]))
+        written(i, proof)
         if proven[i] and len(proof) else None
         for i, proof in enumerate(proofs)
     )  # fmt: skip

@@ -46,7 +46,16 @@ _MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """What was found; `schema` takes all of it, `table` shows the pairs."""
+    """A schema proposed from data, with the evidence; it can be used as a schema at once.
+
+    Args:
+        features: The features found.
+        candidates: The relations found, each with its support.
+        consider: Features that an attacker probably cannot change.
+        rows: Number of rows it was found in.
+        reasons: Why a feature is what it is, by name.
+        left_out: Columns that are no features, and why.
+    """
 
     features: tuple[Feature, ...]
     candidates: tuple[Candidate, ...]
@@ -125,8 +134,19 @@ class Suggestion:
 
 
 def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggestion:
-    """Propose a schema. `broken`: the share of rows a relation may fail on; `support`: how many
-    rows would have to break it by chance. Searched on 20,000 rows, counted on all."""
+    """Proposes a schema from data; relations are searched on 20,000 rows and counted on all.
+
+    Args:
+        table: The data frame.
+        broken: Share of the rows that a relation may fail on, from 0 to 0.5.
+        support: How many rows would have to break a relation by chance for it to be proposed.
+
+    Returns:
+        A `Suggestion`, to be reviewed before it is used.
+
+    Raises:
+        DurometerError: `broken` is no such share.
+    """
     if not 0 <= broken < 0.5:
         raise DurometerError(f"broken={broken}: expected a share of the rows, from 0 to 0.5")
     seen = kinds(table)

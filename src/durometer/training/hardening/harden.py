@@ -75,19 +75,44 @@ def harden(
     folder: str | Path | None = None,
     progress: bool | None = None,
 ) -> Hardened:
-    """Refit a fitted model until no attacker of this `space` and `goal` finds much.
+    """Refits a fitted model on counterexamples until attackers in a space find little.
 
-    `max_loss`: at most this much accuracy may be lost on fresh rows of the same kind, with this
-    `confidence`: what was lost on the held-out rows, row by row, with as many standard errors added
-    as make it an upper bound for all `rounds` at once, since the best of them is picked. Of the
-    rounds within it the one with the largest proven share is chosen. `caution` sets the number of
-    standard errors by hand (0: the price is spent, and half of the time more); no confidence then.
-    `min_proven` instead: the most accurate round that reaches it.
-    `max_vacuous`: only rounds of whose proofs at most this share hangs on what nobody can move.
-    At most `rounds` refits, each attacked on `most` training rows for at most `seconds` a row. A
-    `share` of the rows is held out, `judged` of them are proven or broken after each round, in at
-    most 5 `seconds` each. With a `folder` every round is kept there, and a run that was cut off
-    goes on.
+    Works for tree ensembles and torch networks. Every refit is your own estimator with its
+    parameters; held-out rows decide which round is chosen. See docs/hardening.md.
+
+    Args:
+        model: The fitted model.
+        data: The training data.
+        space: What the attacker may change.
+        goal: What counts as a success. None is `Untargeted()`.
+        max_loss: Largest loss of accuracy on fresh rows to accept; of the rounds within it, the one
+            with the largest proven share is chosen. None: no limit.
+        min_proven: Choose the most accurate round that reaches this proven share instead. None: use
+            `max_loss`.
+        max_vacuous: Largest share of proofs that rest on features nobody can change.
+        caution: Standard errors to add to the loss of accuracy on held-out rows. None: as many as
+            `confidence` takes.
+        confidence: Probability that the chosen round keeps `max_loss`; it allows for the choice
+            among all rounds.
+        rounds: Largest number of refits.
+        free: Shares to try of trees that see every feature; the other trees see only features that
+            keep their information under attack.
+        retain: Share of its information that a feature must keep under attack to be seen by these
+            other trees.
+        most: Training rows attacked per round.
+        share: Share of the rows held out.
+        judged: Held-out rows that are proven or broken after each round.
+        seconds: Time per attacked row, in seconds; five times as much per judged row.
+        seed: Seed of all draws.
+        folder: Where every round is kept, so that an interrupted run continues. None: nowhere.
+        progress: Whether to show a progress bar. None shows it in a terminal only.
+
+    Returns:
+        A `Hardened`: the chosen model and the path to it.
+
+    Raises:
+        DurometerError: A parameter has an impossible value, or the model is of a kind that cannot
+            be refitted.
 
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> import durometer as du
@@ -95,8 +120,8 @@ def harden(
     >>> y = (x[:, 0] + x[:, 1] > 1).astype(int)
     >>> forest = RandomForestClassifier(5, max_depth=4, random_state=0).fit(x, y)
     >>> hardened = du.training.harden(forest, du.Dataset(x, y), du.Linf(0.05), rounds=2)
-    >>> len(hardened.path)
-    3
+    >>> [round(step.proven, 2) for step in hardened.path]
+    [0.68, 0.78, 0.77]
     """
     shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
     counts = {"rounds": rounds, "most": most, "judged": judged}
