@@ -28,10 +28,10 @@ from durometer.model.frames import align_columns
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
 from durometer.proofs.networks import Bounds
-from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
 from durometer.proofs.search.decide import decide
 from durometer.spaces.region import Space
 from durometer.standard import Standard
+from durometer.trees.align_ensemble import ensemble_of, own_classes
 
 NETWORK_JUDGE = Then(Bounds(), Standard(proofs=False))
 
