@@ -45,8 +45,7 @@ from durometer.model.classifier import Classifier, wrap
 from durometer.model.frames import align_columns, column_indices, names_of
 from durometer.model.probe import probe
 from durometer.noise.joint import Noise
-from durometer.noise.scaled import scaled
-from durometer.noise.without_noise import without_noise
+from durometer.noise.scaled import scaled, without_noise
 from durometer.probability import methods as exact
 from durometer.probability.certified.bounds import Draws
 from durometer.probability.importance import importance as sampled_where_labels_change

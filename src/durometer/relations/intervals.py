@@ -11,8 +11,19 @@ import math
 from collections.abc import Callable, Mapping
 from itertools import product
 
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import And, Column, Compare, Const, Expr, In, Op, Or, Relation
+from durometer.relations.expression import (
+    And,
+    Column,
+    Compare,
+    Const,
+    Count,
+    Expr,
+    In,
+    Op,
+    Or,
+    Relation,
+    Where,
+)
 
 Interval = tuple[float, float]
 _ALL: Interval = (-math.inf, math.inf)

@@ -16,8 +16,7 @@ import torch
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.proofs.search.ranges import Range
 from durometer.proofs.search.ranges import span as interval
-from durometer.relations.conditional import Count
-from durometer.relations.expression import Column, Compare, Const, Expr, Op, Relation
+from durometer.relations.expression import Column, Compare, Const, Count, Expr, Op, Relation
 from durometer.relations.normal_form import Layout
 from durometer.relations.program import Program, numbers
 from durometer.relations.tree import walk

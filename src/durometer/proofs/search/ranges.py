@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from durometer.kernels.arrays import Floats
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import Column, Const, Expr, Op
+from durometer.relations.expression import Column, Const, Count, Expr, Op, Where
 
 Range = tuple[Floats, Floats]
 
