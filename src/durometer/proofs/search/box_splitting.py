@@ -33,8 +33,8 @@ from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.proofs.search.box import CODES, WHOLE, Box, Kinds
 from durometer.proofs.search.constraint import Term
 from durometer.proofs.search.kernel import BROKEN, OPEN, PROVEN
-from durometer.proofs.search.ranges import Range, span
 from durometer.relations.expression import And, Column, Compare, Count, Expr, Or, Relation
+from durometer.relations.intervals import Range, spans
 from durometer.relations.normal_form import Layout, is_whole, normal_form, scale
 from durometer.relations.program import Program
 from durometer.relations.tree import walk
@@ -201,7 +201,7 @@ class Boxes:
             holds = [self.refute(normal_form(~p, self.layout)) for p in e.operands]
             never, always = (np.asarray(np.sum(p, axis=0), dtype=float) for p in (fails, holds))
             return always, len(e.operands) - never
-        return span(e, self.layout.place, self.x0, self.low, self.high)
+        return spans(e, self.layout.place, self.x0, self.low, self.high)
 
     def _compare(self, r: Compare) -> Bools:
         (a, b), (c, d) = self._span(r.left), self._span(r.right)
