@@ -13,7 +13,7 @@ import durometer as du
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.probability.methods import probability
 from durometer.probability.sampling import clopper_pearson
-from durometer.probability.shifted import adversarial_shift
+from durometer.probability.smoothing import adversarial_shift
 from durometer.trees import read
 
 X, Y = load_iris(return_X_y=True)
