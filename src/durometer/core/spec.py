@@ -76,7 +76,10 @@ class Provenance:
     model: str = ""
 
     def updated(self, other: Provenance) -> Provenance:
-        """This one with everything that `other` says.
+        """This one with everything that another says.
+
+        Args:
+            other: What is said later; its empty fields change nothing.
 
         >>> Provenance("durometer run", model="loans").updated(Provenance("durometer gate"))
         Provenance(command='durometer gate', gate=None, evidence={}, model='loans')
@@ -182,7 +185,10 @@ class Spec:
         return str(self.game.get("information", "start")) if self.game else ""
 
     def model_name(self, first: bool = False) -> str:
-        """The model as its owner calls it; nobody knows "torch Sequential". `first`: in a sentence.
+        """The model as its owner calls it, or "the model": nobody knows "torch Sequential".
+
+        Args:
+            first: Whether a sentence begins with it. Default: it does not.
 
         >>> Spec(model="loans").model_name(), Spec(model="a b", model_kind="a b").model_name(True)
         ('loans', 'The model')
@@ -192,12 +198,23 @@ class Spec:
         return "The model" if first else "the model"
 
     def class_name(self, c: int) -> str | int:
-        """The name of a class by its index; where there is none, the index itself."""
+        """The name of a class; where there is none, its index.
+
+        Args:
+            c: Index of the class.
+        """
         names = self.classes or ()
         return names[int(c)] if 0 <= int(c) < len(names) else int(c)
 
     def text(self, name: str) -> str:
-        """A field for people: nouns as one would write them in Python, "" for None."""
+        """A field for people: nouns as one would write them in Python, "" for None.
+
+        Args:
+            name: Name of the field.
+
+        >>> Spec(space={"type": "Linf", "eps": 8 / 255}).text("space")
+        'Linf(8/255)'
+        """
         value = to_jsonable(getattr(self, name))
         if value is None:
             return ""
@@ -210,11 +227,19 @@ class Spec:
         return {name: self.text(name) for name in self.to_json() if self.text(name)}
 
     def differences(self, other: Spec) -> list[str]:
-        """Names of the fields in which two specs differ."""
+        """Names of the fields in which two specs differ.
+
+        Args:
+            other: The spec to compare with.
+        """
         return [f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)]
 
     def with_provenance(self, said: Provenance) -> Spec:
-        """This spec with what was fixed besides what is played."""
+        """This spec with what was fixed besides what is played.
+
+        Args:
+            said: The command, the criteria, the scope and the name of the model.
+        """
         called = said.model or self.model
         known = replace(self, command=said.command, gate=said.gate, evidence=said.evidence)
         return replace(known, model=called)
@@ -234,6 +259,9 @@ class Spec:
         """A spec from plain values: those of `to_json`, or of a file of version 0.2.
 
         Values that are no fields are left out: they are a report's own, or a later version's.
+
+        Args:
+            stored: Values by the names of the fields.
 
         Raises:
             DurometerError: A field holds something else than it should; the message names it.
