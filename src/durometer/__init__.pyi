@@ -56,6 +56,7 @@ from durometer.attacks.transductive.poison import Poison as Poison
 from durometer.attacks.transductive.unrolled import Unrolled as Unrolled
 from durometer.core.errors import DurometerError as DurometerError
 from durometer.core.errors import Unsupported as Unsupported
+from durometer.core.spec import Spec as Spec
 from durometer.data.dataset import Dataset as Dataset
 from durometer.data.parquet import Parquet as Parquet
 from durometer.games.nature import Nature as Nature

@@ -26,6 +26,7 @@ from durometer._evaluate import evaluate
 from durometer.attacks.base import Attack
 from durometer.attacks.campaign import Campaign
 from durometer.core.errors import DurometerError
+from durometer.core.spec import QuotaRule
 from durometer.core.streams import Stream
 from durometer.data.dataset import Dataset
 from durometer.goals.classes import Targeted
@@ -208,8 +209,7 @@ def _line(
         held = np.asarray(~part.hits.any(axis=1))
         rob = wilson(int(held.sum()), len(held))
     else:
-        rule = {"k": k, "reuse": reuse, "least": 0, "managers": [], "sources": s, "targets": t}
-        rob = robustness(part, rule)
+        rob = robustness(part, QuotaRule(k, reuse, sources=tuple(s), targets=tuple(t)))
     said = (lambda cs: tuple(names[c] for c in cs)) if names else tuple
     return {
         "size_s": len(s), "size_t": len(t), "sources": said(s), "targets": said(t),

@@ -300,7 +300,7 @@ def test_urejectron_rejects_a_batch_unlike_the_training_data():
         URejectron(make, trained(), TRAIN)
     with pytest.raises(du.DurometerError, match="build is a .*; expected a function"):
         URejectron(trained(), trained(), TRAIN)
-    assert "URejectron on torch" in report.spec["model"]
+    assert "URejectron on torch" in report.spec.model
 
 
 def test_adapting_gives_the_modules_own_answers():

@@ -43,6 +43,7 @@ from durometer.config.sources import Data
 from durometer.config.sources import named as as_data
 from durometer.core import toml
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.spec import Provenance
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
 from durometer.games.game import Game
@@ -116,13 +117,13 @@ class Config:
     folder: str | None = None  # where its files are looked for, seen from the file
 
     @property
-    def note(self) -> dict[str, Any]:
+    def provenance(self) -> Provenance:
         """What the spec of a run says besides what is played: fixed before it begins."""
-        said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
-        if self.defense is not None and self.model.name:  # a defence knows its module, not its name
-            said["model"] = f"{self.defense.name} on {self.model.name}"
-        return said | (
-            {"gate": SequentialTest(**build.plain(self.gate)).asked} if self.gate else {}
+        named = self.defense is not None and self.model.name  # a defence knows its module only
+        return Provenance(
+            gate=SequentialTest(self.gate.criteria, self.gate.alpha).asked if self.gate else None,
+            evidence=self.evidence,
+            model=f"{self.defense.name} on {self.model.name}" if named else "",
         )
 
     def load(self) -> tuple[Classifier | Game, Dataset | Parquet]:

@@ -32,7 +32,8 @@ from durometer.attacks.base import Attack
 from durometer.core import serialization
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.core.records import Records
-from durometer.core.serialization import to_dict
+from durometer.core.serialization import to_dict, to_jsonable
+from durometer.core.spec import Spec
 from durometer.data.columns import Columns
 from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds, refused_quota
@@ -144,14 +145,14 @@ class Nature:
                 f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99"
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Spec:
         model = wrap(tree_source(self.model), name=getattr(self.model, "name", ""))
-        return {
-            "game": {"type": "Nature"} | {name: getattr(self, name) for name in ASKED},
-            **model.described,
-            "noise": to_dict(self.noise),
-            "under": getattr(self.noise, "description", type(self.noise).__name__),
-        }
+        return replace(
+            model.described,
+            game={"type": "Nature"} | {name: to_jsonable(getattr(self, name)) for name in ASKED},
+            noise=to_dict(self.noise),
+            under=getattr(self.noise, "description", type(self.noise).__name__),
+        )
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
         """The labels of some rows, one-hot; part of the fingerprint of a run.

@@ -39,13 +39,14 @@ import pandas as pd
 import torch
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.spec import GateSpec, Spec
 from durometer.core.streams import Stream, keys
 from durometer.gates.baseline import Baseline, by_input, id_of
 from durometer.gates.criterion import Criterion
 from durometer.gates.evidence import Evidence
 from durometer.kernels.arrays import Floats
 from durometer.report.checks import incomplete
-from durometer.report.report import CLASSES, Report, class_name
+from durometer.report.report import CLASSES, Report
 from durometer.report.stats import Estimate, bootstrap, wilson
 
 EXIT = {"pass": 0, "fail": 1, "undecided": 2}
@@ -202,7 +203,7 @@ class _Watched:
         """Of what belongs to passing and to failing: of the side above, of the side below."""
         return (failing, passing) if self.criterion.at_most else (passing, failing)
 
-    def add(self, table: pd.DataFrame, goals: tuple[float, float], spec: dict[str, Any]) -> None:
+    def add(self, table: pd.DataFrame, goals: tuple[float, float], spec: Spec) -> None:
         c = self.criterion
         self.open += int((table["verdict"] == "open").sum())
         least, most = by_input(c, table)
@@ -220,7 +221,7 @@ class _Watched:
 
     def _paired(
         self, baseline: Baseline, least: pd.Series[float], most: pd.Series[float],
-        spec: dict[str, Any],
+        spec: Spec,
     ) -> tuple[pd.Series[float], pd.Series[float]]:  # fmt: skip
         """Differences to the baseline, brought to [0, 1], on the rows that both have."""
         lower, upper = (end.reindex(least.index) for end in (baseline.least, baseline.most))
@@ -296,11 +297,11 @@ class SequentialTest:
         return "'" + "', '".join(map(str, self.criteria)) + "'"
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """The criteria and alpha, as plain values for a report's spec."""
-        return {"criteria": [str(c) for c in self.criteria], "alpha": self.alpha}
+    def asked(self) -> GateSpec:
+        """The criteria and alpha, for a report's spec."""
+        return GateSpec(tuple(str(c) for c in self.criteria), float(self.alpha))
 
-    def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
+    def add(self, table: pd.DataFrame, spec: Spec) -> bool:
         """Takes in the records of further rows.
 
         Args:
@@ -314,13 +315,13 @@ class SequentialTest:
             DurometerError: The goal is a quota, whose rows are pairs, or a criterion names no
                 column.
         """
-        if "quota" in spec:
+        if spec.quota is not None:
             raise DurometerError(
                 f"gate {self}: a quota is about bands of several classes, and its rows are pairs; "
                 "gate on another goal"
             )
         self._seen.update(table["id"])
-        self._asked = spec.get("rows", 0)
+        self._asked = spec.rows
         table = table[table["skipped"] == ""]
         for watched in self._watched:
             watched.add(_part(table, watched.criterion, spec), self._goals, spec)
@@ -354,7 +355,7 @@ def decide(
             not fit.
     """
     why = incomplete(report.flags)
-    if why and report.spec.get("order") != "random":
+    if why and report.spec.order != "random":
         raise DurometerError(
             f"gate: {why}; the rows there are do not speak for the others, for they were not "
             "played in random order: finish the run (--resume), or gate the run file"
@@ -362,18 +363,18 @@ def decide(
     table = report.table
     ids = table["id"].to_numpy()
     order = np.arange(len(ids))
-    if report.spec.get("order") != "random":
+    if report.spec.order != "random":
         unique, place = np.unique(ids.astype(str), return_inverse=True)
         draws = Stream(seed, keys(unique), purpose="gate").uniform(torch.arange(len(unique)), 1)
         order = draws[:, 0].numpy()[place].argsort(kind="stable")
     watch, table = SequentialTest(criteria, alpha), table.iloc[order]
-    chunk = pd.factorize(table["id"])[0] // int(report.spec.get("batch") or CHUNK)
+    chunk = pd.factorize(table["id"])[0] // (report.spec.batch or CHUNK)
     for _, part in table.groupby(chunk, sort=True):
         watch.add(part, report.spec)
     return replace(watch.outcome, report=report)
 
 
-def _part(table: pd.DataFrame, criterion: Criterion, spec: dict[str, Any]) -> pd.DataFrame:
+def _part(table: pd.DataFrame, criterion: Criterion, spec: Spec) -> pd.DataFrame:
     """The rows the criterion speaks of."""
     column = criterion.column
     if column is None:
@@ -382,7 +383,7 @@ def _part(table: pd.DataFrame, criterion: Criterion, spec: dict[str, Any]) -> pd
         raise DurometerError(
             f"criterion '{criterion}': no column '{column}'{nearest(column, table.columns)}"
         )
-    named = class_name(spec) if column in CLASSES else lambda value: value
+    named = spec.class_name if column in CLASSES else lambda value: value
     return table[[str(named(v)) == criterion.value for v in table[column]]]
 
 
