@@ -97,7 +97,7 @@ class Joint:
     >>> import numpy as np
     >>> from durometer import noise
     >>> from durometer import Independent, Normal
-    >>> both = Independent([noise.normal(0, 1), noise.still()])
+    >>> both = Independent([noise.normal(0, 1), noise.no_noise()])
     >>> both.mass(
     ...     np.zeros((1, 2)), np.full((1, 1, 2), -np.inf), np.array([[[0.0, np.inf]]])
     ... )
@@ -288,7 +288,7 @@ def widths(given: Sequence[Part], features: int) -> tuple[Part, ...]:
 def check_count(parts: Sequence[Part]) -> str:
     """How many features have which kind of noise.
 
-    >>> counted((Marginal("norm", (0, 2)), Marginal("none", ()), Marginal("norm", (0, 1))))
+    >>> check_count((Marginal("norm", (0, 2)), Marginal("none", ()), Marginal("norm", (0, 1))))
     'norm 2, still 1'
     """
     kinds = [
