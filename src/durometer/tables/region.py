@@ -28,7 +28,7 @@ from durometer.tables import axes
 from durometer.tables.box import box
 from durometer.tables.l0_projection import keep_largest
 from durometer.tables.missing import Gaps
-from durometer.tables.rounding import Coordinates, rounded, tangent
+from durometer.tables.rounding import rounded, tangent
 from durometer.tables.validation import bounded, one_hot, typed
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ class TableRegion:
         start = self._start
         if self.gaps is not None:
             z = self.gaps.stretched(z, z0)
-        numbers = Coordinates(encoding.numeric, encoding.width, schema.whole)
-        x = rounded(start, z0, z, low, high, numbers, lift)
+        x = rounded(start, z0, z, low, high, encoding.coordinates, lift)
         if encoding.categories or encoding.blocks:
             x = encoding.snap(start, z0, z, x, 1.0 if careful else 0.0)
             x = torch.where(schema.mutable, x.maximum(low).minimum(high), start)
