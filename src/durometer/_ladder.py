@@ -105,6 +105,7 @@ def ladder(
     control: Any = None,
     public: bool = True,
     seed: int = 0,
+    progress: bool | None = False,
 ) -> Ladder:
     """Evaluates a test-time defence against increasingly strong attackers, one evaluation per rung.
 
@@ -165,7 +166,7 @@ def ladder(
 
     def play(target: Any, attack: Any) -> Report:
         return evaluate(
-            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=False
+            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=progress
         )
 
     reports = {

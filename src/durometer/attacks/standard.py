@@ -82,6 +82,11 @@ class AutoAttack:
         )
 
 
+def few_features() -> Attack:
+    """Where eps counts features (L0): Auto-PGD on the cross-entropy, then on the margin."""
+    return Then(APGD(100), APGD(100, loss="margin", start="best"))
+
+
 def standard(space: Any, gradients: bool = True) -> Attack:
     """The strongest attack of the library for a space, without proofs.
 
@@ -109,4 +114,6 @@ def standard(space: Any, gradients: bool = True) -> Attack:
         return Then(APGD(20), HotFlip(20)) if gradients else MOEVA()
     if getattr(space, "norm", None) in (1.0, 2.0, float("inf")):  # it may be no space at all
         return Cascade() if gradients else Square()
+    if getattr(space, "norm", None) == 0.0:
+        return few_features() if gradients else Graft()
     raise Unsupported(f"no standard attack for {space!r}; give one with attack=")

@@ -85,6 +85,13 @@ class Dataset:
     def __post_init__(
         self, target: str | None, names: Sequence[str] | None, extra: Sequence[str]
     ) -> None:
+        if array_validation.is_torch_data(self.x):
+            if self.y is not None:
+                raise DurometerError(
+                    "y= and a torch data set, which has the classes itself; give one"
+                )
+            x, y = array_validation.from_torch(self.x)
+            self._set(x=x, y=y)
         frame = as_frame(self.x)
         if frame is not None:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
@@ -96,6 +103,8 @@ class Dataset:
             if self.ids is None:
                 self._set(ids=row_indexing.index_as_ids(self.x))
         x = array_validation.check_array(self.x) if texts is None else token_ids.encode(texts)
+        if x.dtype == torch.uint8:
+            x = x.float()  # in the units they are stored in: a space says low=0, high=255
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise DurometerError(f"schema={self.schema!r}: expected an du.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
@@ -153,8 +162,7 @@ class Dataset:
                 f"x has shape {tuple(self.x.shape)}; expected (examples, features...)"
             )
         if not self.x.is_floating_point():
-            hint = " (for 8-bit images: x / 255.0)" if self.x.dtype == torch.uint8 else ""
-            raise DurometerError(f"x has dtype {self.x.dtype}; expected float32 or float64{hint}")
+            raise DurometerError(f"x has dtype {self.x.dtype}; expected float32, float64 or uint8")
         if self.columns is not None and self.x.shape[1:] != (len(self.columns),):
             raise DurometerError(f"{len(self.columns)} names for x of shape {tuple(self.x.shape)}")
         if self.y.shape != (n,):

@@ -29,6 +29,7 @@ from durometer.core.errors import DurometerError
 from durometer.data.columns import Columns
 from durometer.kernels.memory import keep_freed
 from durometer.model.answers import AnswerKind, fitting, parts, votes
+from durometer.model.log_domain import logarithms, watched
 
 
 class Predicts(Protocol):
@@ -38,7 +39,7 @@ class Predicts(Protocol):
         """A label for each row."""
 
 
-_TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
+TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +153,18 @@ class Classifier:
             DurometerError: The output has another shape, or holds labels instead of scores.
         """
         x = x if self.reads == "symbols" else x.clone()  # a choice forgets its options in a copy
+        asked: tuple[Tensor, ...] = (x,)
         if self.bound:
-            out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
+            asked = (x, torch.arange(len(x), device=x.device) if rows is None else rows)
+        if self.answers == "probabilities" and self.module is not None:
+            out, last = watched(lambda: self.call(*asked))
+            out = self.chosen(out, len(x))
+            known = logarithms(out, last)
+            if known is not None:
+                known = known if self.order is None else known[:, list(self.order)]
+                return known.to(x.device)
         else:
-            out = self.call(x)
-        out = self.chosen(out, len(x))
+            out = self.chosen(self.call(*asked), len(x))
         if self.answers == "labels":
             out = votes(out, self.names or self.labels)
         out = _scores(out)
@@ -314,9 +322,9 @@ def _logs(probabilities: Tensor) -> Tensor:
     """Their logarithms; in numpy where no gradient is asked for, which costs a tenth of torch's."""
     plain = probabilities.dtype in (torch.float32, torch.float64)
     if probabilities.requires_grad or probabilities.device.type != "cpu" or not plain:
-        return probabilities.clamp_min(_TINY).log()
+        return probabilities.clamp_min(TINY).log()
     array = probabilities.numpy()
-    return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(_TINY))))
+    return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(TINY))))
 
 
 def _one_score(out: Tensor) -> None:

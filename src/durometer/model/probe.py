@@ -2,8 +2,8 @@
 
 `probe` finds out whether gradients come back to the input, which of an estimator's scores has the
 arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what
-cannot work and notes what looks
-wrong: probabilities for logits, another answer on repeat, training mode.
+cannot work and notes what looks wrong: probabilities for logits, another answer on repeat,
+training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still
 contradict them near the boundary, where attacks go (an SVC's probabilities, a tuned threshold).
@@ -12,6 +12,7 @@ contradict them near the boundary, where attacks go (an SVC's probabilities, a t
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +22,9 @@ from torch import Tensor
 from durometer.core.errors import DurometerError
 from durometer.model.adapters import as_arrays, offers
 from durometer.model.answers import one_each, only_labels, parts
-from durometer.model.classifier import Classifier
+from durometer.model.classifier import TINY, Classifier
 
+_HALF = (torch.float16, torch.bfloat16)
 _AS_A_GAME = (
     "A model that adapts is played as a game, in which it moves after the attacker: "
     "du.evaluate(du.Transductive(du.defenses.Adapting(model), batch=128), data, ...)"
@@ -221,9 +223,22 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
         "classes": classes,
         "training": training,
         "probabilities": model.answers == "logits" and _like_probabilities(first),
+        "saturated": _saturated(model, first),
+        "half": str(model.dtype).removeprefix("torch.") if model.dtype in _HALF else "",
         "repeat_difference": float((first - again).abs().amax() / scale),
         "batch_difference": float((first[:1] - alone).abs().amax() / scale),
     }
+
+
+def _saturated(model: Classifier, first: Tensor) -> float:
+    """The share of rows whose probabilities are exactly 0 and 1: nothing shows where to go."""
+    if model.answers == "labels" or not (
+        model.answers == "probabilities" or _like_probabilities(first)
+    ):
+        return 0.0
+    low = first.topk(2, dim=1).values[:, 1]
+    least = 0.0 if model.answers == "logits" else math.log(TINY)
+    return float(((low - least).abs() < 1e-4).double().mean())
 
 
 def _alone(model: Classifier, x: Tensor) -> Tensor:
@@ -273,7 +288,8 @@ def _stays(model: Classifier, before: dict[str, tuple[int, int]]) -> None:
 
 def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] | None:
     """The accuracy of a network as it is asked, and with inputs standardised, or as grey levels up
-    to 255, where that is clearly better: its own normalisation has been left out."""
+    to 255 (or these as shares of 255), where that is clearly better: its own normalisation has been
+    left out."""
     x, y = x[:300], y[:300]
     if model.module is None or model.takes != "tensor" or model.reads != "numbers" or len(x) < 50:
         return None
@@ -281,7 +297,8 @@ def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] 
     if bool(x.isnan().any()) or x.ndim not in (2, 4):
         return None
     sd = x.std(over, keepdim=True)
-    others = ((x - x.mean(over, keepdim=True)) / torch.where(sd > 0, sd, 1.0), 255 * x)
+    grey = x / 255 if float(x.abs().max()) > 2 else 255 * x
+    others = ((x - x.mean(over, keepdim=True)) / torch.where(sd > 0, sd, 1.0), grey)
     with model.ready(), torch.no_grad():
         now, *then = (float((model.logits(v).argmax(1) == y).double().mean()) for v in (x, *others))
     best = max(then)

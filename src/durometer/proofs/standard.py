@@ -33,6 +33,7 @@ from durometer.attacks.moeva import MOEVA
 from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
+from durometer.attacks.standard import few_features
 from durometer.core.errors import Unsupported
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -117,7 +118,11 @@ class Standard:
             return _sequences(problem.regions, model.differentiable, bounded)
         counts = table and problem.budget.forwards is None  # or it would spend the attack's
         blind = model.answers == "labels"
-        attack = _by_labels(problem) if blind else _attack(table, model.differentiable)
+        attack = (
+            _by_labels(problem)
+            if blind
+            else _attack(table, model.differentiable, problem.regions.p)
+        )
         first: list[Attack] = [Enumerate(_FEW)] if counts else []
         last: list[Attack] = [Enumerate()] if counts else []
         if reader(model.source, model.columns) is not None:
@@ -136,7 +141,8 @@ def _by_labels(problem: Problem) -> Attack | None:
     """The search for a model that gives labels only; None where there is none yet."""
     if isinstance(problem.regions, TableRegion | SubstitutionRegion):
         return None
-    return {math.inf: Ray(), 2.0: Circle()}.get(problem.regions.p)
+    known: dict[float, Attack] = {math.inf: Ray(), 2.0: Circle()}
+    return known.get(problem.regions.p)
 
 
 def _refuse_blind(problem: Problem) -> None:
@@ -170,8 +176,10 @@ def _sequences(
     ]  # fmt: skip
 
 
-def _attack(table: bool, gradients: bool) -> Attack:
+def _attack(table: bool, gradients: bool, p: float) -> Attack:
     """As `standard(space, gradients)` gives it."""
+    if p == 0.0 and not table:
+        return few_features() if gradients else Graft()
     if table:
         return CAA(search=Graft()) if gradients else Graft()
     return Cascade() if gradients else Square()

@@ -32,7 +32,7 @@ from durometer.model.classifier import wrap
 from durometer.problem.budget import Budget
 from durometer.report.stats import at_most
 from durometer.spaces.lp import Lp
-from durometer.testing.toys import ROWS, Case, cases
+from durometer.testing.toys import ROWS, Case, cases, odd_shapes
 
 _LUCK = 1e-3  # how unlikely it must be that an honest search is that unlucky
 PART = 24  # rows for what is run many times over
@@ -69,6 +69,15 @@ def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: i
                 _check_strength(report, case, attack, luck)
                 _check_batches(report, case, attack)
         _check_budget(case, attack, at_once)
+    for case in odd_shapes(space, attack.needs.norms):
+        try:
+            report = evaluate(case.model, case.data, space=case.space, attack=attack,
+                              progress=False)  # fmt: skip
+        except Exception as error:
+            raise AssertionError(
+                f"{attack!r} on {case.name}: {type(error).__name__}: {error}"
+            ) from error
+        _check_claims(report, case, Untargeted(), attack)
 
 
 def _check_repr(thing: Any) -> None:

@@ -119,6 +119,24 @@ class Case:
         return cls(f"{name}, {space!r}", model, Dataset(x, y), space)
 
 
+def odd_shapes(space: Lp | None, norms: tuple[float, ...] | None) -> Iterator[Case]:
+    """A colour image that is not square, one row of it, a table of one column, one row of a table:
+    what an attack may not have thought of.
+
+    >>> from durometer import Linf
+    >>> [len(case.data) for case in odd_shapes(Linf(0.1), None)]
+    [8, 1, 8, 1]
+    """
+    p = space.p if space else (norms or (math.inf,))[0]
+    eps = {math.inf: 0.12, 2.0: 0.5, 1.0: 1.2, 0.0: 1.0}[p]
+    space = space or Lp(p, eps, -1.0, 1.0)
+    for name, shape, classes in (("colour image", (3, 6, 5), 4), ("one-column table", (1,), 2)):
+        case = Case.of(name, shape, classes, space)
+        for rows in (8, 1):
+            few = case.data.take(torch.arange(ROWS - rows, ROWS))
+            yield Case(f"{rows} rows of a {case.name}", case.model, few, space)
+
+
 def cases(space: Lp | None, norms: tuple[float, ...] | None) -> Iterator[Case]:
     """Small problems to check an attack on: tables with 2 and 3 classes, and an image with 10.
 

@@ -11,8 +11,8 @@ found by halving, and the rest of the way straight towards the clean input likew
 
     normal    30 sqrt(step) labels; their mean is taken off (noise that mostly hits says little),
               and what would leave the box is left out
-    a step    1 label at the angle where the distance is eps, 7 halvings of it, 4 of the straight
-    way a start   five donors of different labels, each brought near by 7 halvings; the nearest is
+    a step    1 label at the angle of distance eps, 7 halvings of it, 4 of the straight way
+    a start   five donors of different labels, each brought near by 7 halvings; the nearest is
               walked. Four steps that gain less than 1 %: the next donor
 
 What a reader would get wrong: the circle is cut by the box, so a point of it may be nearer than its
@@ -189,4 +189,5 @@ class _Circles:
             steered[mine] += (moved * sign[..., None]).sum(1)
             drift[mine] += moved.sum(1)
             balance[mine] += sign.sum(1, keepdim=True)
-        return steered - balance / wanted[:, None] * drift
+        normal: Tensor = steered - balance / wanted[:, None] * drift
+        return normal
