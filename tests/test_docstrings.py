@@ -27,6 +27,13 @@ VOCABULARIES = (
     *("gates", "losses", "noise", "probability", "relations", "spaces.masks", "testing"),
     *("training", "trees"),
 )
+RESULTS = (  # what public functions return, and users hold
+    *("_group_sampling.GroupSamples", "_ladder.Ladder", "datasets.gtsrb.Signs"),
+    *("datasets.orl.Faces", "datasets.splits.TestOnly", "datasets.sst5.Reviews"),
+    *("probability.methods.Probability", "report.checks.Flag", "report.comparison.Comparison"),
+    *("report.sweep.Sweep", "spaces.lp.Lp", "tables.discovery.suggest.Suggestion"),
+    *("verification.verify.Finding", "verification.verify.Verification"),
+)
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Example):$")
 LINE = re.compile(r"((?:\*{0,2}\w+, )*\*{0,2}\w+): \S")
 
@@ -49,6 +56,9 @@ def public() -> dict[str, Any]:
         short = room.rpartition(".")[2]
         for name, thing in members(import_module(f"{PACKAGE}.{room}")):
             found.setdefault(f"{short}.{name}", thing)
+    for path in RESULTS:
+        module, _, name = path.rpartition(".")
+        found[name] = getattr(import_module(f"{PACKAGE}.{module}"), name)
     named: dict[str, Any] = {}
     seen: set[int] = set()
     for name, thing in found.items():
