@@ -44,8 +44,7 @@ class Dataset:
             torch data set or loader of pairs (inputs, classes). Units are those of the problem
             (pixels in [0, 1] or 0..255, dollars, counts); spaces scale, data sets do not.
         y: The true classes (n,): indices 0..C-1, or labels (text, booleans), which become indices
-            in sorted order. Leave it out
-            where `target` names a column or `x` is a torch data set.
+            in sorted order. Leave it out where `target` names a column or `x` is a torch data set.
         ids: One unique id per row, or the name of a column of the table. Default: the table's index
             where that is unique, else 0..n-1. Random numbers and shards depend on the ids, not on
             the order.
