@@ -37,8 +37,6 @@ RESULTS = (  # what public functions return, and users hold
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Example):$")
 LINE = re.compile(r"((?:\*{0,2}\w+, )*\*{0,2}\w+): \S")
 
-NOT_YET: set[str] = set()
-
 
 def members(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """What a vocabulary offers: its `__all__`, or what it defines itself without an underscore."""
@@ -161,15 +159,9 @@ def complaints(name: str, thing: Any) -> Iterator[str]:
         )
 
 
-@pytest.mark.parametrize("name", sorted(set(PUBLIC) - NOT_YET))
+@pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_every_public_parameter_has_its_line(name):
     assert list(complaints(name, PUBLIC[name])) == []
-
-
-@pytest.mark.parametrize("name", sorted(NOT_YET))
-def test_what_is_complete_has_left_the_list(name):
-    assert name in PUBLIC, f"{name} is no public name any more: take it off NOT_YET"
-    assert list(complaints(name, PUBLIC[name])) != [], f"{name} is complete: take it off NOT_YET"
 
 
 def test_an_undocumented_parameter_is_seen():
