@@ -185,7 +185,7 @@ class Referee:
             self.nearest[nearer] = other.nearest[nearer]
         self.margin = self.margin.maximum(other.margin)
         self.blocked |= other.blocked
-        self.counters += other.noticed
+        self.counters += other.counters
 
     def prove(
         self, rows: Tensor, label: str, vacuous: Tensor | None = None,
