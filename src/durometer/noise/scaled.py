@@ -1,4 +1,5 @@
-"""The same noise, louder or quieter, or with a drift: what `Nature.flip_level` turns up."""
+"""The same noise, louder or quieter, or with a drift: what `Nature.breakdown_noise_level` turns
+up."""
 
 from __future__ import annotations
 
