@@ -61,8 +61,8 @@ class Square:
         queries: Forward passes per start; 5,000 in AutoAttack.
         p: Share of the features that the first proposals change, at most 1.
         restarts: Number of runs; each further one attacks the rows that are still open.
-        start: "random" (stripes in Linf, a grid of bumps in L2 and L1) or "best" (the best point
-            found so far).
+        start: "random" (stripes in Linf, a grid of bumps in L2 and L1), "clean" (the input itself)
+            or "best" (the best point found so far).
         prune: Whether to give up rows whose margin falls too slowly; not part of the published
             attack.
 

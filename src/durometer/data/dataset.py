@@ -46,7 +46,7 @@ class Dataset:
             sets do not. Images of bytes (uint8) keep theirs: attack them in a box of these, e.g.
             `Linf(8, 0, 255)`.
         y: The true classes (n,): indices 0..C-1, or labels (text, booleans), which become indices
-            in sorted order. Leave it out where `target` names a column.
+            in sorted order. Leave it out where `target` names a column or `x` is a torch data set.
         ids: One unique id per row, or the name of a column of the table. Default: the table's index
             where that is unique, else 0..n-1. Random numbers and shards depend on the ids, not on
             the order.

@@ -170,7 +170,15 @@ class Classifier:
         return self.read(out, x)
 
     def read(self, out: Any, x: Tensor) -> Tensor:
-        """(n, C) logits, from the part of an output for these inputs that holds the answers."""
+        """Logits (n, C) from the output that holds the answers.
+
+        Args:
+            out: That output.
+            x: The inputs (n, ...) it belongs to.
+
+        Raises:
+            DurometerError: The output has another shape, or holds labels instead of scores.
+        """
         if self.answers == "labels":
             out = votes(out, self.names or self.labels)
         out = _scores(out)

@@ -17,7 +17,7 @@ class Independent(Joint):
         names: Names of the features. None: taken from `parts`, where these have names.
 
     >>> import numpy as np
-    >>> from durometer.noise.marginal import normal, still
+    >>> from durometer.noise.marginal import normal, no_noise
     >>> noise = Independent((normal(sd=12), no_noise()))
     >>> noise.sample([[100.0, 3.0]], 2, np.random.default_rng(0)).round(1)
     array([[[101.5,   3. ],

@@ -60,7 +60,7 @@ class Bounds:
     The methods, in order: CROWN (Zhang et al., 2018); optimised slopes (alpha-CROWN, Xu et al.,
     2021); branch and bound on inputs or ReLUs; for tables a mixed-integer program of the network
     and the linear relations. In texts it bounds sets of word choices. It needs a torch module with
-    known layers, and mostly proves; it breaks a row only by the mixed-integer program.
+    known layers. Rows are broken only in texts and by the mixed-integer program.
 
     Args:
         alpha: Rounds of slope optimisation for rows that CROWN leaves open.

@@ -64,8 +64,8 @@ class Text:
         DurometerError: A parameter has an impossible value.
 
     >>> space = Text(Synonyms({"good": ("fine",)}), most=0.5)
-    >>> region = space.around(words.encode(["a good film"]))
-    >>> [bool(region.contains(words.encode([s]))) for s in ("a fine film", "a bad film")]
+    >>> region = space.around(token_ids.encode(["a good film"]))
+    >>> [bool(region.contains(token_ids.encode([s]))) for s in ("a fine film", "a bad film")]
     [True, False]
     """
 

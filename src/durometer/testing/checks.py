@@ -41,8 +41,9 @@ PART = 24  # rows for what is run many times over
 def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: int = 20) -> None:
     """Checks that an attack keeps every promise of an attack.
 
-    Its successes hold, it finds at least what random points find, it does not depend on the batch,
-    it stays within its budget, and it leaves global random states and the model untouched.
+    Its successes hold, it takes inputs of any shape, it finds at least what random points find, it
+    does not depend on the batch, it stays within its budget, and it leaves global random states and
+    the model untouched.
 
     Args:
         attack: The attack.
