@@ -26,7 +26,7 @@ from durometer import datasets
 from durometer.data.dataset import Dataset
 from durometer.relations.expression import And, Column, Compare, Or, Relation
 from durometer.relations.normal_form import linear, normal_form
-from durometer.relations.tree import walk
+from durometer.relations.expression import walk
 from durometer.tables.schema import Schema
 
 

@@ -33,11 +33,10 @@ from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.proofs.search.box import CODES, WHOLE, Box, Kinds
 from durometer.proofs.search.constraint import Term
 from durometer.proofs.search.kernel import BROKEN, OPEN, PROVEN
-from durometer.relations.expression import And, Column, Compare, Count, Expr, Or, Relation
+from durometer.relations.expression import And, Column, Compare, Count, Expr, Or, Relation, walk
 from durometer.relations.intervals import Range, spans
 from durometer.relations.normal_form import Layout, is_whole, normal_form, scale
 from durometer.relations.program import Program
-from durometer.relations.tree import walk
 from durometer.tables.region import TableRegion
 
 _NARROW = 1e-7  # of a feature's range: such a part of a real feature is not cut again
