@@ -262,7 +262,7 @@ class SequentialTest:
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
-    >>> watch = du.Watch("robust >= 0.95")
+    >>> watch = du.SequentialTest("robust >= 0.95")
     >>> run = du.Run(until=watch)
     >>> _ = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(10), run=run)
     >>> print(watch.outcome)
