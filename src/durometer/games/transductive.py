@@ -17,9 +17,7 @@ evaluation (`du.evaluate(model, ...)`, the first rung of `du.ladder`). That game
 every attack, so a game object plays it once and remembers the answers. And several runs with leaked
 states are several games: the attacker plays each of them anew.
 
-One round of a transductive game: the attacker moves, the defender adapts, the referee asks.
-
-What a reader would get wrong: nothing in here may pass from the attacker's side to the referee's
+Nothing in a round may pass from the attacker's side to the referee's
 but the batch itself. The attacker rehearses with seeds of its own; the defender then moves with the
 referee's.
 """

@@ -2,7 +2,7 @@
 
 The kernel leaves such relations out of its bound, so a counterexample that it finds may break one.
 Then the row's box is cut in two at a feature of a broken relation, again and again. A part is
-closed when some relation holds nowhere in it (`refute.py`), when the kernel proves it (relations
+closed when some relation holds nowhere in it, when the kernel proves it (relations
 are read again on the part: smaller boxes make more of them separable), or when it is a single
 record that is invalid. A row all of whose parts are closed is proven; a valid counterexample in any
 part breaks it; when the time is over, it stays open.

@@ -18,17 +18,11 @@ What a reader would get wrong: progress is not monotone from round to round (a n
 holes), so the last round is rarely the best. And a model that has retreated to features nobody can
 change is robust without having learnt much: `vacuous` and `unmovable` say so.
 
-Rounds on the terminal, where somebody looks.
-
-retrain: a network in the same loop. A copy of the given one learns on, counterexamples included.
-
 A network has no parameters to be fitted anew with, only weights: each round starts from those that
 were given, not from the last round's, so that a round is a function of its rows and the seed.
 
-What harden is asked, before the first fit: everything that can be refused is refused here.
-
-Model, data, space and goal are refused as `evaluate` would refuse them with the proof that judges
-every round. On top of that the model must be one that can be fitted anew with weights, and the rows
+Everything that can be refused is refused before the first fit. Model, data, space and goal are
+refused as `evaluate` would refuse them with the proof that judges every round. On top of that the model must be one that can be fitted anew with weights, and the rows
 must hold something to tell apart.
 """
 
