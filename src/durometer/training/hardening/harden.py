@@ -22,8 +22,9 @@ A network has no parameters to be fitted anew with, only weights: each round sta
 were given, not from the last round's, so that a round is a function of its rows and the seed.
 
 Everything that can be refused is refused before the first fit. Model, data, space and goal are
-refused as `evaluate` would refuse them with the proof that judges every round. On top of that the model must be one that can be fitted anew with weights, and the rows
-must hold something to tell apart.
+refused as `evaluate` would refuse them with the proof that judges every round. On top of that the
+model must be one that can be fitted anew with weights, and the rows must hold something to tell
+apart.
 """
 
 from __future__ import annotations
