@@ -638,7 +638,7 @@ class Nature:
         from markupsafe import Markup
 
         from durometer.report.page.regions import regions
-        from durometer.report.page.self import nature_page
+        from durometer.report.page.nature import nature_page
 
         if not isinstance(rows, int) or rows < 1:
             raise DurometerError(
