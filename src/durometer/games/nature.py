@@ -637,8 +637,8 @@ class Nature:
         """
         from markupsafe import Markup
 
-        from durometer.report.page.regions import regions
         from durometer.report.page.nature import nature_page
+        from durometer.report.page.regions import regions
 
         if not isinstance(rows, int) or rows < 1:
             raise DurometerError(
