@@ -1,7 +1,7 @@
 """RMC (Wu et al. 2020): runtime masking and cleansing: train on the neighbours of the test point.
 
 D' holds the training data and adversarial copies of it, made once against the base model. For a
-test point the network is trained further on its K nearest points of D' (`neighbours.py`), answers,
+test point the network is trained further on its K nearest points of D', answers,
 and is then calibrated on K points of the clean part. Weights and Adam's moments live on from round
 to round: RMC is stateful, one test point per round (larger batches: all their neighbours).
 

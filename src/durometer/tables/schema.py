@@ -245,8 +245,7 @@ class Schema:
         Raises:
             DurometerError: There is no such column.
         """
-        from durometer.relations.expression import Column
-        from durometer.relations.tree import walk
+        from durometer.relations.expression import Column, walk
 
         wanted = list(names)
         by_name = {f.name: f for f in self.features}
@@ -438,7 +437,6 @@ def _column(f: Feature) -> Column:
 
 
 def _has_no_label(r: Relation) -> bool:
-    from durometer.relations.expression import Const
-    from durometer.relations.tree import walk
+    from durometer.relations.expression import Const, walk
 
     return not any(isinstance(e, Const) and isinstance(e.value, str) for e in walk(r))

@@ -9,7 +9,7 @@ must not move with the attack's steps) and in training mode while it learns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,6 @@ from durometer.problem.referee import Referee
 from durometer.spaces.region import Space
 from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
-
-Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
