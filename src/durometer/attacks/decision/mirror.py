@@ -250,7 +250,7 @@ class _Look:
         """Random changes: some features, each to an end of its reach (Linf) or part of the way."""
         size = self.region.origin.shape[1]
         some = self._uniform(count, size) < self._uniform(count, 1)
-        way = torch.where(self._uniform(count, size) < 0.5, -self._reach, self._reach)
+        way = self._reach * (self._uniform(count, size) - 0.5).sign()
         if self.region.p != math.inf:
             way = way * self._uniform(count, 1)
         return self._recoded(torch.where(some, way, 0.0))
