@@ -32,6 +32,7 @@ from durometer.attacks.confident import Confident as Confident
 from durometer.attacks.cpgd import CPGD as CPGD
 from durometer.attacks.cw import CW as CW
 from durometer.attacks.decision.circle import Circle as Circle
+from durometer.attacks.decision.mirror import Mirror as Mirror
 from durometer.attacks.decision.ray import Ray as Ray
 from durometer.attacks.doa import DOA as DOA
 from durometer.attacks.escalation import Escalation as Escalation

@@ -9,7 +9,7 @@ before it left open, and the report says what each settled at what price:
     sequences (texts)                Linear, Bounds; Greedy, APGD; Bounds, Enumerate; Beam
     long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
     torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
-    labels only                      Ray in Linf, Circle in L2; elsewhere refused, unless proven
+    labels only                      Ray in Linf, Circle in L2, Mirror in tables; else refused
     all                              Cascade in Lp balls, APGD in L0, CAA with Graft in tables;
                                      without gradients Square and Graft
 
@@ -30,6 +30,7 @@ from durometer.attacks.base import Attack, run
 from durometer.attacks.caa import CAA
 from durometer.attacks.cascade import Cascade
 from durometer.attacks.decision.circle import Circle
+from durometer.attacks.decision.mirror import Mirror
 from durometer.attacks.decision.ray import Ray
 from durometer.attacks.graft import Graft
 from durometer.attacks.moeva import MOEVA
@@ -59,6 +60,7 @@ _FEW = 2000  # points: fewer than an attack would ask about
 _SINGLES = 5_000  # exchanges of one symbol: more are not all tried
 _GROWN = 50_000  # queries of a beam for one row: more are not worth what it adds to Greedy
 _CUT = 1000  # sets of sentences that are bounded for a row
+_COPIED = 200  # features of an L1 or L0 ball: of more, copies made of trees learn too little
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
@@ -166,18 +168,25 @@ def _optional(stages: list[Attack]) -> list[tuple[Attack, bool]]:
 
 def _by_labels(problem: Problem) -> Attack | None:
     """The search for a model that gives labels only; None where there is none yet."""
-    if isinstance(problem.regions, TableRegion | SubstitutionRegion):
+    if isinstance(problem.regions, SubstitutionRegion):
         return None
+    if isinstance(problem.regions, TableRegion):
+        return Mirror()
     known: dict[float, Attack] = {math.inf: Ray(), 2.0: Circle()}
-    return known.get(problem.regions.p)
+    few = problem.regions.origin.shape[1] <= _COPIED
+    return known.get(problem.regions.p, Mirror() if few else None)
 
 
 def _refuse_blind(problem: Problem) -> None:
     """No figure where rows were left without any search."""
     region = problem.regions
-    sequences, table = isinstance(region, SubstitutionRegion), isinstance(region, TableRegion)
-    if sequences or table or _by_labels(problem) is None:
-        what = "sequences" if sequences else "tables" if table else f"L{region.p:g} balls"
+    if _by_labels(problem) is None:
+        sequences = isinstance(region, SubstitutionRegion)
+        what = (
+            "sequences"
+            if sequences
+            else f"L{region.p:g} balls of {region.origin.shape[1]} features"
+        )
         raise Unsupported(
             f"labels only: no search for {what} yet; give scores (a model with predict_proba or "
             "decision_function, or a function that returns an array (rows, classes)), or trees "

@@ -29,6 +29,8 @@ class Needs:
         revisits_broken: Rows that are already broken are wanted too, to look for nearer points.
         poisons: Its aim is the rows of others, so its own rows need no target.
         donors: Rows of the data with the model's own labels, to start from.
+        shares_answers: Rows of a batch learn from each other's answers, so that records depend on
+            the size of a batch.
     """
 
     answers: tuple[AnswerKind, ...] = SCORES  # what a model may answer; ANY: labels will do
@@ -42,6 +44,7 @@ class Needs:
     revisits_broken: bool = False  # also rows that are broken already: it looks for nearer points
     poisons: bool = False  # its aim is others' rows: its own need no target (poisoners)
     donors: bool = False  # rows of the data with the model's own labels, to start from
+    shares_answers: bool = False  # rows of a batch learn from each other
 
     def __or__(self, other: Needs) -> Needs:
         norms = self.norms if other.norms is None else other.norms
@@ -63,7 +66,7 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
     """
     needs: Needs = attack.needs
     labels = model.answers == "labels"
-    by_labels = "a search by labels: Ray in Linf, Circle in L2"
+    by_labels = "a search by labels: Ray in Linf, Circle in L2, Mirror in a table"
     if needs.gradient and not model.differentiable:
         give = "give the file as du.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
         by_scores = (

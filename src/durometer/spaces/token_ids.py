@@ -55,7 +55,7 @@ def word_of(number: float) -> str:
     except KeyError:
         raise DurometerError(
             f"{number!r} is the id of no word met so far; inputs of a text model are sentences: "
-            'ay.Dataset(list of strings, y), e.g. du.Dataset(frame["text"], frame["label"])'
+            'du.Dataset(list of strings, y), e.g. du.Dataset(frame["text"], frame["label"])'
         ) from None
 
 

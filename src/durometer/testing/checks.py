@@ -68,7 +68,8 @@ def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: i
             _check_claims(report, case, goal, attack)
             if isinstance(goal, Untargeted):
                 _check_strength(report, case, attack, luck)
-                _check_batches(report, case, attack)
+                if not attack.needs.shares_answers:
+                    _check_batches(report, case, attack)
         _check_budget(case, attack, at_once)
     for case in odd_shapes(space, attack.needs.norms):
         try:

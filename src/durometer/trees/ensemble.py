@@ -108,6 +108,7 @@ class Ensemble:
         cut: With one output: class 1 where the sum exceeds it.
         single: Whether scores are summed in float32.
         missing: Whether missing values are allowed.
+        never_missing: Features in which a model that knows missing values takes none.
         categorical: Features that hold codes of categories.
         library: The library's own labels, asked where two scores are within rounding of a tie.
             None: not known.
@@ -129,6 +130,7 @@ class Ensemble:
     cut: float = 0.0
     single: bool = False  # scores are summed in float32
     missing: bool = False  # NaN has a direction
+    never_missing: tuple[int, ...] = ()  # ... but not in these columns
     categorical: tuple[int, ...] = ()  # features that hold codes, tested by chains of thresholds
     library: Callable[[Floats], Ints] | None = None  # the library's own labels, as `predict` gives
 
@@ -195,6 +197,7 @@ class Ensemble:
             self,
             feature=np.where(self.feature < 0, -1, at[self.feature]).astype(np.int32),
             categorical=tuple(int(at[f]) for f in self.categorical),
+            never_missing=tuple(int(at[f]) for f in self.never_missing),
             n_features=n_features,
             library=None if library is None else lambda x: library(np.ascontiguousarray(x[:, at])),
         )
@@ -233,11 +236,13 @@ class Ensemble:
             raise DurometerError(
                 f"rows of shape {a.shape}: the {self.source} model takes (n, {self.n_features})"
             )
-        if not self.missing and np.isnan(a).any():
+        barred = np.isnan(a).any(axis=0)
+        if self.missing:
+            barred[[f for f in range(self.n_features) if f not in self.never_missing]] = False
+        if barred.any():
             raise DurometerError(
-                f"NaN in column {int(np.isnan(a).any(axis=0).argmax())}: this {self.source} "
-                f"model was not "
-                "trained with missing values; impute them or train with them"
+                f"NaN in column {int(barred.argmax())}: this {self.source} model was not trained "
+                "with missing values there; impute them or train with them"
             )
         return a
 
