@@ -29,7 +29,7 @@ VOCABULARIES = (
 )
 RESULTS = (  # what public functions return, and users hold
     *("_group_sampling.GroupSamples", "_ladder.Ladder", "datasets.gtsrb.Signs"),
-    *("datasets.orl.Faces", "datasets.splits.TestOnly", "datasets.sst5.Reviews"),
+    *("datasets.orl.Faces", "data.splits.TestOnly", "datasets.sst5.Reviews"),
     *("probability.methods.Probability", "report.checks.Flag", "report.comparison.Comparison"),
     *("report.sweep.Sweep", "spaces.lp.Lp", "tables.discovery.suggest.Suggestion"),
     *("verification.verify.Finding", "verification.verify.Verification"),
