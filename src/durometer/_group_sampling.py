@@ -1,4 +1,4 @@
-"""choices(): Rob over random choices of who attacks (S) and whom they want to be (T).
+"""sample_groups(): Rob over random choices of who attacks (S) and whom they want to be (T).
 
 A group goal is a choice of classes, and Rob depends on it. Lin et al. (NDSS 2024, figures 4 and
 7-9) draw S and T at random, again and again, for several sizes, and show the range. Attacking anew
@@ -121,7 +121,7 @@ def sample_groups(
     """
     for given in (sources, targets):
         if isinstance(given, int | str):
-            raise DurometerError(f"choices: {given!r} is one class; expected a list of classes")
+            raise DurometerError(f"sample_groups: {given!r} is one class; expected a list")
     classes = len(data.classes) if data.classes else int(data.y.max()) + 1
     start, end = (
         list(range(classes)) if given is None

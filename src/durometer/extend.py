@@ -10,7 +10,7 @@ checks each of them. A package registers its parts through the entry points `dur
 from durometer.attacks.base import Attack
 from durometer.core.records import Records
 from durometer.core.streams import Stream
-from durometer.datasets.splits import Splits
+from durometer.data.splits import Splits
 from durometer.games.game import Game, Play
 from durometer.games.transductive import Defender
 from durometer.goals.goal import Expandable, Goal

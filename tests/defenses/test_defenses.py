@@ -14,7 +14,7 @@ from durometer.architectures.domain import Shift
 from durometer.core.streams import seeded
 from durometer.defenses import DANN, DENT, RMC, TADV, TENT, Adapting, Control, URejectron
 from durometer.defenses.dent import AdaMod, sharpness
-from durometer.defenses.neighbours import Bank, penultimate
+from durometer.defenses.rmc import Bank, penultimate
 from durometer.testing import check_defender
 
 TRAIN = plane(80, seed=5)

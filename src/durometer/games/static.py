@@ -19,7 +19,6 @@ import torch
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.attacks.parameters import own_losses
-from durometer.attacks.standard import standard
 from durometer.core import serialization
 from durometer.core.devices import attack_device
 from durometer.core.errors import DurometerError
@@ -39,8 +38,8 @@ from durometer.problem.donors import Donors, donors
 from durometer.problem.needs import check_needs
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
-from durometer.proofs.standard import Standard
 from durometer.spaces.region import Remarks, Space
+from durometer.standard import Standard, check_space
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,7 @@ class Static:
     def default_attack(self, space: Space | None) -> Attack | None:
         if space is None:
             return None
-        standard(space)  # or there is none: it says so
+        check_space(space)
         return Standard()
 
     def refuses(self, goal: Expandable, run: Carried) -> str | None:

@@ -165,6 +165,10 @@ class Classifier:
                 return known.to(x.device)
         else:
             out = self.chosen(self.call(*asked), len(x))
+        return self.read(out, x)
+
+    def read(self, out: Any, x: Tensor) -> Tensor:
+        """(n, C) logits, from the part of an output for these inputs that holds the answers."""
         if self.answers == "labels":
             out = votes(out, self.names or self.labels)
         out = _scores(out)

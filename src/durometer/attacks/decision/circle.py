@@ -83,7 +83,7 @@ class _Circles:
         self.point = region.origin.clone()  # T
         self.radius = region.origin.new_full((len(rows),), math.inf)  # R; infinite: no T yet
         self.mark = self.radius.clone()  # the smallest R so far
-        self.no_noise = torch.zeros_like(rows)  # steps without a gain
+        self.stalled = torch.zeros_like(rows)  # steps without a gain
         self.steps = torch.zeros_like(rows)  # since the start
 
     def run(self) -> None:
@@ -93,9 +93,9 @@ class _Circles:
             self._start(torch.arange(len(self.rows), device=self.rows.device), nearest=True)
         while self._keep(self.labels.alive(self.rows)):
             shrunk = self.radius < self.mark * (1 - _GAIN)
-            self.no_noise = torch.where(shrunk, 0, self.no_noise + 1)
+            self.stalled = torch.where(shrunk, 0, self.stalled + 1)
             self.mark = torch.minimum(self.mark, self.radius)
-            lost = self.radius.isinf() | (self.no_noise > _STALL)
+            lost = self.radius.isinf() | (self.stalled > _STALL)
             if bool(lost.any()):
                 self._start(lost.nonzero()[:, 0], nearest=False)
             go = self.radius.isfinite().nonzero()[:, 0]
@@ -105,7 +105,7 @@ class _Circles:
     def _keep(self, alive: Tensor) -> bool:
         at = alive.nonzero()[:, 0]
         if len(at) < len(self.rows):
-            for name in ("rows", "point", "radius", "mark", "still", "steps"):
+            for name in ("rows", "point", "radius", "mark", "stalled", "steps"):
                 setattr(self, name, getattr(self, name)[at])
         return bool(len(at))
 
@@ -126,7 +126,7 @@ class _Circles:
         better = far < self.radius[at] if nearest else torch.ones_like(far, dtype=torch.bool)
         at, point, far = at[better], point[better], far[better]
         self.point[at], self.radius[at], self.mark[at] = point, far, far
-        self.no_noise[at], self.steps[at] = 0, 0
+        self.stalled[at], self.steps[at] = 0, 0
 
     def _straight(self, at: Tensor, point: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """Points that reach the goal, nearer on the straight way by halving; and how far."""
