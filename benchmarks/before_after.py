@@ -44,8 +44,8 @@ PARTS = {
 }
 # The old script has another name for it.
 NETWORKS = {"before": ["--network", "standard"], "after": ["--networks", "standard"]}
-# Models that durometer did not train (its demo networks are other ones since streams have purposes) and
-# rows enough that some were drawn by both.
+# Models that durometer did not train (its demo networks are other ones since streams have purposes)
+# and rows enough that some were drawn by both.
 EXAMPLES = {
     "own_model.toml": 400,
     "grades.toml": 300,

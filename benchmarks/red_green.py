@@ -3,8 +3,8 @@
     python benchmarks/red_green.py             # examples/gate_project, everything really trained
     python benchmarks/red_green.py --smoke     # few rows: the steps and the files, not the verdicts
 
-What is timed is what happens after durometer is installed: clone, train, gate. The build is the gate as
-`action.yml` runs it, in a process of its own: exit code, summary, SARIF, JUnit.
+What is timed is what happens after durometer is installed: clone, train, gate. The build is the
+gate as `action.yml` runs it, in a process of its own: exit code, summary, SARIF, JUnit.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""How many of 200 tampered copies of a run `durometer verify` finds, and what an untouched one costs.
+"""How many of 200 tampered copies of a run `durometer verify` finds, and what an untouched one
+costs.
 
     python benchmarks/verify.py            # 10,000 rows, 200 copies
     python benchmarks/verify.py --smoke

@@ -3,9 +3,9 @@
     python docs/house.py            # writes the picture
     python docs/house.py --check    # exit code 1 where the stored picture is not today's
 
-A storey is a line of the layer contract in pyproject.toml, a room a top-level module of durometer. A
-line means "imports"; only those to the next storey are drawn. Type-only imports do not count, as in
-the contract.
+A storey is a line of the layer contract in pyproject.toml, a room a top-level module of durometer.
+A line means "imports"; only those to the next storey are drawn. Type-only imports do not count, as
+in the contract.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Somebody else's model: can bytes appended to a program make magika take it for a picture?
 
     pip install 'durometer[magika]'
-    python examples/file_types.py          # a minute or two; or: durometer run examples/file_types.toml
+    python examples/file_types.py          # a minute or two; or: durometer run
+    examples/file_types.toml
 
 magika (Google) tells file types from the first and the last 1,024 bytes, without the white space at
 either end; its ONNX file comes in the wheel. What it answers is the likeliest of 214 types, or "low
@@ -45,7 +46,7 @@ class FileType(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.graph = du.wrap(GRAPH, outputs="probabilities", gradients=True)
+        self.graph = du.wrap(GRAPH, answers="probabilities", gradients=True)
         usual = SETTINGS["medium_confidence_threshold"]
         floors = [SETTINGS["thresholds"].get(t, usual) for t in TYPES]
         self.register_buffer("floors", torch.tensor(floors).log())

@@ -1,8 +1,8 @@
 """Forests and boosted trees for the trees_*.toml (addresses, loans) and noise.toml beside it.
 
-`durometer run` calls the function that the file names; nothing else has to be run. The bundled loans
-are few and all of them test rows, so those models have seen what they are attacked on: their clean
-accuracy means nothing, whether they can be attacked does.
+`durometer run` calls the function that the file names; nothing else has to be run. The bundled
+loans are few and all of them test rows, so those models have seen what they are attacked on: their
+clean accuracy means nothing, whether they can be attacked does.
 """
 
 from sklearn.ensemble import RandomForestClassifier

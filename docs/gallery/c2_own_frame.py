@@ -1,7 +1,7 @@
 """Your own data frame and pipeline
 
-A credit pipeline with text columns and one-hot encoding, as it was fitted: durometer asks it by name,
-in the form it was fitted on, and finds the applications that would pass with small changes.
+A credit pipeline with text columns and one-hot encoding, as it was fitted: durometer asks it by
+name, in the form it was fitted on, and finds the applications that would pass with small changes.
 """
 
 # %%

@@ -1,8 +1,8 @@
 """Screenshots of report pages and evidence for the docs: desktop, phone and dark.
 
     cd docs/pictures/evidence
-    for run in mnist table noise signs adapting; do durometer gate $run.toml --out /tmp/runs/$run; done
-    durometer run vault.toml --out /tmp/runs/vault
+    for run in mnist table noise signs adapting; do durometer gate $run.toml --out /tmp/runs/$run;
+    done durometer run vault.toml --out /tmp/runs/vault
     durometer run ../../../examples/sweep.toml --out /tmp/runs/sweep
     python ../make.py /tmp/runs
 

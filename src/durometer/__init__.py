@@ -3,8 +3,8 @@
     import durometer as du
     report = du.evaluate(net, data, space=du.Linf(8 / 255))
 
-Names are loaded when first used, so that `import durometer` costs milliseconds, not torch. Which names
-there are says the stub beside this file, once, for this loader and for type checkers alike.
+Names are loaded when first used, so that `import durometer` costs milliseconds, not torch. Which
+names there are says the stub beside this file, once, for this loader and for type checkers alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.2.0"  # the one place: pyproject.toml and the site read it here
+__version__ = "0.3.0"  # the one place: pyproject.toml and the site read it here
 
 
 def _homes() -> dict[str, str]:

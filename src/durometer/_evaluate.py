@@ -17,6 +17,7 @@ from durometer.attacks.base import Attack, attack_names, for_other_goals
 from durometer.core.errors import DurometerError, Unsupported, nearest
 from durometer.core.records import Gathered
 from durometer.core.serialization import format_spec, to_dict
+from durometer.core.spec import Provenance, Spec
 from durometer.core.streams import Stream, keys
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
@@ -24,7 +25,7 @@ from durometer.games.arguments import check_kinds
 from durometer.games.game import Game
 from durometer.games.static import as_game
 from durometer.goals.classes import Untargeted
-from durometer.goals.goal import Expandable
+from durometer.goals.goal import Aims, Expandable
 from durometer.model.classifier import AnyModel
 from durometer.problem.budget import Budget
 from durometer.report import checks
@@ -86,15 +87,38 @@ def evaluate(
     also: Sequence[Expandable] = (),
     run: Run | None = None,
 ) -> Report:
-    """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
+    """Measures how robust a classifier is on a data set under a stated threat.
 
-    `target` is a model of any kind (see `wrap`) or a game; `data` larger than memory are a
-    `Parquet`. `goal` is untargeted unless given; `attack` is the standard ensemble for the space
-    unless given; a defender that adapts has none, and attack=None says that nobody attacks it. The
-    records depend on the seed and on the examples' ids, not on `batch` (256 rows, 32 under noise).
-    Ctrl-C ends the run and reports the finished batches. `also` names further goals, each attacked
-    in the same way and shown in the same report. `run` says how it is carried out: kept in a folder
-    and resumed, in worker processes, on Ray.
+    Args:
+        target: The classifier: a torch module, a fitted estimator, a callable, an ONNX file, or
+            what `wrap` made of one. Or a game: `Static`, `Nature` (random noise) or `Transductive`
+            (a defence that adapts at test time).
+        data: The rows to evaluate: a `Dataset`, or a `Parquet` for data larger than memory (it
+            needs `run=Run(folder)`).
+        space: What the attacker may change, e.g. `Linf(8 / 255)` or `TableSpace(schema, eps=0.1)`.
+            None only for games that need no space, such as `Nature`.
+        goal: What counts as a success of the attacker. None is `Untargeted()`: any wrong class.
+        attack: The attack. "standard" runs the ensemble of attacks (and proofs, where there are
+            any) that fits the model and the space. None says that nobody attacks, for a defence on
+            clean batches.
+        seed: Seed of all random numbers, a whole number. The same seed on the same rows gives the
+            same records.
+        batch: Rows per batch. None uses the game's own size: 256, or 32 under noise. The records do
+            not depend on it, except for games whose rows depend on each other.
+        budget: A limit on the model evaluations per row. None: no limit.
+        progress: Whether to show a progress bar. None shows it in a terminal or a notebook only.
+        also: Further goals, each attacked in the same way on the same rows; their reports are in
+            `report.also`.
+        run: How the evaluation is carried out: kept in a folder and resumed, in worker processes,
+            on Ray, stopped early. None runs it here, in memory.
+
+    Returns:
+        A `Report`: the records of all rows, the metrics with 95 % intervals, and warnings about
+            pitfalls. After Ctrl-C it holds the batches that were finished.
+
+    Raises:
+        DurometerError: An argument is wrong; the message says which, and what was expected.
+        Unsupported: The parts do not go together, e.g. a gradient attack on a black box.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -135,14 +159,14 @@ def evaluate(
     job = Job(target, rows, space, aim, played, seed, batch, budget or Budget(), widen)
     job.source, job.asked = source, goal
     facts = job.prepare()
-    spec = describe(job, goal) | dict(run.note)
-    if run.until is not None:
-        spec["order"] = "random"
     count = facts.get("classes", 0) or len(data.classes or ())
-    if count:
-        spec |= goal.aims(count, data.classes)
-    if run.shard is not None:
-        spec["shard"] = list(run.shard)
+    aims = goal.aims(count, data.classes) if count else Aims()
+    spec = replace(
+        describe(job, goal).with_provenance(run.provenance),
+        aims=aims.classes, quota=aims.quota,
+        order="given" if run.until is None else "random",
+        shard=None if run.shard is None else (run.shard[0], run.shard[1]),
+    )  # fmt: skip
     done = _collect(job, run, spec, facts, progress)
     report = _make_report(done, facts, spec)
     if isinstance(done, Gathered):
@@ -173,7 +197,9 @@ def _play_further_goals(
     for name, goal in goals.items():
         out = run.out and Path(run.out) / "also" / name
         try:
-            done[name] = play(goal=goal, run=replace(run, out=out, note={}, until=until))
+            done[name] = play(
+                goal=goal, run=replace(run, out=out, provenance=Provenance(), until=until)
+            )
             stopped = any(f.id == "interrupted" for f in done[name].flags)
         except KeyboardInterrupt:
             stopped = True
@@ -198,7 +224,7 @@ def goal_names(goals: Sequence[Any]) -> dict[str, Any]:
 
 
 def _collect(
-    job: Job, run: Run, spec: dict[str, Any], facts: dict[str, Any], progress: bool | None
+    job: Job, run: Run, spec: Spec, facts: dict[str, Any], progress: bool | None
 ) -> Gathered | Tally:
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
     done = Gathered(job.rows, job.batch) if job.source is None else Tally(SHOWN)
@@ -246,7 +272,7 @@ def _collect(
     return done
 
 
-def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: dict[str, Any]) -> Report:
+def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: Spec) -> Report:
     """The report on what is finished; of data in files, the totals are of all rows."""
     if isinstance(done, Gathered):
         return Report(spec, done.records, checks.of_report(done.records, facts, spec))
@@ -254,31 +280,31 @@ def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: dict[str, 
     return Report(spec, done.records, flags, totals=done.totals)
 
 
-def describe(job: Job, asked: Expandable) -> dict[str, Any]:
-    """What was asked, as plain values: the spec of a report."""
+def describe(job: Job, asked: Expandable) -> Spec:
+    """What was asked: the spec of a report, but for what the run adds."""
     data, space = job.data, job.space
     whole = job.source or data
-    return {
-        **as_game(job.game).describe(),
-        "data": data.name or "data",
-        "data_hash": whole.hash,
-        "rows": len(whole),
-        "classes": list(data.classes) if data.classes else None,
-        "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
-        "space": space if space is None else to_dict(space, whole=True),
-        "goal": to_dict(asked, whole=True),
-        "attack": job.attack if job.attack is None else to_dict(job.attack, whole=True),
-        "attacks": list(dict.fromkeys(attack_names(job.attack))),
-        **({"proves": True} if job.attack is not None and job.attack.needs.is_proof else {}),
-        "threat": _threat(space, asked),
-        "budget": None if job.budget == Budget() else to_dict(job.budget),
-        "seed": job.seed,
-        "batch": job.batch,
-        **({} if job.source is None else {"shown": SHOWN}),
-        "chunks": job.count,
-        **({"turn": job.at_once} if job.at_once > 1 else {}),
-        "versions": versions([job.target, job.game, space, asked, job.attack]),
-    }
+    return replace(
+        as_game(job.game).describe(),
+        data=data.name or "data",
+        data_hash=whole.hash,
+        rows=len(whole),
+        classes=tuple(map(str, data.classes)) if data.classes else None,
+        id_type="int" if data.ids.dtype.kind in "iu" else "str",
+        space=None if space is None else to_dict(space, whole=True),
+        goal=to_dict(asked, whole=True),
+        attack=None if job.attack is None else to_dict(job.attack, whole=True),
+        attacks=tuple(dict.fromkeys(attack_names(job.attack))),
+        proves=job.attack is not None and job.attack.needs.is_proof,
+        threat=_threat(space, asked),
+        budget=None if job.budget == Budget() else to_dict(job.budget),
+        seed=int(job.seed),
+        batch=job.batch,
+        shown=None if job.source is None else SHOWN,
+        chunks=job.count,
+        turn=job.at_once,
+        versions=versions([job.target, job.game, space, asked, job.attack]),
+    )
 
 
 def _threat(space: Space | None, goal: Expandable) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from durometer._evaluate import evaluate
 from durometer.config.config import Config, read
 from durometer.core.errors import DurometerError
+from durometer.core.spec import GateSpec
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
 from durometer.games.static import as_game
@@ -36,11 +37,28 @@ def gate(
     run: Run | None = None,
     progress: bool | None = None,
 ) -> Outcome:
-    """Pass, fail or undecided, wrong in at most `alpha` of such decisions, whenever it stops.
+    """Decides whether a model meets its acceptance criteria: pass, fail or undecided.
 
-    `what` is a report or the folder of one; or a `Job` or a run file (as it is, or read: a
-    `Config`), which is then played as far as it is needed. `criteria` and `alpha` are the file's
-    [gate] unless given.
+    The decision is an anytime-valid sequential test: rows are played in random order, and the run
+    stops as soon as the evidence suffices. It is wrong in at most a share `alpha` of such
+    decisions, whenever it stops.
+
+    Args:
+        what: A `Report`, the folder of a saved one, a `Job`, or a run file (a path that ends in
+            .toml, or a `Config`). Jobs and run files are played as far as the decision needs.
+        criteria: One criterion or several, e.g. "robust >= 0.8" (see `Criterion`). None uses the
+            [gate] table of the run file.
+        alpha: Share of wrong decisions to accept, between 0 and 1. None uses the run file's, else
+            0.05.
+        run: How a job or a run file is carried out. None runs it here, in memory.
+        progress: Whether to show a progress bar. None shows it in a terminal or a notebook only.
+
+    Returns:
+        An `Outcome`: true only for a pass, with one `Decision` per criterion.
+
+    Raises:
+        DurometerError: There is no criterion, the ones given contradict those fixed beforehand, or
+            `what` is none of the above.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -55,15 +73,14 @@ def gate(
     if isinstance(what, str | Path):
         what = read(what)
     if isinstance(what, Report):
-        return decide(what, *_asked(criteria, alpha, what.spec.get("gate", {})))
+        return decide(what, *_asked(criteria, alpha, what.spec.gate))
     if isinstance(what, Config):
-        fixed = {"criteria": what.gate.criteria, "alpha": what.gate.alpha} if what.gate else {}
-        criteria, alpha = _asked(criteria, alpha, fixed)
+        criteria, alpha = _asked(criteria, alpha, what.provenance.gate)
         run = run or Run()
-        run = replace(run, note={**what.note, **run.note})
+        run = replace(run, provenance=what.provenance.updated(run.provenance))
         what = what.job()
     elif isinstance(what, Job):
-        criteria, alpha = _asked(criteria, alpha, {})
+        criteria, alpha = _asked(criteria, alpha, None)
     else:
         raise DurometerError(
             f"gate({type(what).__name__}): expected a report, the folder of one, a Job or a run "
@@ -84,7 +101,7 @@ def played(
     """Evaluate until the criteria are decided; `options` are those of `evaluate`."""
     run, watch = run or Run(), SequentialTest(criteria, alpha)
     watch.begin()  # a baseline that is not there is said before anything is played
-    run = replace(run, note={**run.note, "gate": watch.asked})
+    run = replace(run, provenance=replace(run.provenance, gate=watch.asked))
     folder = None if run.out is None else Path(run.out)
     if not as_game(target).divisible:
         report = evaluate(target, data, run=run, **options)
@@ -94,11 +111,11 @@ def played(
 
 
 def _asked(
-    criteria: Criteria | None, alpha: float | None, fixed: dict[str, Any]
+    criteria: Criteria | None, alpha: float | None, fixed: GateSpec | None
 ) -> tuple[Criteria, float]:
     """What is to be decided, and how surely: given now or fixed beforehand, never both."""
     given = [str(c) for c in _listed(criteria or ())]
-    before = [str(c) for c in _listed(fixed.get("criteria", ()))]
+    before = list(fixed.criteria) if fixed else []
     if given and before and given != before:
         raise DurometerError(
             f"criteria {given}: {before} were fixed beforehand; change the [gate] table, or take "
@@ -106,13 +123,13 @@ def _asked(
         )
     if not (given or before):
         raise DurometerError("gate: no criterion; give e.g. ['robust >= 0.8'], or a [gate] table")
-    if alpha is not None and fixed.get("alpha", alpha) != alpha:
+    if alpha is not None and fixed and fixed.alpha != alpha:
         raise DurometerError(
-            f"alpha={alpha}: {fixed['alpha']} was fixed beforehand, with the criteria; change the "
+            f"alpha={alpha}: {fixed.alpha} was fixed beforehand, with the criteria; change the "
             "[gate] table, or take one away"
         )
-    chosen: Criteria = criteria or fixed["criteria"]
-    return chosen, float(fixed.get("alpha", 0.05) if alpha is None else alpha)
+    usual = 0.05 if fixed is None else fixed.alpha
+    return criteria or before, usual if alpha is None else float(alpha)
 
 
 def _listed(criteria: Criteria) -> Sequence[Criterion | str]:

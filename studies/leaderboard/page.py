@@ -22,8 +22,8 @@ OUT = board.HERE.parents[1] / "docs" / "leaderboard.md"
 HEAD = """# Leaderboard
 
 For whoever wants to know how models of different kinds stand up to the same threat. Every figure
-comes from a stored run on bundled data; every row has been checked by `durometer verify`, which asks
-the stored model again.
+comes from a stored run on bundled data; every row has been checked by `durometer verify`, which
+asks the stored model again.
 
 **Read it with care.** Samples are small, so each figure carries its 95 % interval. Models are
 small and fitted with one seed and no tuning: this compares runs that anybody can repeat, not
@@ -81,7 +81,7 @@ def _threat(row: board.Row) -> str:
     with tempfile.TemporaryDirectory() as folder:
         where = board.unpack(row.archive, Path(folder)) / "run"
         report = du.Report.load(where / "static" if row.task.adapts else where)
-    return f"Space: `{_short(report.spec['space'])}`. {len(report.table)} rows."
+    return f"Space: `{_short(report.spec.space)}`. {len(report.table)} rows."
 
 
 def _short(space: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
-"""`durometer gate` as a build meets it: exit codes, no more rows than needed, files for other tools."""
+"""`durometer gate` as a build meets it: exit codes, no more rows than needed, files for other
+tools."""
 
 import json
 import os

@@ -70,7 +70,8 @@ def package(tmp_path, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: corners\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[durometer.attacks]\nCorner = corners:Corner\n[durometer.goals]\nNextClass = corners:NextClass\n"
+        "[durometer.attacks]\nCorner = corners:Corner\n"
+        "[durometer.goals]\nNextClass = corners:NextClass\n"
         "[durometer.datasets]\nsquares = corners:squares\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -87,7 +88,7 @@ def test_a_package_is_used_from_a_file(package, attack):
     assert repr(config.attack) == "Corner(tries=2)"
     model, data = config.load()
     report = du.evaluate(model, data, progress=False, **config.options(data))
-    assert report.spec["attacks"] == ["corners:Corner"]
+    assert report.spec.attacks == ("corners:Corner",)
     assert 0 < report.table["success"].sum() < len(report.table)
 
 

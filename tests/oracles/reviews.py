@@ -1,7 +1,8 @@
 """Which replacements SST-5's default space allows, from the strings and the stored lexicon alone.
 
-Shares no code with `durometer.spaces`: the archive is opened as such, words are stripped by hand, the
-nearest synonyms are ranked in double precision (ties of single precision are given the benefit).
+Shares no code with `durometer.spaces`: the archive is opened as such, words are stripped by hand,
+the nearest synonyms are ranked in double precision (ties of single precision are given the
+benefit).
 """
 
 import math

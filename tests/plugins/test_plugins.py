@@ -1,4 +1,5 @@
-"""durometer inside other tools, tried for real: pytest in a process of its own, the action's steps."""
+"""durometer inside other tools, tried for real: pytest in a process of its own, the action's
+steps."""
 
 import os
 import subprocess

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -53,16 +56,30 @@ def records(
     return x, x0, low, high
 
 
-@given(st.integers(0, 40), st.integers(1, 6), st.integers(0, 6), st.booleans(), st.integers(0, 99))
+@given(
+    st.integers(0, 40), st.integers(1, 6), st.integers(0, 6), st.booleans(),
+    st.sampled_from([0.0, 1e-3, 0.4]), st.integers(0, 99),
+)  # fmt: skip
 def test_balanced_records_equal_those_of_the_plain_twin_to_the_last_bit(
-    n: int, d: int, count: int, missing: bool, seed: int
+    n: int, d: int, count: int, missing: bool, tolerance: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     flat, given = clauses(rng, d, count), records(rng, n, d, missing)
     theirs = given[0].numpy().copy()
     with np.errstate(invalid="ignore"):
-        balance(theirs, *(a.numpy() for a in given[1:]), 1e-3, flat)
-    np.testing.assert_array_equal(Balance(flat)(*given, 1e-3).numpy(), theirs)
+        balance(theirs, *(a.numpy() for a in given[1:]), tolerance, flat)
+    np.testing.assert_array_equal(Balance(flat)(*given, tolerance).numpy(), theirs)
+
+
+def test_a_copy_and_one_sent_to_another_process_balance_the_same() -> None:
+    rng = np.random.default_rng(1)
+    used, given = Balance(clauses(rng, 6, 5)), records(rng, 30, 6, False)
+    wanted = used(*given, 1e-3)
+    copied, sent = copy.deepcopy(used), pickle.dumps(used)
+    for array in vars(used.flat).values():
+        array[:] = 0  # whoever still looked here would see nothing but zeros
+    assert torch.equal(copied(*given, 1e-3), wanted)
+    assert torch.equal(pickle.loads(sent)(*given, 1e-3), wanted)
 
 
 def test_balanced_records_are_the_same_in_any_number_of_threads(

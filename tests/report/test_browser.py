@@ -1,7 +1,8 @@
 """The pages in a real browser: Debian's chromium, driven by Playwright.
 
 They load without errors and without asking for anything, plots are drawn, filters, sorting, legends
-and tooltips work, and a hostile name stays text. With DUROMETER_PICTURES=FOLDER screenshots are kept.
+and tooltips work, and a hostile name stays text. With DUROMETER_PICTURES=FOLDER screenshots are
+kept.
 """
 
 from __future__ import annotations

@@ -6,7 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier
-from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.compose import (
+    ColumnTransformer,
+    make_column_selector,
+    make_column_transformer,
+)
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
@@ -162,3 +166,36 @@ def test_a_value_the_encoder_does_not_know_is_left_to_searches():
     other = Columns.of(frame.assign(kind=frame["kind"].replace("p", "new")))
     with pytest.raises(du.Unsupported, match="unknown categories"):
         read(pipe, other)
+
+
+@pytest.mark.parametrize("kind", ["string", "string[pyarrow]", "object"])
+def test_gaps_of_one_column_where_another_takes_none(kind):
+    """An imputer fills the gaps of one text column; the encoder of another one refuses any."""
+    rng = np.random.default_rng(0)
+    job = np.where(rng.uniform(size=120) > 0.5, "clerk", "smith").astype(object)
+    frame = pd.DataFrame(
+        {"x": rng.uniform(size=120).round(2), "job": job, "city": rng.choice(["A", "B"], 120)}
+    )
+    frame.loc[::9, "job"] = None
+    y = (frame["x"] + 0.3 * (frame["job"] == "clerk") > 0.6).astype(int).to_numpy()
+    frame["job"], gone = frame["job"].astype(kind), np.nan if kind == "object" else pd.NA
+    if kind == "object":
+        frame["job"] = frame["job"].where(frame["job"].notna(), np.nan)
+    else:
+        frame["x"], frame["city"] = frame["x"].astype("Float64"), frame["city"].astype(kind)
+    filled = make_pipeline(
+        SimpleImputer(missing_values=gone, strategy="most_frequent"), OneHotEncoder()
+    )
+    parts = [
+        ("job", filled, ["job"]),
+        ("city", OneHotEncoder(), ["city"]),
+        ("x", "passthrough", ["x"]),
+    ]
+    forest = RandomForestClassifier(10, max_depth=3, random_state=0)
+    model = make_pipeline(ColumnTransformer(parts), forest).fit(frame, y)
+    data = du.Dataset(frame.assign(y=y), target="y")
+    space = du.Schema.suggest(frame).space(eps=0.1)
+    report = du.evaluate(model, data, space=space, progress=False)
+    assert report.metric("clean").value == (model.predict(frame) == y).mean()
+    assert report.metric("open").value == 0
+    assert {"proven", "broken"} <= set(report.table["verdict"])

@@ -103,6 +103,7 @@ def _decided(
     from durometer._gate import gate as decide
     from durometer.cli.run import save
     from durometer.config.config import Gate, read
+    from durometer.core.spec import Provenance
     from durometer.run.run import Run
 
     if what.suffix != ".toml":
@@ -115,7 +116,7 @@ def _decided(
     if rows is not None:
         config = replace(config, data=replace(config.data, rows=rows))
     folder = out or Path(config.out or Path("runs") / what.stem)
-    run = Run(folder, resume, workers=workers, force=force, note={"command": "durometer gate"})
+    run = Run(folder, resume, workers=workers, force=force, provenance=Provenance("durometer gate"))
     outcome = decide(config, run=run, progress=False if quiet else None)
     report = outcome.report
     assert report is not None

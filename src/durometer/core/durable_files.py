@@ -1,8 +1,8 @@
 """Durable files: a file is whole or it is not there, whatever ends the process in between.
 
-Every file that durometer keeps is written here: to a temporary beside it, flushed to the disk, renamed;
-then the folder is flushed, since a rename is durable only when its folder is. Files that belong
-together are all written first and renamed last, one after the other.
+Every file that durometer keeps is written here: to a temporary beside it, flushed to the disk,
+renamed; then the folder is flushed, since a rename is durable only when its folder is. Files that
+belong together are all written first and renamed last, one after the other.
 
 A folder may come from anybody, so no link in it is followed to write: temporary files have random
 names and must be new, a name that is read from a file is one entry of its folder (`entry`), and
@@ -28,8 +28,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from durometer.core.errors import DurometerError
 
 _TEMPORARY = re.compile(r".+\.[0-9a-f]{16}\.tmp|.+\.npz\.tmp")  # the second: of older versions
@@ -42,7 +40,7 @@ DEEPEST = 100  # levels of a JSON file; durometer's own have about ten
 def replace_together(folder: Path) -> Iterator[Callable[[str], BinaryIO]]:
     """Files of one folder that appear only when all of them are written.
 
-    >>> with together(Path("runs/night")) as new:                        # doctest: +SKIP
+    >>> with replace_together(Path("runs/night")) as new:                # doctest: +SKIP
     ...     new("spec.json").write(b"{}")
     """
     files: dict[str, BinaryIO] = {}
@@ -143,8 +141,10 @@ def parsed(text: str | bytes) -> Any:
 
 @contextmanager
 def arrays(file: Path | bytes) -> Iterator[Any]:
-    """The arrays of an .npz file of durometer's, which are not compressed: what it unpacks to is known
-    before any of it is read."""
+    """The arrays of an .npz file of durometer's, which are not compressed: what it unpacks to is
+    known before any of it is read."""
+    import numpy as np  # not for `durometer --help`, which imports this file
+
     size = len(file) if isinstance(file, bytes) else file.stat().st_size
     with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
         members = archive.infolist()

@@ -5,7 +5,7 @@
 
 What a reader would get wrong: a type of this package goes by its public name, any other one by its
 module, "mypackage.corners:Corner", which is how a file names it. A noun that is not written by its
-fields says so itself, in `to_table(whole)`: `Lp(p=inf, eps=0.1)` is `Linf(0.1)`.
+fields says so itself, in `to_dict(whole)`: `Lp(p=inf, eps=0.1)` is `Linf(0.1)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def to_dict(noun: Any, whole: bool = False) -> Table:
     """The table of a noun, its parameters at their default left out unless it is to be `whole`.
 
     >>> from durometer.attacks.pgd import PGD
-    >>> table(PGD(steps=10))
+    >>> to_dict(PGD(steps=10))
     {'type': 'PGD', 'steps': 10}
     """
     if hasattr(noun, "to_dict"):
@@ -104,9 +104,9 @@ def _equal(a: Any, b: Any) -> bool:
 def format_spec(value: Any) -> str:
     """A table as one would write it in Python; one field alone goes without its name.
 
-    >>> said({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})
+    >>> format_spec({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})
     'Then([PGD(10), Square()])'
-    >>> said({"type": "Linf", "eps": 8 / 255})
+    >>> format_spec({"type": "Linf", "eps": 8 / 255})
     'Linf(8/255)'
     """
     if isinstance(value, Mapping) and "type" in value:

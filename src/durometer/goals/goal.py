@@ -14,43 +14,73 @@ What a reader would get wrong: a goal other than untargeted is *not* reached by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.spec import QuotaRule
 from durometer.data.dataset import Dataset
 
 Names = Sequence[str] | None
 
 
+@dataclass(frozen=True)
+class Aims:
+    """Which classes the attacker wants, for the spec of a run.
+
+    Args:
+        classes: Their indices; None: any wrong class.
+        quota: What a band of attackers must reach together; None: rows are judged one by one.
+    """
+
+    classes: tuple[int, ...] | None = None
+    quota: QuotaRule | None = None
+
+
 @runtime_checkable
 class Expandable(Protocol):
-    """What `evaluate(goal=)` takes: something that says which rows are played for which goal.
+    """What `evaluate(goal=)` takes: something that says which rows are played, and for which goal.
 
-    `together`: rows are judged in bands and not one by one, so all of them must be played. A goal
-    may also have `description`, a property: what the attacker wants, as a sentence for the report.
+    A class attribute `together` says that rows are judged in bands and not one by one, so that all
+    of them must be played. A property `description` may say what the attacker wants, as a sentence
+    for the report.
     """
 
     together: ClassVar[bool] = False
 
     def expand(self, data: Dataset) -> tuple[Dataset, Goal]:
-        """The rows to play and the goal of each of them."""
+        """The rows to play, and the goal of each.
+
+        Args:
+            data: The data set.
+
+        Returns:
+            The rows (a data set, possibly with repeated rows) and a `Goal` for them.
+        """
         ...
 
-    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
-        """For the spec: which of `count` classes the attacker wants, where that is not all."""
-        return {}
+    def aims(self, count: int, names: Names = None) -> Aims:
+        """For the report: which classes the attacker wants, where that is not all.
+
+        Args:
+            count: Number of classes.
+            names: Names of the classes, where they have any.
+
+        Returns:
+            The classes, e.g. `Aims((3, 7))`; `Aims()` for all wrong ones.
+        """
+        return Aims()
 
 
 @runtime_checkable
 class Goal(Expandable, Protocol):
-    """Which classes the attacker may land in, row by row. Whoever inherits from it writes `targets`
-    alone, and `loss` where cross-entropy is not what it implies.
+    """Which classes the attacker may reach, row by row.
 
-    `loss` names the loss the goal implies. It belongs to the goal and not to the rows at hand, or
-    a row could be steered differently in another batch.
+    A subclass defines `targets`, and `loss` (a class attribute) where cross-entropy is not the loss
+    that the goal implies.
     """
 
     loss: ClassVar[str] = "ce"
@@ -59,11 +89,28 @@ class Goal(Expandable, Protocol):
         return data, self
 
     def take(self, rows: Tensor) -> Goal:
-        """The goal of the data set's rows at these places: what belongs to a row moves with it."""
+        """The goal for some rows of the data set.
+
+        Args:
+            rows: Positions of the rows.
+
+        Returns:
+            A goal in which what belongs to a row has moved with it; this one where nothing does.
+        """
         return self
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
-        """(n, C) bool. `clean`: clean logits; `index`: the rows' places in the data set."""
+        """The classes that count as a success, for each row.
+
+        Args:
+            y: True classes (n,).
+            clean: Logits on the clean inputs (n, C).
+            index: Positions of the rows in the data set (n,).
+            names: Names of the classes, where they have any.
+
+        Returns:
+            (n, C) bool; a row without any true entry is left out.
+        """
         ...
 
 

@@ -98,7 +98,8 @@ def _played(model: Any, dataset: Any, config: dict[str, Any]) -> tuple[Any, Any]
 
 
 def native(model: Any, data: Any, name: str = "") -> Any:
-    """The model behind MLflow's wrapper, where there is one that durometer can read; else its labels.
+    """The model behind MLflow's wrapper, where there is one that durometer can read; else its
+    labels.
 
     A flavour's own model (scikit-learn, XGBoost, torch ...) is asked by its own name, which keeps
     gradients, trees and scores.

@@ -14,7 +14,24 @@ from durometer.spaces.region import Space
 
 @dataclass(frozen=True)
 class Needs:
-    """What an attack cannot do without; checked before any work."""
+    """What an attack requires of the model and the space.
+
+    Args:
+        answers: What the model may answer: scores (default) or anything (`extend.ANY`), where
+            labels suffice.
+        gradient: Gradients of the model with respect to its inputs.
+        norms: Norms of the Lp balls it works in. None: any space.
+        single_model: One model at a time; several at once, as in `GMSA`, are refused.
+        trees: A tree ensemble that `trees.read` can read.
+        layers: A torch module whose layers can be read.
+        box: Bounds of each feature that hold for every valid point (`Region.box`).
+        is_proof: A model that does not adapt; proofs need it.
+        revisits_broken: Rows that are already broken are wanted too, to look for nearer points.
+        poisons: Its aim is the rows of others, so its own rows need no target.
+        donors: Rows of the data with the model's own labels, to start from.
+        shares_answers: Rows of a batch learn from each other's answers, so that records depend on
+            the size of a batch.
+    """
 
     answers: tuple[AnswerKind, ...] = SCORES  # what a model may answer; ANY: labels will do
     gradient: bool = False
@@ -27,6 +44,7 @@ class Needs:
     revisits_broken: bool = False  # also rows that are broken already: it looks for nearer points
     poisons: bool = False  # its aim is others' rows: its own need no target (poisoners)
     donors: bool = False  # rows of the data with the model's own labels, to start from
+    shares_answers: bool = False  # rows of a batch learn from each other
 
     def __or__(self, other: Needs) -> Needs:
         norms = self.norms if other.norms is None else other.norms
@@ -48,7 +66,7 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
     """
     needs: Needs = attack.needs
     labels = model.answers == "labels"
-    by_labels = "a search by labels: Ray in Linf, Circle in L2"
+    by_labels = "a search by labels: Ray in Linf, Circle in L2, Mirror in a table"
     if needs.gradient and not model.differentiable:
         give = "give the file as du.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
         by_scores = (

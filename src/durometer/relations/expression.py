@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from durometer.core.errors import DurometerError
-from durometer.relations.reserved import RESERVED
 
 NEGATED = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
 _SPELLING = (
@@ -348,3 +347,55 @@ def relation(value: Any) -> Relation:
     if isinstance(value, Relation):
         return value
     raise DurometerError(f"{value!r} where a relation was expected; {_SPELLING}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Count(Expr):
+    """How many of these relations hold."""
+
+    operands: tuple[Relation, ...]
+
+    def __str__(self) -> str:
+        return f"count({', '.join(str(p) for p in self.operands)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Where(Expr):
+    """One value where a relation holds, another where it does not."""
+
+    test: Relation
+    yes: Expr
+    no: Expr
+
+    def __str__(self) -> str:
+        return f"({self.yes} if {self.test} else {self.no})"
+
+
+def walk(node: Expr | Relation) -> Iterator[Expr | Relation]:
+    """The node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def children(node: Expr | Relation) -> tuple[Expr | Relation, ...]:
+    """The nodes directly below."""
+    match node:
+        case Op():
+            return node.args
+        case Count() | And() | Or():
+            return node.operands
+        case Where():
+            return (node.test, node.yes, node.no)
+        case Compare():
+            return (node.left, node.right)
+        case In():
+            return (node.item, *node.values)
+    return ()
+
+
+# Words of the language: a column of such a name is written in quotes.
+RESERVED = frozenset(
+    {"if", "then", "else", "and", "or", "not", "in", "within", "original", "abs", "min", "max"}
+    | {"log", "floor", "divide", "fill", "count", "sum"}
+)

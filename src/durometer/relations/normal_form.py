@@ -12,21 +12,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from durometer.core.errors import DurometerError, nearest
-from durometer.relations.conditional import Count, Where
 from durometer.relations.expression import (
     And,
     Column,
     Compare,
     Const,
+    Count,
     Expr,
     In,
     Op,
     Or,
     Relation,
+    Where,
     label,
+    walk,
 )
 from durometer.relations.intervals import Interval, interval
-from durometer.relations.tree import walk
 
 Linear = tuple[dict[tuple[str, bool], float], float]  # coefficient of each (name, clean); constant
 

@@ -19,10 +19,19 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from durometer.core.errors import DurometerError, nearest
-from durometer.relations.conditional import Where
-from durometer.relations.expression import And, Column, Compare, Const, Expr, In, Op, Relation
+from durometer.relations.expression import (
+    RESERVED,
+    And,
+    Column,
+    Compare,
+    Const,
+    Expr,
+    In,
+    Op,
+    Relation,
+    Where,
+)
 from durometer.relations.language import count, implies
-from durometer.relations.reserved import RESERVED
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"

@@ -17,6 +17,7 @@ import torch
 
 from durometer.core.errors import DurometerError, nearest
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.report import folder as files
 from durometer.report import text_changes
 from durometer.report.checks import Flag
@@ -29,9 +30,9 @@ from durometer.report.figures import transductive as rounds
 from durometer.report.metrics import METRICS, played
 from durometer.report.minimal_changes import minimal_changes
 from durometer.report.radii import curve
-from durometer.report.spec import kind, setting, unattacked
 from durometer.report.stats import Estimate
 from durometer.report.totals import Totals
+from durometer.report.wording import Setting
 from durometer.spaces import token_ids
 
 if TYPE_CHECKING:
@@ -42,16 +43,6 @@ CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a cla
 _SHOWN = (
     "clean", "clean_played", "proven", "robust", "open", "success", "valid", "forwards", "backwards"
 )  # fmt: skip
-
-
-def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """The name of a class by its index; where there is none, the index itself."""
-    names = spec.get("classes") or []
-
-    def name(c: Any) -> Any:
-        return str(names[int(c)]) if 0 <= int(c) < len(names) else int(c)
-
-    return name
 
 
 def _plain(value: Any) -> Any:
@@ -65,7 +56,19 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The outcome of one evaluation.
+    """The outcome of an evaluation: what was asked, what happened to each row, and what it means.
+
+    Args:
+        spec: What was asked: model, data, space, goal, attack, seed, versions, hashes.
+        records: One row per example; as a data frame: `report.table`.
+        flags: Warnings and notes about pitfalls, each with `id`, `text` and `level`.
+        also: Reports on further goals on the same rows, by name.
+        examples: A few successful attacks before and after, for the page. None where there are
+            none.
+        rows: The table of the data, indexed by id, for slices; None without a table.
+        data: The data set. Not saved: None in a report that was loaded.
+        totals: Counts over all rows of a run on `Parquet`, whose `records` are a sample. None
+            otherwise.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -76,7 +79,7 @@ class Report:
     {0: 0.25, 1: 0.3, 2: 0.5}
     """
 
-    spec: dict[str, Any]
+    spec: Spec
     records: Records
     flags: tuple[Flag, ...] = ()
     also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
@@ -87,7 +90,9 @@ class Report:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per example; of a run in parts (`Parquet`) a sample of them."""
+        """The records as a data frame, one row per example; of a run on `Parquet` a sample of
+        them.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.records.columns, copy=False)  # a million rows are not had twice
@@ -98,9 +103,8 @@ class Report:
 
     @cached_property
     def adversarial(self) -> np.ndarray | None:
-        """The inputs handed in, aligned with the table (clean where no attack succeeded).
-
-        Of texts these are the sentences, as an array of strings.
+        """The adversarial inputs, in the order of `table`; clean where no attack succeeded. Of
+        texts, the sentences as strings.
         """
         x = self.records.adversarial
         if x is None or not (
@@ -110,10 +114,15 @@ class Report:
         return np.array(token_ids.sentences(torch.from_numpy(np.asarray(x))), dtype=object)
 
     def adversarial_frame(self) -> pd.DataFrame:
-        """The rows an attack has changed, as a frame in the types of the user's table, by id.
+        """The rows that an attack changed, as a data frame in the types of the original table.
 
-        `changed` lists the columns that differ from the row as it was, `distance` is what it took.
-        Of texts: `text` and `adversarial` are the sentence before and after, `changed` the words.
+        Returns:
+            A data frame indexed by id, with two more columns: `changed` (the names of the changed
+                columns) and `distance`. Of texts: `text` and `adversarial` (the sentence before and
+                after), `changed` (the words) and `distance`.
+
+        Raises:
+            DurometerError: The data have no columns, or the report was loaded without its data.
         """
         data, inputs = self.data, self.records.adversarial
         if data is not None and inputs is not None and token_ids.is_token_ids(data.x):
@@ -137,12 +146,22 @@ class Report:
         return frame
 
     def metric(self, name: str, by: Any = None, over: str | None = None) -> Any:
-        """An `Estimate`; with `by`, a dict of them, one per value of that column: of the records,
-        of the data's own table, or a list with one value per record.
+        """Computes a metric, with its 95 % interval.
 
-        Columns that hold classes are split by the classes' names, where the data have names.
-        `over`: how several runs of the referee are one: each row by its "worst" run (the attacker
-        may submit again) or by the "majority" of them; None: the mean.
+        Args:
+            name: "clean", "clean_played" (of the rows played), "robust" (not broken), "proven",
+                "broken", "open", "success", "valid", "blocked", "distance", "forwards",
+                "backwards", "seconds", or a metric of the game or goal (see `shown`).
+            by: Splits the rows: a column of the records, a column of the data's own table, or a
+                list with one value per row.
+            over: How several runs of a game with random players become one: "worst" (a row counts
+                as broken if any run broke it) or "majority". None: the mean over the runs.
+
+        Returns:
+            An `Estimate`; with `by` a dictionary of them, one per value. Classes go by their names.
+
+        Raises:
+            DurometerError: There is no such metric or column, or the metric cannot be split.
         """
         each = isinstance(by, list | tuple | np.ndarray) and len(by) == len(self.records)
         if not isinstance(name, str) or not (by is None or isinstance(by, str) or each):
@@ -185,14 +204,14 @@ class Report:
         if self._counted(name, by):
             return self._split_totals(name, by)
         values = self._values(by)
-        if "quota" in self.spec and name in self._of_groups:
+        if self.spec.quota is not None and name in self._of_groups:
             raise DurometerError(
                 f"'{name}' of a quota is about bands of several classes, and cannot be split by "
                 f"'{by}'; report.table has the pairs"
             )
-        names = self.spec.get("classes") or []
+        names = self.spec.classes or ()
         clear = isinstance(by, str) and by in CLASSES and len(set(names)) == len(names)
-        named = class_name(self.spec) if clear else _plain
+        named: Callable[[Any], Any] = self.spec.class_name if clear else _plain
         parts = {
             value: Report(self.spec, self.records.take(np.asarray(rows)))
             for value, rows in self.table.groupby(
@@ -202,7 +221,15 @@ class Report:
         return {named(value): part.metric(name) for value, part in parts.items()}
 
     def counts(self, column: str, among: Callable[[Any], Any] | None = None) -> dict[str, int]:
-        """How many of all rows have each value of a column, most first; `among`: table -> mask."""
+        """How many rows have each value of a column, most frequent first.
+
+        Args:
+            column: A column of the records, e.g. "verdict" or "winner".
+            among: A function from the table to a mask; only these rows are counted. None: all rows.
+
+        Returns:
+            Value, as text -> number of rows.
+        """
         t = self.table if self.totals is None else self.totals.table
         if among is not None:
             t = t.loc[among(t), [column, *(["rows"] if self.totals else [])]]
@@ -221,11 +248,22 @@ class Report:
         table = self.totals.table
         if by == "y" and "target" not in table:
             raise DurometerError(f"by='{by}': there are too many classes for counts of each")
-        named = class_name(self.spec) if by in CLASSES else lambda value: value
+        named: Callable[[Any], Any] = self.spec.class_name if by in CLASSES else _plain
         return {named(v): METRICS[name][1](part) for v, part in table.groupby(by)}
 
     def compare(self, other: Report) -> Comparison:
-        """Paired comparison with a report on the same examples: on the rows played in both."""
+        """Compares robustness with another report on the same examples, row by row.
+
+        Args:
+            other: The other report. Rows are paired by id, and their inputs must be the same.
+
+        Returns:
+            A `Comparison`: the difference with its interval, and a paired test.
+
+        Raises:
+            DurometerError: There is no row in common, or rows with the same id are different
+                inputs.
+        """
         mine, theirs = (r.table[played(r.table)].set_index(["id", "run"]) for r in (self, other))
         shared = mine.index.intersection(theirs.index)
         if not len(shared):
@@ -234,12 +272,12 @@ class Report:
             )
         mine, theirs = mine.loc[shared], theirs.loc[shared]
         known = bool((mine["input"] != 0).all() and (theirs["input"] != 0).all())
-        hashes = [r.spec.get("data_hash") for r in (self, other)]
+        hashes = [r.spec.data_hash for r in (self, other)]
         same = np.full(len(shared), hashes[0] == hashes[1])
         if known:
             same = (mine["input"] == theirs["input"]).to_numpy()
         if not same.all():
-            names = " and ".join(str(r.spec.get("data", "data")) for r in (self, other))
+            names = " and ".join(r.spec.data for r in (self, other))
             rows = f"{int((~same).sum())} of {len(same)} rows with the same id are other inputs"
             if not known:
                 rows = "the data differ, and these runs do not say row by row"
@@ -247,7 +285,7 @@ class Report:
                 f"the two reports are on different data ({names}): {rows}; compare runs on the "
                 "same rows, or give rows that differ ids of their own"
             )
-        return Comparison(mine, theirs, setting(self.spec, other.spec))
+        return Comparison(mine, theirs, Setting.of(self.spec, other.spec))
 
     def __str__(self) -> str:
         from durometer.report.text import render
@@ -265,43 +303,69 @@ class Report:
 
     @property
     def shown(self) -> dict[str, tuple[str, Estimate]]:
-        """The figures a summary prints: name -> (title, estimate)."""
+        """The figures that a summary prints: name -> (title, estimate)."""
         further = self._of_groups
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if not self.two_sided:
             shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
-        if shown["clean_played"][1].n == shown["clean"][1].n or kind(self.spec, "game") != "Static":
+        if shown["clean_played"][1].n == shown["clean"][1].n or self.spec.game_type != "Static":
             del shown["clean_played"]  # the same rows: said once
-        if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
+        if self.spec.quota is not None:  # a row is a pair there, and a rate of rows says nothing
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
-        if unattacked(self.spec):
+        if self.spec.is_unattacked:
             shown = {"clean": shown["clean"]}
         return further | {k: v for k, v in shown.items() if k not in further}
 
     @property
     def two_sided(self) -> bool:
-        """Whether anybody tried to prove something: else all that is not broken is open."""
-        return "proven" in self.counts("verdict") or bool(self.spec.get("proves"))
+        """Whether the run also tried to prove rows robust; if not, every row that is not broken is
+        open.
+        """
+        return "proven" in self.counts("verdict") or self.spec.proves
 
     @property
     def stages(self) -> pd.DataFrame:
-        """What each stage was given, settled and cost: one line per stage, in their order."""
+        """What each stage of the attack was given, settled and cost: a data frame, one line per
+        stage.
+        """
         from durometer.report.stages import stages
 
         return stages(self.table)
 
     def minimal_changes(self, by: str = "row") -> pd.DataFrame:
-        """The changes that flipped each broken row, nearest rows first, a line per changed feature.
+        """The changes that broke each row, as a data frame.
 
-        After `Exact(minimise="distance")` (or "cost") no smaller ones do: `distance_low`
-        says up to where nothing flips. by="feature": how often and how far each feature moves.
+        After `Exact(minimise="distance")` (or "cost") they are the smallest possible: nothing
+        within `distance_low` breaks the row.
+
+        Args:
+            by: "row": one line per row and changed feature, nearest rows first. "feature": one line
+                per feature, with how often and how far it was changed.
+
+        Returns:
+            By row: `id`, `feature`, `was`, `now`, `change`, `share` (of the feature's range in the
+                schema), `distance`, `distance_low`. By feature: `rows`, `of_flips`,
+                `median_change`, `smallest`.
+
+        Raises:
+            DurometerError: The report was loaded without its data.
         """
         return minimal_changes(self, by)
 
     def radii(self, eps: Sequence[float] | None = None) -> pd.DataFrame:
-        """Robust accuracy at each radius up to the run's own: `at_least` and `at_most`.
+        """Robust accuracy at each radius up to the run's own, as a data frame.
 
-        One run of `Exact(minimise="distance")` tells them all.
+        One run of `Exact(minimise="distance")` gives the whole curve. After other attacks it is
+        valid but loose: a point found at eps says nothing about smaller radii.
+
+        Args:
+            eps: The radii, from 0 to the size of the run's space. None chooses about two dozen.
+
+        Returns:
+            One line per radius with `at_least` (proven) and `at_most` (not broken), as estimates.
+
+        Raises:
+            DurometerError: A radius lies outside the run's own, or the space has no size.
 
         >>> import durometer as du
         >>> from sklearn.tree import DecisionTreeClassifier
@@ -316,17 +380,34 @@ class Report:
         return curve(self, eps)
 
     def html(self) -> str:
-        """The report as one self-contained page."""
+        """The report as one self-contained HTML page."""
         return html(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write report.html, spec.json, the records, what was handed in, and the evidence."""
+        """Writes report.html, spec.json, the records, the adversarial inputs and the evidence.
+
+        Args:
+            folder: Where to write; made where it does not exist.
+
+        Returns:
+            The folder.
+        """
         files.save(self, Path(folder))
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Report:
-        """Read what `save` wrote."""
+        """Reads a report that `save` wrote.
+
+        Args:
+            folder: Its folder.
+
+        Returns:
+            The report, without its data.
+
+        Raises:
+            DurometerError: The folder holds no saved report, or a file is damaged.
+        """
         if not isinstance(folder, str | Path):
             raise DurometerError(f"load({folder!r}): expected the folder of a saved report")
         known = files.load(Path(folder))

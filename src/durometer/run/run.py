@@ -7,12 +7,13 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Provenance, Spec
 from durometer.run.executors import Executor, Here
 from durometer.run.fingerprint import fingerprint
 from durometer.run.job import Chunk, Job
@@ -27,27 +28,37 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Until(Protocol):
-    """Who says when enough rows are seen: a gate's `Watch`."""
+    """Who says when enough rows are seen: a gate's `SequentialTest`."""
 
     def begin(self) -> None:
         """A run begins: forget what an earlier one gave."""
         ...
 
-    def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
+    def add(self, table: pd.DataFrame, spec: Spec) -> bool:
         """See the records of a further chunk; whether the run may stop."""
         ...
 
 
 @dataclass(frozen=True)
 class Run:
-    """`out`: a folder to keep (and resume) the run in; `force` replaces the run that is there, once
-    this one is about to play. `shard=(i, n)`: the i-th of n parts, from 1.
+    """How an evaluation is carried out: where it is kept, who works on it, when it may stop.
 
-    `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side, or
-    when a gate (`Watch`) is decided. Rows are then played in a random order, and looked at in that
-    order, whichever is finished first: else those seen so far would not speak for the rest.
-    `note`: what else the spec is to say, e.g. the criteria that were fixed beforehand.
-    `accept_version`: go on with a run that other versions of durometer, torch or Python began.
+    Args:
+        out: The folder to keep the run in. None keeps nothing: the records are in memory only.
+        resume: Whether to continue the run in `out`: finished batches are read, the others played.
+        shard: `(i, n)` plays the i-th of n parts, i from 1; `durometer merge` joins the folders
+            afterwards.
+        workers: Number of worker processes. 1 plays in this process.
+        ray: Address of a Ray cluster: "auto", "local" or "host:port". Not together with `workers`.
+        until: When to stop early: a half-width between 0 and 0.5 that the 95 % interval of robust
+            accuracy must reach, or a `SequentialTest` that must be decided. Rows are then played in
+            random order. None: play all rows.
+        force: Whether to replace the run that is in `out`; it is moved aside once the new run
+            begins.
+        accept_version: Whether to resume a run that other versions of durometer, torch or Python
+            began.
+        provenance: What else the report's spec says: the command, criteria that were fixed
+            beforehand, the scope, the model's name. Default: nothing.
 
     >>> import durometer as du
     >>> import tempfile
@@ -56,8 +67,8 @@ class Run:
     >>> ask = dict(space=du.Linf(0.1), attack=du.PGD(5), batch=4)
     >>> first = du.evaluate(net, data, **ask, run=du.Run(folder))
     >>> again = du.evaluate(net, data, **ask, run=du.Run(folder, resume=True))
-    >>> len(again.table)
-    16
+    >>> first.metric("robust") == again.metric("robust"), str(again.metric("robust"))
+    (True, '0.312 [0.142, 0.556] (n = 16)')
     """
 
     out: str | Path | None = None
@@ -68,10 +79,14 @@ class Run:
     until: float | Until | None = None
     force: bool = False
     accept_version: bool = False
-    note: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
 
     def check(self) -> None:
-        """Refuse settings that make no sense."""
+        """Checks the settings.
+
+        Raises:
+            DurometerError: A setting has an impossible value, or two of them contradict each other.
+        """
         if not _whole(self.workers) or self.workers < 1:
             raise DurometerError(f"workers={self.workers!r}: expected a whole number of at least 1")
         if self.shard is not None:
@@ -99,16 +114,25 @@ class Run:
 
     @property
     def executor(self) -> Executor:
-        """Where the chunks are played."""
+        """Where the chunks are played: here, in worker processes, or on Ray."""
         if self.ray is not None:
             return Ray(self.ray)
         return Processes(self.workers) if self.workers > 1 else Here()
 
-    def chunks(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Chunk]]:
-        """All chunks of this run's share: first what is stored, then what is left to play.
+    def chunks(self, job: Job, spec: Spec) -> Iterator[tuple[int, Chunk]]:
+        """Yields all chunks of this run's share: first those that are stored, then those still to
+        play.
 
-        In the order of the plan where the run may stop early: a row that is broken is finished
-        sooner than one that holds out, so the first to finish do not speak for the others.
+        Args:
+            job: What is played.
+            spec: What the report will say about the run; kept in the folder.
+
+        Yields:
+            The number of a chunk and the chunk; in the order of the plan where the run may stop
+                early.
+
+        Raises:
+            DurometerError: There are fewer chunks than shards, or the folder holds another run.
         """
         turns = list(job.turns(range(job.count)).values())
         if self.shard is not None:
@@ -123,15 +147,13 @@ class Run:
         yield from chunks if self.until is None else _in_order(share, chunks)
 
     def finished(self) -> Iterator[tuple[int, Chunk]]:
-        """What is in the folder: a run that is stopped may not have read it all yet."""
+        """Yields the chunks stored in the folder, with their numbers."""
         store = Store(Path(self.out)) if self.out is not None else None
         for k, entry in store.index.done().items() if store is not None else ():
             assert store is not None
             yield k, Chunk(store.read(k, entry), entry.facts, stored=True)
 
-    def _chunks(
-        self, job: Job, spec: dict[str, Any], share: Sequence[int]
-    ) -> Iterator[tuple[int, Chunk]]:
+    def _chunks(self, job: Job, spec: Spec, share: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
         store = Store(Path(self.out)) if self.out is not None else None
         if store is None:
             yield from self.executor.map(job, share)

@@ -1,8 +1,8 @@
 """Versions: of every library whose code takes part in an answer.
 
-Those that durometer computes with are always named; beside them the libraries of the model and of the
-nouns it is played with, found by walking through the objects: the class of each part of a pipeline,
-the modules that a function of the user's own refers to.
+Those that durometer computes with are always named; beside them the libraries of the model and of
+the nouns it is played with, found by walking through the objects: the class of each part of a
+pipeline, the modules that a function of the user's own refers to.
 
 What a reader would get wrong: what is imported says nothing. A library that something else has
 loaded took no part, and two processes of one run would not agree on it.

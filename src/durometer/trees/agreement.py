@@ -88,6 +88,7 @@ def probes(ensemble: Ensemble, rows: int, rng: np.random.Generator) -> Floats:
     if ensemble.missing:
         some = rng.random(x.shape) < 0.05
         some[: rows // 2] = False
+        some[:, list(ensemble.never_missing)] = False
         x[some] = np.nan
     return x
 

@@ -12,14 +12,24 @@ from durometer.spaces.lexicon import Vectors
 
 
 class TextTransformer(nn.Module):
-    """`layers` of `heads` heads of size `hidden`; sine positions (Vaswani et al. 2017).
+    """A small transformer encoder over word vectors; the mean state, one linear layer.
 
-    >>> from durometer.spaces.words import encode
+    Args:
+        classes: Number of classes.
+        hidden: Size of the states.
+        heads: Attention heads per layer.
+        layers: Number of layers.
+        dropout: Dropout probability.
+        vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
+        train_vectors: Whether the word vectors are trained too.
+
+    >>> from durometer.spaces.token_ids import encode
     >>> TextTransformer(classes=5).eval()(encode(["a good film"])).shape
     torch.Size([1, 5])
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class Ray:
     >>> import durometer as du
     >>> net, data = du.testing.toy()
     >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.Ray(200)).metric("robust").value
-    0.25
+    0.3125
     """
 
     queries: int = 3000

@@ -105,8 +105,12 @@ def read(model: Any, columns: Columns) -> Ensemble:
     made = grower.ensemble(
         base=trees.base.tolist(), n_features=len(inputs.columns), classes=trees.classes,
         source=f"encoded {trees.source}", cut=trees.cut, single=trees.single,
-        missing=tests.gone is not None,
+        missing=bool(tests.gone),
     )  # fmt: skip
+    if tests.gone:
+        made = replace(
+            made, never_missing=tuple(i for i in range(len(inputs.codes)) if i not in tests.gone)
+        )
 
     def library(x: Floats) -> Ints:
         return positions(made, model.predict(inputs.frame(x)))
@@ -130,9 +134,9 @@ def _inputs(model: Any, columns: Columns) -> _Inputs:
     return _Inputs(model, Columns(tuple(each)), own is not None, codes)
 
 
-def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats] | None]:
+def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats]]:
     """The input that each output is made of (-1: none), the outputs of every code, and those of a
-    missing value of each input (None where the steps refuse one)."""
+    missing value of each input that may be missing."""
     first = inputs(inputs.base[None])[0]
     owner = np.full(len(first), -1)
     table: dict[int, Floats] = {-1: first[None]}
@@ -140,7 +144,7 @@ def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats]
     for i, codes in enumerate(inputs.codes):
         out = inputs.varied(i, (-1e6, -1.0, 0.0, 1.0, 1e6) if codes is None else codes)
         moved = (out != out[0]).any(0)
-        if gone is not None:
+        if i in gone:
             moved |= gone[i] != out[0]
         if (owner[moved] >= 0).any():
             raise Unsupported("an output of the pipeline's first steps depends on several columns")
@@ -149,11 +153,15 @@ def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats]
     return owner, table, gone
 
 
-def _gone(inputs: _Inputs) -> dict[int, Floats] | None:
-    try:
-        return {i: inputs.varied(i, [np.nan])[0] for i in range(len(inputs.codes))}
-    except Exception:  # scikit-learn's own: this pipeline takes no missing values
-        return None
+def _gone(inputs: _Inputs) -> dict[int, Floats]:
+    """The outputs of a missing value, of each column of which the steps take one."""
+    found: dict[int, Floats] = {}
+    for i in range(len(inputs.codes)):
+        try:
+            found[i] = inputs.varied(i, [np.nan])[0]
+        except Exception:  # scikit-learn's own: this column may not be missing
+            continue
+    return found
 
 
 class _Tests:
@@ -208,7 +216,7 @@ class _Tests:
             return np.where(values == 0, gap, to) if self.gaps else to
 
         codes = self.inputs.codes[i] if i >= 0 else ()
-        gone = None if self.gone is None or i < 0 else int(goes(self.gone[i][f]))
+        gone = int(goes(self.gone[i][f])) if i in self.gone else None
         if codes is None:
             low, high = (self.grow(grower, n, done) for n in (left, right))
             made = grower.split(i, float(self.border[node]), low, high, gone == left)
@@ -235,7 +243,8 @@ def _check(made: Ensemble, inputs: _Inputs, last: Any, library: Callable[[Floats
     x = probes(made, _PROBES, rng)
     for i, codes in enumerate(inputs.codes):
         if codes is not None:
-            x[:, i] = rng.choice([*codes, np.nan] if made.missing else codes, len(x))
+            gaps = made.missing and i not in made.never_missing
+            x[:, i] = rng.choice([*codes, np.nan] if gaps else codes, len(x))
     off = np.abs(made.scores(x) - raw_scores(made, last, inputs.shown(x))).max(axis=1)
     wrong = ~(off <= made.slack())
     wrong |= (made.predict(x) != library(x)) & ~made.near_tie(x)

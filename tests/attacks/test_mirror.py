@@ -1,0 +1,87 @@
+"""Mirror: search by labels in tables, through copies fitted to the labels."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+
+import durometer as du
+from durometer.attacks.decision.mirror import _first, _keys, _rounds
+
+RNG = np.random.default_rng(0)
+FEATURES = [du.Feature(n, "real", 0, 1) for n in "abcd"]
+SCHEMA = du.Schema(
+    [*FEATURES, du.Feature("k", "category", values=("u", "v", "w"))], ["a <= b"], name="small"
+)
+
+
+def rows(n):
+    x = RNG.uniform(size=(n, 5))
+    x[:, :2].sort(1)
+    x[:, 4] = RNG.integers(0, 3, n)
+    return x
+
+
+X = rows(900)
+Y = ((X[:, 1] + 0.5 * X[:, 2] + 0.3 * (X[:, 4] == 1)) > 0.9).astype(int)
+VICTIM = GradientBoostingClassifier(n_estimators=40, max_depth=3, random_state=0).fit(X, Y)
+
+
+class OnlyPredict:
+    classes_ = np.arange(2)
+
+    def predict(self, x):
+        return VICTIM.predict(np.asarray(x))
+
+
+DATA = du.Dataset(X[700:780], Y[700:780], schema=SCHEMA)
+
+
+@pytest.mark.parametrize(("eps", "p"), [(0.1, np.inf), (0.15, 2), (1, 0)])
+def test_labels_alone_find_nearly_what_is_there(eps, p):
+    """The truth is the exact one, of the trees behind the labels."""
+    space = SCHEMA.space(eps=eps, p=p)
+    truth = du.evaluate(VICTIM, DATA, space=space, attack=du.Exact(), progress=False)
+    assert truth.metric("open").value == 0
+    report = du.evaluate(OnlyPredict(), DATA, space=space, progress=False)
+    assert report.spec.answers == "labels"
+    lost = truth.table["success"] & ~report.table["success"]
+    assert not (report.table["success"] & ~truth.table["success"]).any()
+    assert lost.mean() <= 0.1
+    assert report.table["forwards"].max() <= 301
+    assert "labels-only" in [f.id for f in report.flags]
+    assert report.metric("valid").value == 1
+
+
+def test_the_same_batches_give_the_same_records():
+    space = SCHEMA.space(eps=0.05, p=np.inf)
+    asked = {"space": space, "attack": du.Mirror(20), "batch": 32, "progress": False}
+    one, two = (du.evaluate(OnlyPredict(), DATA, **asked) for _ in range(2))
+    assert (one.table["success"] == two.table["success"]).all()
+    assert np.array_equal(one.adversarial, two.adversarial)
+
+
+def test_any_goal_and_a_budget():
+    space = SCHEMA.space(eps=0.2, p=np.inf)
+    report = du.evaluate(
+        OnlyPredict(), DATA, space=space, goal=du.Targeted(1), attack=du.Mirror(30),
+        budget=du.Budget(forwards=12), progress=False,
+    )  # fmt: skip
+    assert report.table["forwards"].max() <= 12
+    won = report.table["success"].to_numpy()
+    assert (VICTIM.predict(report.adversarial[won]) == 1).all()
+
+
+def test_one_label_alone_is_searched_all_the_same():
+    some = DATA.where(y=1)
+    report = du.evaluate(OnlyPredict(), some, space=SCHEMA.space(eps=0.3, p=np.inf),
+                         attack=du.Mirror(60), progress=False)  # fmt: skip
+    assert report.metric("robust").value < 1
+
+
+def test_rounds_and_keys():
+    assert sum(_rounds(300)) == 300 and next(_rounds(3)) == 3
+    x = RNG.uniform(size=(500, 4))
+    same = _keys(np.concatenate([x, x]), np.zeros(1000, int))
+    assert len(np.unique(same)) == 500
+    assert len(np.unique(_keys(x, np.ones(500, int)).tolist() + same.tolist())) == 1000
+    assert _first(np.array([[3, 5, 3, 3]])).tolist() == [[True, True, False, False]]
