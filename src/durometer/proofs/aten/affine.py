@@ -270,7 +270,10 @@ class Scale(Affine):
         return ids[0].expand(self.shape)
 
     def signature(self) -> tuple[object, ...]:
-        values = (self.factor.unique(), None if self.shift is None else self.shift.unique())
+        values = (
+            torch.unique(self.factor),
+            None if self.shift is None else torch.unique(self.shift),
+        )
         return (type(self).__name__, *digest(*values))
 
 

@@ -82,7 +82,7 @@ class Hinge(Curve):
         return torch.where(never, found[0].clamp_min(0), found[0]), found[1]
 
     def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, *digest(self.slope.unique()))
+        return (type(self).__name__, *digest(torch.unique(self.slope)))
 
 
 @dataclass(frozen=True, eq=False)

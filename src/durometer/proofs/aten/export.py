@@ -126,7 +126,7 @@ def _name(target: Any) -> str:
 
 @functools.cache
 def _decompositions() -> dict[Any, Any]:
-    known = torch.export.default_decompositions()
+    known: Any = torch.export.default_decompositions()
     return {op: how for op, how in known.items() if _packet(op) in _DECOMPOSED}
 
 
@@ -216,7 +216,8 @@ def _call(node: fx.Node, refs: dict[fx.Node, Ref]) -> Call | None:
     given = dict(zip(taken, node.args, strict=False)) | dict(node.kwargs)
     usual = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
     arguments = {name: given.get(name, usual.get(name)) for name in taken}
-    held = fx.map_arg(arguments, lambda n: refs[n])
+    found: Any = refs
+    held: Any = fx.map_arg(arguments, lambda n: found[n])
     value = node.meta.get("val")
     first = value[0] if isinstance(value, tuple | list) else value
     if not isinstance(first, Tensor):

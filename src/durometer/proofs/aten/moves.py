@@ -97,7 +97,7 @@ class Concatenate(Move):
         return torch.cat(values, self.axis + 1)
 
     def adjoint(self, weight: Tensor) -> tuple[Tensor, ...]:
-        return weight.split(list(self.sizes), self.axis + 1)
+        return torch.split(weight, list(self.sizes), self.axis + 1)
 
     def spread(self, *radii: Tensor) -> Tensor:
         return self.apply(*radii)

@@ -213,7 +213,8 @@ def _mixed(place: str) -> MixedRowsError:
 
 def join(place: str, *ids: Tensor) -> Tensor:
     """The row of numbers made of several, broadcast."""
-    held = torch.stack(torch.broadcast_tensors(*ids))
+    shape = torch.broadcast_shapes(*(i.shape for i in ids))
+    held = torch.stack([i.expand(shape) for i in ids])
     top = held.amax(0)
     if bool(((held != top) & (held >= 0)).any()):
         raise _mixed(place)

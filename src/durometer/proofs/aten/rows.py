@@ -8,8 +8,6 @@ with the same constants, or the network asks how many rows there are.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -25,7 +23,7 @@ _MANY = 19  # rows of the third program: other than any threshold that is likely
 def program_of(module: nn.Module, example: Tensor) -> Program:
     """The program of one row; `example` (1, ...) is an input as the module takes it."""
     held, encoder = encoded(prepared(module))
-    programs: dict[int, Any] = {}
+    programs: dict[int, Program] = {}
     for rows in (1, 2, _MANY):
         x = example.detach().expand(rows, *example.shape[1:]).clone()
         programs[rows] = read(exported(held, x, KNOWN), encoder)

@@ -119,7 +119,7 @@ class Network:
         n, size = len(low), low[0].numel()
         down, up = low.flatten(1).clone(), high.flatten(1).clone()
         largest = max(sum(_numbers(op) for op in self.program.operations[: k + 1]) // 4, size)
-        for some in need.split(max(1, _MEMORY // (2 * n * largest))):
+        for some in torch.split(need, max(1, _MEMORY // (2 * n * largest))):
             one = torch.zeros(len(some), size, dtype=low.dtype)
             one[torch.arange(len(some)), some] = 1.0
             weight = torch.cat([one, -one]).reshape(1, -1, *low.shape[1:])

@@ -133,8 +133,9 @@ def _kernels(program: Program, x: Tensor) -> None:
         )
     convolves = any(isinstance(op, Convolution) for op in program.operations)
     if x.device.type == "cpu":
-        fused = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
-        if convolves and not fused and torch.backends.nnpack.is_available():
+        backends: Any = torch.backends
+        fused = backends.mkldnn.is_available() and backends.mkldnn.enabled
+        if convolves and not fused and backends.nnpack.is_available():
             raise Unsupported(
                 "Bounds: without mkldnn torch may convolve by NNPACK, whose rounding has no known "
                 f"bound; enable torch.backends.mkldnn, or {_INSTEAD}"
