@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 from durometer.attacks.base import Attack, label, run
 from durometer.attacks.orders import ByMD, Order
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.goals.coalition_probability import Pairs, Rule
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@noun
 class Campaign:
     """An attack for each pair, and the order of the attempts; for goals that are a `Quota`.
 

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from durometer.core.devices import widest
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.model.answers import ANY, SCORES
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -50,7 +51,7 @@ class Order(ABC):
         return Product(self, other)
 
 
-@dataclass(frozen=True)
+@noun
 class Product(Order):
     """One order's score times another's.
 
@@ -81,7 +82,7 @@ class Product(Order):
         return self.first.scores(problem) * self.second.scores(problem)
 
 
-@dataclass(frozen=True)
+@noun
 class ByChance(Order):
     """A random order, the baseline.
 
@@ -104,7 +105,7 @@ class ByChance(Order):
         return problem.random.uniform(rows, problem.clean.shape[1])
 
 
-@dataclass(frozen=True)
+@noun
 class ByPrior(Order):
     """1 - P[s][t], the share of rows of s that an attack turned into t on other data.
 
@@ -143,7 +144,7 @@ class ByPrior(Order):
         return 1 - matrix.to(widest(device)).to(device)[problem.y]
 
 
-@dataclass(frozen=True)
+@noun
 class ByMD(Order):
     """Minimal difference to the target after `steps` steps of the attack; 0: on the clean input.
 
@@ -165,8 +166,8 @@ class ByMD(Order):
     16
     """
 
-    steps: int = 0
-    start: str = "random"
+    steps: int = field(default=0, metadata={"least": 0})
+    start: Literal["random", "clean"] = "random"
     among: int | None = None
 
     @property
@@ -206,7 +207,7 @@ class ByMD(Order):
         return score
 
 
-@dataclass(frozen=True)
+@noun
 class ByDistance(Order):
     """How far a target is, to first order: (z_i - z_t) / |gradient of it| in the dual norm (MALT).
 

@@ -7,13 +7,13 @@ given relative to the region's size, as in the papers' scripts: alpha = step * e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from durometer.attacks.base import compact, start
-from durometer.losses import Loss
+from durometer.attacks.base import Start, compact, start
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.region import Region
@@ -22,7 +22,7 @@ from durometer.spaces.region import Region
 Move = Callable[[Region, Tensor, Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
+@noun
 class PGD:
     """`steps` steps of length `step * eps`.
 
@@ -39,8 +39,8 @@ class PGD:
 
     steps: int = 40
     step: float | None = None
-    loss: str | None = None
-    start: str = "random"
+    loss: Loss | LossName | None = None
+    start: Start = "random"
     restarts: int = 1
 
     @property
@@ -89,7 +89,7 @@ def places_of(rows: Tensor) -> Tensor:
     return place
 
 
-@dataclass(frozen=True)
+@noun
 class FGSM:
     """One step of the full size from the clean input.
 
@@ -99,7 +99,7 @@ class FGSM:
     0.375
     """
 
-    loss: str | None = None
+    loss: Loss | LossName | None = None
 
     @property
     def needs(self) -> Needs:

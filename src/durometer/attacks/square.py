@@ -23,12 +23,13 @@ uses one position for the whole batch, which makes a row's fate depend on its ne
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 
-from durometer.attacks.base import ball, compact, overwrite, start
+from durometer.attacks.base import Start, ball, compact, overwrite, start
 from durometer.attacks.square_moves.moves import Bumps, Canvas, Corners
+from durometer.core.validation import noun
 from durometer.losses import margin
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -38,7 +39,7 @@ _PACE = 2.0  # of what a doubling gained, what the next may: chance comes in lea
 _AHEAD = 256  # random numbers drawn at once per row, for speed
 
 
-@dataclass(frozen=True)
+@noun
 class Square:
     """`queries` forward passes per start; the first proposals touch a share `p` of the features.
 
@@ -55,7 +56,7 @@ class Square:
     queries: int = 5000
     p: float = field(default=0.8, metadata={"most": 1.0})
     restarts: int = 1
-    start: str = "random"
+    start: Start = "random"
     prune: bool = False
 
     @property

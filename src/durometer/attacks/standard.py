@@ -14,7 +14,6 @@ CAA here has Graft in the place of MOEVA, which finds more in less time; `CAA()`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from durometer.attacks.apgd import APGD
@@ -29,6 +28,7 @@ from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.proofs.enumerate import Enumerate
@@ -39,7 +39,7 @@ from durometer.tables.space import TableSpace
 _LISTED = 20_000  # sentences that are listed for a row: seconds for small networks
 
 
-@dataclass(frozen=True)
+@noun
 class AutoAttack:
     """The published ensemble; `standard(space)` is the cheaper `Cascade`.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from durometer.core import notebook_html
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 from durometer.data import array_validation, row_indexing
 from durometer.data.columns import Columns, as_frame
 from durometer.spaces import token_ids
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 PART = 65536  # rows at a time, where a copy of all of them would be large
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Dataset:
     """Examples `x` (n, ...) with classes `y` (n,): indices 0..C-1, or labels (text, booleans).
 

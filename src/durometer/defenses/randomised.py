@@ -16,17 +16,17 @@ row is always asked among its batch. Attackers rehearse draws of their own, seve
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
 
 from durometer.core.streams import seeded
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import noun
 from durometer.model.classifier import Classifier, wrap
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Randomised:
     """`model` with random numbers in its forward; `keep` names layers that stay in training mode.
 
@@ -40,9 +40,6 @@ class Randomised:
 
     model: nn.Module = field(repr=False)
     keep: tuple[type[nn.Module], ...] = (nn.Dropout, nn.Dropout1d, nn.Dropout2d)
-
-    def __post_init__(self) -> None:
-        check_arguments(self)
 
     @property
     def stateful(self) -> bool:

@@ -19,21 +19,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
 
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_arguments
+from durometer.defenses.arguments import check_build
 from durometer.defenses.isolate import frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fit, fresh
 from durometer.training.standard import Standard
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class URejectron:
     """`model` behind a discriminator made by `build` (two outputs), trained for each batch.
 
@@ -61,7 +62,7 @@ class URejectron:
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_arguments(self)
+        check_build(self.build)
         if not 0 < self.threshold < 1:
             raise DurometerError(f"URejectron(threshold={self.threshold}): expected a probability")
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import field, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from durometer.core import serialization
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.core.records import Records
 from durometer.core.serialization import to_dict
+from durometer.core.validation import noun
 from durometer.data.columns import Columns
 from durometer.data.dataset import Dataset
 from durometer.games import sensitivity
@@ -53,11 +54,10 @@ from durometer.trees.ensemble import Ensemble
 from durometer.trees.readers import read, reader
 
 TOLERANCE = 1e-6
-METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
 ASKED = ("method", "tolerance", "budget", "draws", "confidence")
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Nature:
     """A classifier and the noise its inputs carry.
 
@@ -80,11 +80,11 @@ class Nature:
 
     model: Any
     noise: Noise
-    tolerance: float = TOLERANCE
-    budget: float = 1.0
-    method: str = "auto"
+    tolerance: float = field(default=TOLERANCE, metadata={"above": 0, "below": 1})
+    budget: float = field(default=1.0, metadata={"above": 0})
+    method: Literal["auto", "estimate", "combined", "monte carlo", "importance"] = "auto"
     draws: int = 100_000
-    confidence: float = 0.99
+    confidence: float = field(default=0.99, metadata={"above": 0, "below": 1})
     _ensemble: Ensemble | None = field(default=None, repr=False)
     __eq__, __hash__ = (
         serialization.equal_fields,
@@ -100,18 +100,6 @@ class Nature:
             raise DurometerError(
                 f"noise={self.noise!r}: expected a noise, e.g. du.Normal(sd=0.1) or "
                 "du.Independent([du.noise.normal(0, 0.1), ...])"
-            )
-        if self.method not in METHODS:
-            raise DurometerError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
-        if not 0 < self.tolerance < 1:
-            raise DurometerError(f"tolerance={self.tolerance}: expected between 0 and 1")
-        if not self.budget > 0:
-            raise DurometerError(f"budget={self.budget}: expected a positive number of seconds")
-        if not self.draws >= 1:
-            raise DurometerError(f"draws={self.draws}: expected 1 or more")
-        if not 0 < self.confidence < 1:
-            raise DurometerError(
-                f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99"
             )
 
     def describe(self) -> dict[str, Any]:

@@ -21,8 +21,8 @@ states are several games: the attacker plays each of them anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import field, replace
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from durometer.core.errors import DurometerError
 from durometer.core.records import Records
 from durometer.core.serialization import to_dict
 from durometer.core.streams import derive
-from durometer.core.validation import check_numbers
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds, refused_quota
 from durometer.games.game import USUAL, Carried, Play
@@ -70,7 +70,7 @@ class Defender(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Transductive:
     """A defender, `batch` rows per round, and the rules.
 
@@ -95,8 +95,8 @@ class Transductive:
 
     defender: Any
     batch: int = 128
-    information: str = "start"
-    order: str | Callable[[Dataset], Any] = "natural"
+    information: Literal["start", "state", "seed"] = "start"
+    order: Literal["natural", "sorted"] | Callable[[Dataset], Any] = "natural"
     window: int | None = None
     controlled: Any = field(default=None, repr=False)
     scored: Any = field(default=None, repr=False)
@@ -119,15 +119,6 @@ class Transductive:
                 f"Transductive got {'the class' if made else 'a'} {got}; expected a defender with "
                 "stateful, start(), base(state) and adapt(state, x, seed); see du.defenses"
             )
-        if self.information not in ("start", "state", "seed"):
-            raise DurometerError(
-                f"information={self.information!r}: expected 'start', 'state' or 'seed'"
-            )
-        if not callable(self.order) and self.order not in ("natural", "sorted"):
-            raise DurometerError(
-                f"order={self.order!r}: expected 'natural', 'sorted' or a callable"
-            )
-        check_numbers(self)
 
     def describe(self) -> dict[str, Any]:
         kind, game = type(self.defender).__name__, to_dict(self, whole=True)

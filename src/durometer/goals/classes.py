@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.goals.goal import Goal, Names, class_index
 
 
-@dataclass(frozen=True)
+@noun
 class Untargeted(Goal):
     """Any class but the true one (and but `reject`, where the model has such a class).
 
@@ -25,7 +26,7 @@ class Untargeted(Goal):
     tensor([[False,  True,  True]])
     """
 
-    reject: int | str | None = None
+    reject: int | str | None = field(default=None, metadata={"least": 0})
 
     def __repr__(self) -> str:
         return "Untargeted()" if self.reject is None else f"Untargeted(reject={self.reject!r})"
@@ -42,7 +43,7 @@ class Untargeted(Goal):
         return mask
 
 
-@dataclass(frozen=True)
+@noun
 class Targeted(Goal):
     """One class for all rows, or one per row of the data set (indices or names).
 
@@ -56,7 +57,7 @@ class Targeted(Goal):
             [False, False, False]])
     """
 
-    target: int | str | Sequence[int | str]
+    target: int | str | Sequence[int | str] = field(metadata={"least": 0})
 
     @property
     def description(self) -> str:
@@ -103,7 +104,7 @@ class Targeted(Goal):
         return wanted
 
 
-@dataclass(frozen=True)
+@noun
 class RandomTarget(Goal):
     """One wrong class per row, drawn uniformly: the targeted robustness of the papers.
 
@@ -134,7 +135,7 @@ class RandomTarget(Goal):
         return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
 
 
-@dataclass(frozen=True)
+@noun
 class LeastLikely(Goal):
     """The class the model finds least likely on the clean input.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 
 
-@dataclass(frozen=True)
+@noun
 class Budget:
     """Model evaluations an attack may spend on one example; None: no limit.
 
@@ -25,15 +23,6 @@ class Budget:
 
     forwards: int | None = None
     backwards: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("forwards", "backwards"):
-            count = getattr(self, name)
-            if count is not None and not (isinstance(count, int) and count >= 1):
-                raise DurometerError(
-                    f"Budget({name}={count!r}): expected a whole number of at least 1, or nothing "
-                    "for no limit"
-                )
 
     def left(self, forwards: Tensor, backwards: Tensor) -> Tensor:
         """(n,) bool: whose spending is still below the limits."""

@@ -19,7 +19,6 @@ out when it is played, not when this is made. A module whose gradient is cut off
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from durometer.attacks.apgd import APGD
@@ -34,6 +33,7 @@ from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -57,7 +57,7 @@ _CUT = 1000  # sets of sentences that are bounded for a row
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
-@dataclass(frozen=True)
+@noun
 class Standard:
     """Both sides, with at most about `seconds` of exact search for a row.
 

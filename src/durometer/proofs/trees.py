@@ -12,14 +12,13 @@ the box is cut (`search/parts.py`). The time is that of the row's own thread, no
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import field
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -31,7 +30,7 @@ from durometer.proofs.search.nearest import nearest
 _VACUOUS = 0.02  # seconds a row for the question whether a proof holds at any radius
 
 
-@dataclass(frozen=True)
+@noun
 class Exact:
     """Decide every row within `seconds` of computing time each.
 
@@ -52,8 +51,8 @@ class Exact:
     0.0
     """
 
-    seconds: float = 5.0
-    minimise: str | None = None
+    seconds: float = field(default=5.0, metadata={"above": 0})
+    minimise: Literal["distance", "cost"] | None = None
     gap: float = 1e-3
     certificates: bool = False
     on_host: ClassVar[bool] = True  # its arithmetic is numpy's
@@ -66,10 +65,6 @@ class Exact:
         )
 
     def __call__(self, problem: Problem) -> None:
-        if not (self.seconds > 0 and math.isfinite(self.seconds)):
-            raise DurometerError(f"Exact(seconds={self.seconds}): expected a number > 0")
-        if self.minimise not in (None, "distance", "cost"):
-            raise DurometerError(f"minimise={self.minimise!r}: expected 'distance', 'cost' or None")
         rows = problem.undecided
         if self.minimise is not None:
             rows = torch.cat([rows, problem.broken]).sort().values

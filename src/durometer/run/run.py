@@ -8,11 +8,12 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.run.executors import Executor, Here
 from durometer.run.fingerprint import fingerprint
 from durometer.run.job import Chunk, Job
@@ -38,7 +39,7 @@ class Until(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@noun
 class Run:
     """`out`: a folder to keep (and resume) the run in; `force` replaces the run that is there, once
     this one is about to play. `shard=(i, n)`: the i-th of n parts, from 1.
@@ -65,15 +66,12 @@ class Run:
     shard: tuple[int, int] | None = None
     workers: int = 1
     ray: str | None = None
-    until: float | Until | None = None
+    until: float | Until | None = field(default=None, metadata={"above": 0, "below": 0.5})
     force: bool = False
     accept_version: bool = False
     note: Mapping[str, Any] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Refuse settings that make no sense."""
-        if not _whole(self.workers) or self.workers < 1:
-            raise DurometerError(f"workers={self.workers!r}: expected a whole number of at least 1")
+    def __post_init__(self) -> None:
         if self.shard is not None:
             pair = isinstance(self.shard, tuple | list) and len(self.shard) == 2
             if not pair or not all(_whole(v) for v in self.shard):
@@ -84,14 +82,6 @@ class Run:
                 raise DurometerError(
                     f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
                 )
-        number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
-        narrow = number and 0 < float(self.until) < 0.5  # type: ignore[arg-type]
-        if self.until is not None and not narrow and not isinstance(self.until, Until):
-            raise DurometerError(f"until={self.until!r}: expected a half-width between 0 and 0.5")
-        if self.out is not None and not isinstance(self.out, str | Path):
-            raise DurometerError(f"out={self.out!r}: expected the name of a folder")
-        if self.ray is not None and not isinstance(self.ray, str):
-            raise DurometerError(f"ray={self.ray!r}: expected 'auto', 'local' or 'host:port'")
         if self.resume and self.out is None:
             raise DurometerError("resume: which run? give its folder with out=")
         if self.ray is not None and self.workers > 1:

@@ -10,7 +10,7 @@ must not move with the attack's steps) and in training mode while it learns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.games.arguments import check_kinds
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Goal
@@ -32,7 +33,7 @@ from durometer.training.weights import Weights, cross_entropy
 Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
 
 
-@dataclass(frozen=True)
+@noun
 class CraftBy:
     """The worst valid input an attack finds, by the attack's loss; rows without target stay.
 
@@ -88,7 +89,7 @@ class CraftBy:
         return referee.best
 
 
-@dataclass(frozen=True)
+@noun
 class Adversarial:
     """Cross entropy on crafted inputs only; `clean` is the weight of the untouched ones.
 

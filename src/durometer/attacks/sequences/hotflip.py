@@ -12,20 +12,21 @@ by giving back another. The best set to first order says which; a step goes part
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from durometer.attacks.base import Start
 from durometer.attacks.base import start as start_at
 from durometer.attacks.sequences.substitute import choices_of
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.discrete import SubstitutionRegion
 
 
-@dataclass(frozen=True)
+@noun
 class HotFlip:
     """At most `steps` gradients per start, each with about 2 log2(`most`) queries.
 
@@ -49,8 +50,8 @@ class HotFlip:
     """
 
     steps: int = 30
-    loss: str | None = None
-    start: str = "clean"
+    loss: Loss | LossName | None = None
+    start: Start = "clean"
     restarts: int = 1
 
     @property
