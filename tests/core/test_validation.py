@@ -8,6 +8,7 @@ from typing import Literal, get_origin
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import durometer as du
@@ -23,7 +24,8 @@ ANSWERS = {
 # For required fields: the first that fits what the field declares.
 EXAMPLES = (
     du.PGD(), du.Linf(0.1), du.Untargeted(), du.Normal(sd=1.0), nn.Linear(2, 2), lambda: None,
-    du.Dataset(np.zeros((2, 2)), [0, 1]), du.Schema([du.Feature("a", low=0, high=1)]), du.orders.ByChance(),
+    du.Dataset(np.zeros((2, 2)), [0, 1]),
+    du.Schema([du.Feature("a", low=0, high=1)]), du.orders.ByChance(),
     "text", 3, 0.5, True, (), {},
 )  # fmt: skip
 
@@ -168,3 +170,48 @@ def test_own_checks_come_after_the_fields():
     with pytest.raises(du.DurometerError, match="low above high"):
         Pair(2, 1)
     assert Pair(0, 1).high == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"atack": du.PGD()}, "evaluate(atack=...): no such argument; did you mean 'attack'?"),
+        ({"eps": 0.1}, "belongs to the space, e.g. space=du.Linf(0.1)"),
+        ({"attack": du.PGD}, "attack=PGD: this is a class; give an object made by it"),
+        ({"goal": du.Untargeted}, "goal=Untargeted: this is a class"),
+        ({"space": du.Rectangle}, "space=Rectangle: this is a class"),
+    ],
+)
+def test_evaluate_answers_a_misspelling_and_a_class_in_a_sentence(given, said):
+    net, data = du.testing.toy()
+    with pytest.raises(du.DurometerError) as told:
+        du.evaluate(net, data, **{"space": du.Linf(0.1)} | given)
+    assert said in str(told.value)
+
+
+def test_data_without_a_schema_asked_for_their_space():
+    _, data = du.testing.toy()
+    assert data.schema is None
+    with pytest.raises(du.DurometerError, match="have no schema.*du.Linf"):
+        data.space(eps=0.1)
+    schema = du.Schema([du.Feature("a", low=0, high=1), du.Feature("b", low=0, high=1)])
+    known = du.Dataset(np.zeros((2, 2)), [0, 1], schema=schema)
+    assert known.space(eps=0.1) == schema.space(eps=0.1)
+
+
+def test_check_attack_fails_an_attack_that_dies_of_a_shape():
+    @noun
+    class Dies:
+        wanted: int = 7
+
+        @property
+        def needs(self):
+            return du.extend.Needs(gradient=True)
+
+        def __call__(self, problem):
+            z = problem.region(problem.open).origin
+            _, grad = problem.value_and_grad(problem.open, z)
+            problem.submit(problem.open, z + grad @ torch.ones(self.wanted, 5))
+
+    with pytest.raises(AssertionError, match=r"Dies\(wanted=7\) dies of RuntimeError: .*shapes"):
+        du.testing.check_attack(Dies())

@@ -88,6 +88,19 @@ class Dataset:
         self._set(x=x, y=y, ids=ids, classes=classes)
         self._check()
 
+    def space(self, **given: Any) -> Any:
+        """What may change in these data, by their schema: `schema.space(**given)`.
+
+        Raises:
+            DurometerError: The data have no schema.
+        """
+        if self.schema is None:
+            raise DurometerError(
+                "these data have no schema, which says what may change in a table: give one, "
+                "du.Dataset(..., schema=du.Schema(...)), or move in e.g. du.Linf(0.1)"
+            )
+        return self.schema.space(**given)
+
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():
             object.__setattr__(self, name, value)

@@ -295,7 +295,7 @@ def wrap(
     inputs: str | None = None,
     name: str = "",
     predict: Callable[[Any], Any] | None = None,
-    score: float | None = field(default=None, metadata=SIGNED),
+    score: float | None = None,
     tokenizer: Any = None,
     gradients: bool = False,
 ) -> Classifier:
