@@ -23,8 +23,6 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, overload
 
-import numpy as np
-
 from durometer.core.errors import DurometerError, nearest
 
 MOST = 10**12  # of anything that is counted
@@ -122,7 +120,9 @@ def _alternatives(hint: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.bool_ | np.integer | np.floating) else value
+    """A number of numpy as Python's; without numpy, which `durometer --help` does not load."""
+    scalar = type(value).__module__ == "numpy" and not hasattr(value, "__len__")
+    return value.item() if scalar else value
 
 
 def _wrong(f: Field[Any], kinds: tuple[Any, ...], value: Any) -> str | None:
