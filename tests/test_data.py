@@ -6,9 +6,11 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import durometer as du
 from durometer.core.errors import DurometerError
+from durometer.data.dataset import Dataset
 
 FRAME = pd.DataFrame(
     {
@@ -238,3 +240,48 @@ def test_rows_go_by_the_names_their_table_has():
     assert du.Dataset(frame.set_axis(list("wxyz")), [0, 1, 0, 1]).ids.tolist() == list("wxyz")
     for odd in ([1, 1, 2, 3], [0.5, 1, 2, 3], pd.date_range("2020-01-01", periods=4)):
         assert du.Dataset(frame.set_axis(odd), [0, 1, 0, 1]).ids.tolist() == [0, 1, 2, 3]
+
+
+def test_torch_data_are_read_in_their_own_order():
+    from torch.utils.data import DataLoader, TensorDataset
+
+    x, y = torch.rand(10, 3), torch.arange(10) % 2
+    pairs = TensorDataset(x, y)
+    for source in (pairs, DataLoader(pairs, batch_size=3, shuffle=True, drop_last=True)):
+        data = Dataset(source)
+        assert torch.equal(data.x, x) and torch.equal(data.y, y)
+        assert data.ids.tolist() == list(range(10))
+    with pytest.raises(DurometerError, match="expected pairs"):
+        Dataset(TensorDataset(x))
+    with pytest.raises(DurometerError, match="has the classes itself"):
+        Dataset(pairs, y)
+
+
+def test_images_of_bytes_keep_their_units():
+
+    x = torch.randint(0, 256, (20, 1, 4, 4), dtype=torch.uint8)
+    data = Dataset(x, (x.float().mean((1, 2, 3)) > 127).long())
+    assert data.x.dtype == torch.float32 and float(data.x.max()) > 1
+
+    def mean(z):
+        s = z.mean((1, 2, 3)) - 127
+        return torch.stack([-s, s], 1)
+
+    report = du.evaluate(mean, data, space=du.Linf(8, 0, 255), attack=du.PGD(5), progress=False)
+    change = torch.from_numpy(report.adversarial) - data.x
+    assert 1 < float(change.abs().max()) <= 8.001
+    with pytest.raises(DurometerError, match="outside the box .0.0, 1.0."):
+        du.evaluate(mean, data, space=du.Linf(8 / 255), attack=du.PGD(5), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (np.array([-1, 1] * 5), r"holds -1 and 1, which are labels.*\[str\(v\)"),
+        (np.eye(2)[[0, 1] * 5], r"one-hot, y.argmax\(1\)"),
+        (np.ones((10, 3), int), r"Several labels a row.*y\[:, j\]"),
+    ],
+)
+def test_labels_that_are_no_classes(y, said):
+    with pytest.raises(DurometerError, match=said):
+        Dataset(np.random.default_rng(0).uniform(size=(10, 3)), y)

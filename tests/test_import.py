@@ -45,5 +45,6 @@ def test_a_wrong_name_is_an_attribute_error_that_helps():
 
 
 def test_evaluate_is_the_verb_whoever_loaded_its_module_first():
-    code = "from durometer._evaluate import evaluate as f; import durometer; print(durometer.evaluate is f)"
+    code = "from durometer._evaluate import evaluate as f; import durometer as d; "
+    code += "print(d.evaluate is f)"
     assert run(code) == ["True"]

@@ -15,8 +15,8 @@ from durometer.core import serialization
 
 FEATURES = [
     du.Feature("a", low=0, high=9, cost=2.0),
-    du.Feature("b", "integer", 0, 9, missing=True),
-    du.Feature("c", "category", values=("x", "y")),
+    du.Feature("b", "integer", 0, 9, missing=True, cost=1.0),
+    du.Feature("c", "category", values=("x", "y"), cost=1.0),
 ]
 SCHEMA = du.Schema(FEATURES, ["a <= b + 3", "if a > 1 then b >= 1", "a + b <= 15"], name="abc")
 PARTS = [noise.normal(0, 1), noise.exponential(3)]

@@ -86,15 +86,38 @@ def evaluate(
     also: Sequence[Expandable] = (),
     run: Run | None = None,
 ) -> Report:
-    """How robust is `target` on `data` when the attacker may move in `space` towards `goal`?
+    """Measures how robust a classifier is on a data set under a stated threat.
 
-    `target` is a model of any kind (see `wrap`) or a game; `data` larger than memory are a
-    `Parquet`. `goal` is untargeted unless given; `attack` is the standard ensemble for the space
-    unless given; a defender that adapts has none, and attack=None says that nobody attacks it. The
-    records depend on the seed and on the examples' ids, not on `batch` (256 rows, 32 under noise).
-    Ctrl-C ends the run and reports the finished batches. `also` names further goals, each attacked
-    in the same way and shown in the same report. `run` says how it is carried out: kept in a folder
-    and resumed, in worker processes, on Ray.
+    Args:
+        target: The classifier: a torch module, a fitted estimator, a callable, an ONNX file, or
+            what `wrap` made of one. Or a game: `Static`, `Nature` (random noise) or `Transductive`
+            (a defence that adapts at test time).
+        data: The rows to evaluate: a `Dataset`, or a `Parquet` for data larger than memory (it
+            needs `run=Run(folder)`).
+        space: What the attacker may change, e.g. `Linf(8 / 255)` or `TableSpace(schema, eps=0.1)`.
+            None only for games that need no space, such as `Nature`.
+        goal: What counts as a success of the attacker. None is `Untargeted()`: any wrong class.
+        attack: The attack. "standard" runs the ensemble of attacks (and proofs, where there are
+            any) that fits the model and the space. None says that nobody attacks, for a defence on
+            clean batches.
+        seed: Seed of all random numbers, a whole number. The same seed on the same rows gives the
+            same records.
+        batch: Rows per batch. None uses the game's own size: 256, or 32 under noise. The records do
+            not depend on it, except for games whose rows depend on each other.
+        budget: A limit on the model evaluations per row. None: no limit.
+        progress: Whether to show a progress bar. None shows it in a terminal or a notebook only.
+        also: Further goals, each attacked in the same way on the same rows; their reports are in
+            `report.also`.
+        run: How the evaluation is carried out: kept in a folder and resumed, in worker processes,
+            on Ray, stopped early. None runs it here, in memory.
+
+    Returns:
+        A `Report`: the records of all rows, the metrics with 95 % intervals, and warnings about
+            pitfalls. After Ctrl-C it holds the batches that were finished.
+
+    Raises:
+        DurometerError: An argument is wrong; the message says which, and what was expected.
+        Unsupported: The parts do not go together, e.g. a gradient attack on a black box.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

@@ -36,11 +36,28 @@ def gate(
     run: Run | None = None,
     progress: bool | None = None,
 ) -> Outcome:
-    """Pass, fail or undecided, wrong in at most `alpha` of such decisions, whenever it stops.
+    """Decides whether a model meets its acceptance criteria: pass, fail or undecided.
 
-    `what` is a report or the folder of one; or a `Job` or a run file (as it is, or read: a
-    `Config`), which is then played as far as it is needed. `criteria` and `alpha` are the file's
-    [gate] unless given.
+    The decision is an anytime-valid sequential test: rows are played in random order, and the run
+    stops as soon as the evidence suffices. It is wrong in at most a share `alpha` of such
+    decisions, whenever it stops.
+
+    Args:
+        what: A `Report`, the folder of a saved one, a `Job`, or a run file (a path that ends in
+            .toml, or a `Config`). Jobs and run files are played as far as the decision needs.
+        criteria: One criterion or several, e.g. "robust >= 0.8" (see `Criterion`). None uses the
+            [gate] table of the run file.
+        alpha: Share of wrong decisions to accept, between 0 and 1. None uses the run file's, else
+            0.05.
+        run: How a job or a run file is carried out. None runs it here, in memory.
+        progress: Whether to show a progress bar. None shows it in a terminal or a notebook only.
+
+    Returns:
+        An `Outcome`: true only for a pass, with one `Decision` per criterion.
+
+    Raises:
+        DurometerError: There is no criterion, the ones given contradict those fixed beforehand, or
+            `what` is none of the above.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

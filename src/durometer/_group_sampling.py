@@ -1,4 +1,4 @@
-"""choices(): Rob over random choices of who attacks (S) and whom they want to be (T).
+"""sample_groups(): Rob over random choices of who attacks (S) and whom they want to be (T).
 
 A group goal is a choice of classes, and Rob depends on it. Lin et al. (NDSS 2024, figures 4 and
 7-9) draw S and T at random, again and again, for several sizes, and show the range. Attacking anew
@@ -44,7 +44,12 @@ Sizes = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, eq=False)
 class GroupSamples:
-    """One row per choice in `table`; `pairs` are the attacks they were read off."""
+    """The outcome of `sample_groups`: one row per choice of classes.
+
+    Args:
+        table: A data frame with one row per choice; see `sample_groups` for its columns.
+        pairs: The report on all pairs (input, target class) from which the table was computed.
+    """
 
     table: pd.DataFrame
     pairs: Report = field(repr=False)
@@ -75,25 +80,48 @@ def sample_groups(
     seed: int = 0,
     progress: bool | None = None,
 ) -> GroupSamples:
-    """Rob for `count` random choices of each of `sizes`: (number of sources, number of targets).
+    """Robustness to group attacks for many random choices of source and target classes (Lin et al.,
+    NDSS 2024, figures 4 and 7-9).
 
-    Classes are drawn from `sources` and `targets` (all of the data's unless given); none is both in
-    one choice. With `k` a choice is a quota: a band of all its sources passes for `k` of its
-    targets, with `reuse` or without. The table has `sources`, `targets`, `rob` with its interval
-    (`low`, `high`, of `n` inputs), `accuracy` on S, `accuracy_on_targets` on T, and `targeted`: the
-    robustness of the same inputs to one target of T drawn at random.
+    Every input is attacked towards every possible target once; each choice of classes is then read
+    off these results. The inner attack gets a full run per target ("best guess").
+
+    Args:
+        target: The classifier, of any kind that `wrap` takes.
+        data: The rows to evaluate.
+        sources: Classes that attackers may belong to, by index or name. None: all classes of the
+            data.
+        targets: Classes that attackers may want to be taken for. None: all classes.
+        sizes: Pairs (number of sources, number of targets), e.g. `[(5, 5), (10, 10)]`.
+        space: What the attacker may change.
+        attack: The attack of one input towards one class, e.g. `PGD(20)`.
+        count: How many choices to draw for each of `sizes`; 75 is the published number.
+        k: None: a choice is a `Group`. A number: a choice is a `Quota`, in which one attacker per
+            source class must together be taken for `k` of the targets.
+        reuse: With `k`: whether one attacker may be taken for several targets.
+        seed: Seed of the attacks and of the draws.
+        progress: Whether to show a progress bar. None shows it in a terminal or a notebook only.
+
+    Returns:
+        A `GroupSamples`. Columns of its table: `size_s`, `size_t`, `sources`, `targets`, `rob`
+            (robustness of the choice) with its 95 % interval `low`, `high` over `n` inputs,
+            `accuracy` on the sources, `accuracy_on_targets`, and `targeted`: robustness of the same
+            inputs to one target drawn at random.
+
+    Raises:
+        DurometerError: A class does not exist, or the sizes cannot be drawn from the classes.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
     >>> found = du.sample_groups(
     ...     net, data, sizes=[(1, 1), (1, 2)], space=du.Linf(0.1), attack=du.PGD(5), count=3
     ... )
-    >>> len(found.table), set(found.table.columns) >= {"rob", "low", "high", "targeted"}
-    (6, True)
+    >>> found.table.groupby("size_t")["rob"].mean().round(2).to_dict()
+    {1: 0.38, 2: 0.3}
     """
     for given in (sources, targets):
         if isinstance(given, int | str):
-            raise DurometerError(f"choices: {given!r} is one class; expected a list of classes")
+            raise DurometerError(f"sample_groups: {given!r} is one class; expected a list")
     classes = len(data.classes) if data.classes else int(data.y.max()) + 1
     start, end = (
         list(range(classes)) if given is None

@@ -21,7 +21,6 @@ from typing import Any
 from durometer._evaluate import evaluate
 from durometer.attacks.base import Attack, label
 from durometer.attacks.parameters import check_made
-from durometer.attacks.standard import standard
 from durometer.attacks.transductive.gmsa import GMSA, Transfer
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.dataset import Dataset
@@ -32,13 +31,19 @@ from durometer.report import checks
 from durometer.report.checks import Flag
 from durometer.report.page.ladder import cost, folder_of, page
 from durometer.report.report import Report
+from durometer.standard import Standard, check_space
 
 MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
 
 
 @dataclass(frozen=True, eq=False)
 class Ladder:
-    """The reports by rung, from the least attacked to the most."""
+    """The reports of `ladder`, one per rung, from the least attacked to the most.
+
+    Args:
+        reports: Name of the rung -> its report.
+        flags: Warnings about the comparison, e.g. a defence that is random.
+    """
 
     reports: dict[str, Report]
     flags: tuple[Flag, ...] = ()
@@ -57,7 +62,14 @@ class Ladder:
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def save(self, folder: str | Path) -> Path:
-        """Write report.html with all rungs, and each rung's report in a folder of its own."""
+        """Writes report.html with all rungs, and each rung's report into a folder of its own.
+
+        Args:
+            folder: Where to write; made where it does not exist.
+
+        Returns:
+            The folder.
+        """
         folder = Path(folder)
         for name, report in self.reports.items():
             report.save(folder / folder_of(name))
@@ -93,13 +105,35 @@ def ladder(
     control: Any = None,
     public: bool = True,
     seed: int = 0,
+    progress: bool | None = False,
 ) -> Ladder:
-    """Every rung for one defence; `attacks` are the attacks on the game to try, of any kind.
+    """Evaluates a test-time defence against increasingly strong attackers, one evaluation per rung.
 
-    `static`: the attack on the model before it adapts; unless given, the `standard` one of the
-    space, and where there is none the strongest inner attack given. `control`: a defender that
-    ignores the batch, see `du.defenses.Control`. A defender that the probe finds random is played
-    three times at least, so that a rung is a mean over its moves.
+    The rungs: "static" (the model before it adapts), "adapted, clean" (the defence, nobody
+    attacks), "transfer" (attacks on the static model), one rung per attack given, "public
+    randomness" (the strongest of them, when the attacker knows the defender's random numbers) and
+    "control" (the strongest of them against `control`). A defender that turns out to be random is
+    played at least three times, and each rung is the mean over these runs.
+
+    Args:
+        game: The defence as a game, `Transductive(defender)`.
+        data: The rows to evaluate.
+        space: What the attacker may change.
+        attacks: The attacks on the game to try, e.g. `[GMSA(APGD(40))]`; at least one.
+        goal: What counts as a success. None is `Untargeted()`.
+        static: The attack on the model before it adapts. None uses `Standard(proofs=False)`,
+            or the inner attack of the first `GMSA` where the space has no standard attack.
+        control: A defender that ignores the batch, usually `defenses.Control`. None leaves out this
+            rung.
+        public: Whether to play the rung "public randomness".
+        seed: Seed of all evaluations.
+        progress: Whether to show a bar for each rung, as in `evaluate`.
+
+    Returns:
+        A `Ladder`; printed, it is a table of the accuracies.
+
+    Raises:
+        DurometerError: `game` is no `Transductive` game, or there is no attack.
 
     >>> import torch
     >>> import durometer as du
@@ -133,7 +167,7 @@ def ladder(
 
     def play(target: Any, attack: Any) -> Report:
         return evaluate(
-            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=False
+            target, data, space=space, goal=goal, attack=attack, seed=seed, progress=progress
         )
 
     reports = {
@@ -168,6 +202,7 @@ def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[
     if given is not None:
         return base, given
     try:
-        return base, standard(space, gradients=base.differentiable)
+        check_space(space)
     except Unsupported:
         return base, inner
+    return base, Standard(proofs=False)

@@ -30,11 +30,28 @@ def sweep(
     progress: bool | None = None,
     tell: Callable[[Point, Report | str], None] = lambda point, outcome: None,
 ) -> Sweep:
-    """Play all runs of `grid` below the folder `out`; `tell` hears of each (a report, or why not).
+    """Runs every combination of a grid of settings, each in a folder of its own, with one page over
+    all.
 
-    `run` says how each is carried out; with resume=True, what is finished is taken as it is. With
-    shard=(i, n) every n-th run is played, each whole, and no page is made: when all shards have
-    played into one folder, the same sweep with resume=True makes it.
+    A run that fails is noted and the others continue.
+
+    Args:
+        grid: The combinations, read from a run file with a [sweep] table by
+            `durometer.config.sweep.parse` or `read`.
+        out: The folder. Each run gets a folder below it, named after its settings.
+        run: How each run is carried out. With `resume=True` finished runs are taken as they are.
+            With `shard=(i, n)` every n-th run is played and no page is written; a last call with
+            `resume=True` writes it.
+        progress: Whether to show a progress bar per run. None shows it in a terminal or a notebook
+            only.
+        tell: Called after each run with its point of the grid and its report, or with the text of
+            the error.
+
+    Returns:
+        A `Sweep`: the reports by name, the settings of each, and why the others failed.
+
+    Raises:
+        DurometerError: No run succeeded, or there are more shards than runs.
 
     >>> import durometer as du
     >>> import tempfile
@@ -46,8 +63,9 @@ def sweep(
     ... attack = {type = 'CPGD'}
     ... sweep = {'space.eps' = [0.1, 0.2]}
     ... ''')
-    >>> len(du.sweep(plan, tempfile.mkdtemp()).reports)
-    2
+    >>> made = du.sweep(plan, tempfile.mkdtemp())
+    >>> {name: report.metric("robust").value for name, report in made.reports.items()}
+    {'eps=0.1': 1.0, 'eps=0.2': 1.0}
     """
     out, run = Path(out), run or Run()
     mine, whole = grid.points, run.shard is None

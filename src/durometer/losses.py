@@ -41,7 +41,14 @@ LossName = Literal["ce", "confidence", "dlr", "lse", "margin", "md", "mdmax", "m
 
 
 def odds(logits: Tensor, targets: Tensor) -> Tensor:
-    """log P(targets) - log P(rest): never vanishes, however sure the model is.
+    """The log odds of the targets: log P(targets) - log P(other classes).
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses
@@ -57,7 +64,14 @@ def odds(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def ce(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of the classes outside the targets: -log p_y when untargeted.
+    """The cross entropy of the classes outside the targets; -log p_y for an untargeted goal.
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses
@@ -72,7 +86,15 @@ def ce(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def margin(logits: Tensor, targets: Tensor) -> Tensor:
-    """Carlini-Wagner margin: positive exactly where the goal is reached.
+    """The margin of Carlini & Wagner: best logit inside the targets minus best outside; positive
+    where the goal is reached.
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses
@@ -87,9 +109,14 @@ def margin(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def pm(logits: Tensor, targets: Tensor) -> Tensor:
-    """Probability margin, as log(1 + P(best target) - P(best other)): never flat.
+    """The probability margin, as log(1 + P(best target) - P(best other class)) (Gong et al., 2024).
 
-    1 - P(i) is the sum of all the others, so this is a log-sum-exp without i and with t twice.
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses
@@ -108,7 +135,18 @@ def pm(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def dlr(logits: Tensor, targets: Tensor) -> Tensor:
-    """Difference of logits ratio: the margin, free of the logits' scale. Needs >= 4 classes.
+    """The difference of logits ratio: the margin divided by a spread of the largest logits (Croce &
+    Hein, 2020).
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
+
+    Raises:
+        Unsupported: There are fewer than four classes.
 
     >>> import torch
     >>> from durometer import losses
@@ -131,7 +169,18 @@ def dlr(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def md(logits: Tensor, targets: Tensor) -> Tensor:
-    """Minimal difference to one target: 0 exactly where the target is on top.
+    """The minimal difference to one target: minus the sum of what all classes lead it by; 0 where
+    it is on top (Lin et al., NDSS 2024).
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
+
+    Raises:
+        Unsupported: A row has several targets.
 
     >>> import torch
     >>> from durometer import losses
@@ -149,7 +198,14 @@ def md(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def mdmax(logits: Tensor, targets: Tensor) -> Tensor:
-    """Minimal difference to the currently best target.
+    """The minimal difference to the currently best target (Lin et al., NDSS 2024).
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses
@@ -165,7 +221,15 @@ def mdmax(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
-    """Product (as a sum of logs) of the minimal differences to every target.
+    """The product, as a sum of logarithms, of the minimal differences to all targets (Lin et al.,
+    NDSS 2024).
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses
@@ -191,7 +255,15 @@ def mdmul(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lse(logits: Tensor, targets: Tensor) -> Tensor:
-    """The margin with every target in play: a soft maximum inside, the best class outside.
+    """A soft margin with all targets in play: log-sum-exp inside the targets minus the best logit
+    outside.
+
+    Args:
+        logits: Logits (n, C).
+        targets: The classes that the attacker wants (n, C), bool.
+
+    Returns:
+        (n,); higher is nearer to success.
 
     >>> import torch
     >>> from durometer import losses

@@ -139,7 +139,8 @@ def table(found: list[dict]) -> str:
     """Everything as Markdown."""
     lines = [
         "| files | k bytes behind the end | of them used | attack | clean right | pass for a "
-        "document or picture, by magika itself | agree with durometer | gradients, queries per file "
+        "document or picture, by magika itself | agree with durometer | gradients, queries per "
+        "file "
         "| same behaviour |",
         "|---" * 9 + "|",
     ]

@@ -1,12 +1,13 @@
 """Every attack and combination keeps every promise that `check_attack` lists; cheats are caught."""
 
+import math
 from dataclasses import dataclass
 
 import pytest
 import torch
 
 import durometer as du
-from durometer.attacks.standard import AutoAttack
+from durometer.attacks.autoattack import AutoAttack
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.testing import check_attack, check_goal, check_space
@@ -186,3 +187,26 @@ def test_an_honest_random_search_is_not_failed_by_luck():
     check_attack(TwentyPoints())
     with pytest.raises(AssertionError, match="random points find"):
         check_attack(Idle())
+
+
+@dataclass(frozen=True)
+class _Square28:
+    """Takes every picture for a square one of one channel."""
+
+    @property
+    def needs(self):
+        return Needs(norms=(math.inf,))
+
+    def __call__(self, problem):
+        rows = problem.open
+        region = problem.region(rows)
+        side = int(region.origin.shape[1] ** 0.5)
+        z = region.random(problem.random, rows)
+        if region.origin.shape[1] != 8:
+            z = z.reshape(len(rows), side, side).flatten(1)
+        problem.submit(rows, z)
+
+
+def test_an_attack_that_dies_of_a_shape_fails():
+    with pytest.raises(AssertionError, match="colour image.*invalid for input of size"):
+        check_attack(_Square28(), luck=0)

@@ -105,7 +105,7 @@ def test_list(kind):
 
 def test_list_of_noises_has_what_their_parts_are_made_of():
     out = call("list", "noises").output
-    for name in ("Normal", "Copula", "lognormal", "still", "Confusion"):
+    for name in ("Normal", "Copula", "lognormal", "no_noise", "Confusion"):
         assert name in out
 
 

@@ -70,7 +70,8 @@ def package(tmp_path, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: corners\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[durometer.attacks]\nCorner = corners:Corner\n[durometer.goals]\nNextClass = corners:NextClass\n"
+        "[durometer.attacks]\nCorner = corners:Corner\n"
+        "[durometer.goals]\nNextClass = corners:NextClass\n"
         "[durometer.datasets]\nsquares = corners:squares\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -388,9 +388,12 @@ rows = 6
 python = "women.py:model"
 [noise]
 type = "Independent"
-parts = [{type = "still"}, {type = "normal", mean = 0, sd = 9}, {type = "normal", mean = 0, sd = 5},
-         {type = "still"}, {type = "exponential", scale = 20}, {type = "normal", mean = 0, sd = 2},
-         {type = "normal", mean = 0, sd = 1}, {type = "Marginal", params = [0, 2], integer = true}]
+parts = [
+  {type = "no_noise"}, {type = "normal", mean = 0, sd = 9},
+  {type = "normal", mean = 0, sd = 5}, {type = "no_noise"},
+  {type = "exponential", scale = 20}, {type = "normal", mean = 0, sd = 2},
+  {type = "normal", mean = 0, sd = 1}, {type = "Marginal", params = [0, 2], integer = true},
+]
 [nature]
 tolerance = 1e-3
 """

@@ -10,8 +10,8 @@ import durometer as du
 from durometer.core.records import Records
 from durometer.gates.criterion import Criterion
 from durometer.gates.decide import decide as gate
+from durometer.gates.decide import expected_rows_to_decision
 from durometer.gates.evidence import Evidence
-from durometer.gates.forecast import expected_rows_to_decision
 from durometer.report.report import Report
 
 

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -80,6 +81,30 @@ def test_a_layout_takes_the_fields_of_an_object_and_checks_them():
     pair = SimpleNamespace(x=np.zeros(3), y=np.zeros(2))
     with pytest.raises(du.DurometerError, match=r"pair.y: shape \(2,\)"):
         probe(pair)
+
+
+def test_a_packed_object_is_checked_once_and_its_sizes_each_time():
+    @dataclass(frozen=True, eq=False)
+    class Pair:
+        x: np.ndarray
+        y: np.ndarray
+
+    layout = Layout(n="size", x="float64[n]", y="float64[n]")
+    with pytest.raises(du.DurometerError, match=r"Pair.y: shape \(2,\)"):
+        layout.pack(Pair(np.zeros(3), np.zeros(2)))
+    pair = Pair(np.zeros(3), np.zeros(3))
+    assert layout.pack(pair) is layout.pack(pair)
+    probe = Kernel("splitmix", pair=layout, z="float64[n]")
+    with pytest.raises(du.DurometerError, match=r"z: shape \(2,\); expected \[n\] with {'n': 3}"):
+        probe(layout.pack(pair), np.zeros(2))
+    other = Kernel(
+        "splitmix", z="float64[n]", pair=Layout(n="size", x="float64[n]", y="float64[n]")
+    )
+    with pytest.raises(du.DurometerError, match="pair: packed by another layout"):
+        other(np.zeros(3), layout.pack(pair))
+    same = Kernel("splitmix", z="float64[n]", pair=layout)
+    with pytest.raises(du.DurometerError, match="pair: n is 3; expected 2"):
+        same(np.zeros(2), layout.pack(pair))
 
 
 def test_a_library_older_than_its_sources_does_not_load(monkeypatch):

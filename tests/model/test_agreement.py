@@ -269,8 +269,8 @@ def test_a_large_sorted_table_is_compared_from_end_to_end():
         """As it should be, but for the oldest."""
         return scores(asked(x)) + np.where(x[:, 2:3] > 76, [[9.0, 0.0]], 0.0)
 
-    assert agree(align_columns(wrap(lambda x: scores(asked(x)), inputs="array", predict=predict), data),
-                 data) == 1000  # fmt: skip
+    right = wrap(lambda x: scores(asked(x)), inputs="array", predict=predict)
+    assert agree(align_columns(right, data), data) == 1000
     with pytest.raises(DurometerError, match="clean answers differ") as error:
         agree(align_columns(wrap(model, inputs="array", predict=predict), data), data)
     assert "of 100 clean answers" in str(error.value)

@@ -195,3 +195,105 @@ def test_features_are_never_taken_for_scores():
 def test_two_parts_that_both_fit_are_refused():
     with pytest.raises(DurometerError, match="2 of its parts have 3 columns"):
         du.evaluate(Both("tuple", 3), DATA, space=du.Linf(0.1), attack=du.PGD(2))
+
+
+# --- what is no classifier ---------------------------------------------------------------------
+
+
+def test_regressors_and_detectors_are_told_what_to_do():
+    from sklearn.ensemble import IsolationForest
+    from sklearn.linear_model import LinearRegression
+    from sklearn.multioutput import MultiOutputClassifier
+
+    with pytest.raises(Unsupported, match="is a regressor.*Wrap the decision"):
+        du.wrap(LinearRegression().fit(X, Y))
+    with pytest.raises(Unsupported, match="anomaly detector.*decision_function"):
+        du.wrap(IsolationForest(n_estimators=5).fit(X))
+    both = MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([Y > 0, Y > 1], 1))
+    with pytest.raises(Unsupported, match="predicts 2 labels for a row"):
+        du.wrap(both)
+    with pytest.raises(DurometerError, match="it is not fitted"):
+        du.wrap(LogisticRegression())
+
+
+# --- probabilities that round to 0 and 1 --------------------------------------------------------
+
+
+class Saturated(nn.Module):
+    """softmax(k z): in float32 most rows are exactly 0 and 1."""
+
+    def __init__(self, k, last=True):
+        super().__init__()
+        self.net, self.k, self.last = du.testing.Toy(8, 3, scale=4.0).float(), k, last
+
+    def forward(self, x):
+        z = self.k * self.net(x)
+        return torch.softmax(z, 1) if self.last else z
+
+
+def test_a_module_that_ends_in_a_softmax_is_asked_for_what_went_in():
+    net, k = Saturated(300.0), torch.rand(6, 8)
+    told = du.wrap(net, answers="probabilities")
+    z = net.k * net.net(k)
+    torch.testing.assert_close(told.logits(k), torch.log_softmax(z, 1))
+    assert (net(k) == 0).any()
+    data = du.Dataset(torch.rand(60, 8), net(torch.rand(60, 8)).argmax(1))
+    x = torch.rand(60, 8, generator=torch.Generator().manual_seed(1))
+    data = du.Dataset(x, net(x).argmax(1))
+    asked = {"space": du.Linf(0.05), "attack": du.APGD(30), "progress": False}
+    mine = du.evaluate(told, data, **asked).metric("robust").value
+    bare = du.evaluate(Saturated(300.0, last=False), data, **asked).metric("robust").value
+    assert abs(mine - bare) <= 0.03
+
+
+def test_what_cannot_be_undone_is_called_unusable():
+    net = Saturated(2000.0)
+    x = torch.rand(60, 8, generator=torch.Generator().manual_seed(1))
+    data = du.Dataset(x, net(x).argmax(1))
+
+    def behind(z):
+        with torch.no_grad():
+            return net(torch.as_tensor(z).float()).numpy()
+
+    asked = {"space": du.Linf(0.01), "attack": du.Square(20), "progress": False}
+    report = du.evaluate(du.wrap(behind, answers="probabilities"), data, **asked)
+    assert "unusable" in next(f.text for f in report.flags if f.id == "saturated")
+    fine = du.evaluate(du.wrap(net, answers="probabilities"), data, **asked)
+    assert not [f for f in fine.flags if f.id == "saturated"]
+
+
+def test_a_sigmoid_at_the_end():
+    class One(nn.Module):
+        def forward(self, x):
+            return torch.sigmoid(500 * (x[:, :1] - 0.5))
+
+    x = torch.tensor([[0.1], [0.9]])
+    logits = du.wrap(One(), answers="probabilities").logits(x)
+    torch.testing.assert_close(logits[:, 1] - logits[:, 0], 500 * (x[:, 0] - 0.5))
+
+
+def test_half_precision_is_flagged():
+    net, data = du.testing.toy()
+    report = du.evaluate(net.half(), data, space=du.Linf(0.1), attack=du.FGSM(), progress=False)
+    assert "half-precision" in [f.id for f in report.flags]
+    whole = du.evaluate(net.float(), data, space=du.Linf(0.1), attack=du.FGSM(), progress=False)
+    assert "half-precision" not in [f.id for f in whole.flags]
+
+
+def test_one_class_alone_is_not_below_chance():
+    x, y = torch.rand(60, 2), torch.ones(60, dtype=torch.long)
+    data = du.Dataset(x, y, classes=("a", "b"))
+    always = lambda z: torch.stack([0 * z[:, 0] + 1 + z[:, 0], 0 * z[:, 0]], 1)  # noqa: E731
+    report = du.evaluate(always, data, space=du.Linf(0.1), attack=du.FGSM(), progress=False)
+    assert "below-chance" not in [f.id for f in report.flags]
+
+
+def test_l0_has_a_default():
+    net, data = du.testing.toy()
+    report = du.evaluate(net, data, space=du.L0(2), progress=False)
+    alone = du.evaluate(net, data, space=du.L0(2), attack=du.APGD(100), progress=False)
+    assert report.metric("robust").value <= alone.metric("robust").value
+    black = du.evaluate(
+        lambda x: net(torch.as_tensor(x)).detach().numpy(), data, space=du.L0(2), progress=False
+    )
+    assert black.metric("robust").value < 1

@@ -44,9 +44,8 @@ def test_scores_and_labels():
     assert clean(Steep(nn.Identity())) == 1.0
     assert clean(lambda x: np.asarray(x)[:, 0] - 0.5) == 1.0
     for kind in (int, bool, float):
-        assert (
-            clean(lambda x, kind=kind: (np.asarray(x)[:, 0] > 0.5).astype(kind), du.Ray(3)) == 1.0
-        )
+        above = lambda x, kind=kind: (np.asarray(x)[:, 0] > 0.5).astype(kind)  # noqa: E731
+        assert clean(above, du.Ray(3)) == 1.0
     with pytest.raises(DurometerError, match="answers 2, which is none of the classes 0, 1"):
         clean(lambda x: 2 * (np.asarray(x)[:, 0] > 0.5).astype(int))
 

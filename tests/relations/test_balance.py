@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -63,6 +66,17 @@ def test_balanced_records_equal_those_of_the_plain_twin_to_the_last_bit(
     with np.errstate(invalid="ignore"):
         balance(theirs, *(a.numpy() for a in given[1:]), 1e-3, flat)
     np.testing.assert_array_equal(Balance(flat)(*given, 1e-3).numpy(), theirs)
+
+
+def test_a_copy_and_one_sent_to_another_process_balance_the_same() -> None:
+    rng = np.random.default_rng(1)
+    used, given = Balance(clauses(rng, 6, 5)), records(rng, 30, 6, False)
+    wanted = used(*given, 1e-3)
+    copied, sent = copy.deepcopy(used), pickle.dumps(used)
+    for array in vars(used.flat).values():
+        array[:] = 0  # whoever still looked here would see nothing but zeros
+    assert torch.equal(copied(*given, 1e-3), wanted)
+    assert torch.equal(pickle.loads(sent)(*given, 1e-3), wanted)
 
 
 def test_balanced_records_are_the_same_in_any_number_of_threads(

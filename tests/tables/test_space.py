@@ -341,7 +341,7 @@ def test_what_a_relation_computes_is_free():
         Feature("term", "real", 1, 10, cost=0.0),
         Feature("instalment", "real", 0, 100),
     ]
-    schema = du.Schema(features, ["instalment = amount / term"])
+    schema = du.Schema(features, ["instalment == amount / term"])
     space = schema.space(cost=10)
     assert space.price_list == {"amount": 2.0, "term": 0.0, "instalment": 0.0}
     assert "amount 2, term 0, instalment 0" in space.description

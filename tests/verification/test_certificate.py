@@ -10,7 +10,7 @@ from xgboost import XGBClassifier
 
 import durometer as du
 from durometer.core import serialization
-from durometer.proofs.certificate import pack_certificate
+from durometer.proofs.search.decide import pack_certificate
 from durometer.report.report import Report
 from durometer.trees import read
 from durometer.verification.assumptions import around
@@ -138,8 +138,9 @@ def test_what_is_no_certificate_is_refused(made):
     model, _, _, report, _ = made
     trees, i = read(model), rows(report)[0]
     right = numbers(report.records.certificates[i])
-    for wrong in (b"", b"nothing", zlib.compress(b"12345"), pack_certificate(right[:-1]), pack_certificate(right[:3]),
-                  pack_certificate(np.append(right, 0.0)), pack_certificate(np.full(40, np.nan))):  # fmt: skip
+    for wrong in (b"", b"nothing", zlib.compress(b"12345"), pack_certificate(right[:-1]),
+                  pack_certificate(right[:3]), pack_certificate(np.append(right, 0.0)),
+                  pack_certificate(np.full(40, np.nan))):  # fmt: skip
         with pytest.raises(Refused):
             check(wrong, trees, row(made, i).row)
 

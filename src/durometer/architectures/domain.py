@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 
 class Domain(nn.Module):
-    """predictor(encoder(x)); the discriminator tells two domains apart by the encoder's output.
+    """A classifier in three parts, for defences that match features of two domains, such as `DANN`.
+
+    Args:
+        encoder: Maps inputs to features.
+        predictor: Maps features to class logits.
+        discriminator: Maps features to two logits, one per domain; no part of the classifier
+            itself.
 
     >>> import torch
     >>> import durometer as du
@@ -51,7 +57,13 @@ class Shift(nn.Module):
 def domain_lenet(
     classes: int = 10, channels: int = 1, width: int = 64, depth: tuple[int, int, int] = (2, 3, 5)
 ) -> Domain:
-    """28 x 28 images; `depth`: 3x3 layers of the encoder, the predictor and the discriminator.
+    """The network of Chen et al. (2022) for 28 x 28 images, as a `Domain`.
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images.
+        width: Channels of the first convolution; 64 as published.
+        depth: Numbers of 3x3 layers in the encoder, the predictor and the discriminator.
 
     >>> import torch
     >>> domain_lenet(width=4, depth=(0, 0, 0))(torch.zeros(2, 1, 28, 28)).shape
@@ -98,7 +110,13 @@ def domain_lenet(
 
 
 def domain_mlp(mean: Tensor, deviation: Tensor, classes: int = 2, width: int = 64) -> Domain:
-    """For tables: inputs in raw units, standardised by the training data's mean and deviation.
+    """A small `Domain` network for tables in raw units.
+
+    Args:
+        mean: Mean of each feature in the training data.
+        deviation: Standard deviation of each feature in the training data.
+        classes: Number of classes.
+        width: Hidden units per layer.
 
     >>> import torch
     >>> import durometer as du

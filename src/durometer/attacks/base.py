@@ -30,12 +30,20 @@ LAST = 0.2  # of a budget: what a search gains there is its pace
 
 @runtime_checkable
 class Attack(Protocol):
-    """Anything that hands in candidates."""
+    """An attack: anything that hands in candidates for the open rows of a problem."""
 
     @property
-    def needs(self) -> Needs: ...
+    def needs(self) -> Needs:
+        """What the attack requires of the model and the space; checked before any work."""
+        ...
 
-    def __call__(self, problem: Problem) -> None: ...
+    def __call__(self, problem: Problem) -> None:
+        """Attacks the open rows; what it finds is kept by the problem.
+
+        Args:
+            problem: Rows, regions, model and goal of a batch.
+        """
+        ...
 
 
 def label(attack: Attack) -> str:

@@ -31,7 +31,17 @@ from durometer.spaces.genes import Genes
 
 @noun
 class BFS:
-    """`iterations` expansions per row. `memory` in bytes bounds the block of rows.
+    """Best-first graph search over records, one small change at a time (BF*, Kulynych et al.,
+    2018).
+
+    It needs no gradients, and works in tables and other spaces with discrete coordinates.
+
+    Args:
+        iterations: Nodes expanded per row; 100 in the CAA paper.
+        bins: Bins that a numeric feature's range is cut into; a change moves it by one bin.
+        weight: Weight of the missing log odds against the distance. 0: uniform-cost search, 1: A*,
+            large: greedy best-first.
+        memory: Bytes that a block of rows may take.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

@@ -19,7 +19,15 @@ _FIRST, _THEN = CAPGD(), MOEVA()
 
 @noun
 class CAA:
-    """`gradient` first, then `search` on the rows still open.
+    """A gradient attack, then a search on the rows it left open (Simonetto et al., 2024, Algorithm
+    2).
+
+    The defaults are the published ones. The standard attack for tables uses `CAA(search=Graft())`,
+    which finds more in less time.
+
+    Args:
+        gradient: The first attack.
+        search: The second attack.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

@@ -36,19 +36,24 @@ from durometer.problem.problem import Problem
 
 @noun
 class Campaign:
-    """An attack for each pair, and the order of the attempts; for goals that are a `Quota`.
+    """The attack for a `Quota`: which attacker tries which target, in which order (Lin et al., NDSS
+    2024, III-B).
 
-    All pairs of the data are attacked (so that the robustness over all bands is exact); the report
-    then counts the attempts of drawn bands in this order and in a random one.
+    All pairs of the data are attacked, so that the robustness over all bands is exact; the report
+    then counts the attempts that drawn bands need in this order and in a random one.
+
+    Args:
+        attack: The attack of one pair.
+        order: Which pair to try first; see `orders`. Default: `ByMD(1)`.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
     >>> vault = du.Quota(k=1, sources=[0, 1], targets=[2])
     >>> report = du.evaluate(
-    ...     net, data, space=du.Linf(0.2), goal=vault, attack=du.Campaign(du.PGD(5))
+    ...     net, data, space=du.Linf(0.1), goal=vault, attack=du.Campaign(du.PGD(5))
     ... )
-    >>> len(report.table)
-    16
+    >>> round(report.metric("robust").value, 2)
+    0.6
     """
 
     attack: Attack
@@ -56,11 +61,12 @@ class Campaign:
 
     @property
     def for_other_goals(self) -> Attack:
-        """Where there are no pairs to order, the attack alone."""
+        """The attack alone, for goals without pairs."""
         return self.attack
 
     @property
     def name(self) -> str:
+        """The name in the records: that of the attack."""
         return label(self.attack)
 
     @property

@@ -30,7 +30,22 @@ from durometer.problem.problem import Problem
 
 @noun
 class CAPGD:
-    """`steps` per start; `step` is the first step's length in units of eps.
+    """Auto-PGD for tables with relations, from two starts (Simonetto et al., 2024, Algorithm 1).
+
+    The parameters `repair`, `clean`, `random` and `adaptive` are the ablations NREP, NINI, NRAN and
+    NADA of the paper's Table 7.
+
+    Args:
+        steps: Gradient steps per start; 10 as published.
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
+        rho: Share of the steps between two checkpoints that must raise the loss; otherwise the step
+            is halved.
+        step: Length of the first step, in units of the region's size.
+        momentum: Weight of the new direction against the last one, in [0, 1].
+        clean: Whether to start from the record itself.
+        random: Whether to start from a random point, on the rows that are still open.
+        repair: Whether candidates are repaired to satisfy the relations.
+        adaptive: Whether the step length adapts. False keeps the first length.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -58,7 +73,9 @@ class CAPGD:
         return Needs(gradient=True)
 
     def checkpoints(self) -> tuple[int, ...]:
-        """ceil(p_j * steps): p_1 = 0.22, p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06)."""
+        """The steps after which the step length is reconsidered, as published; none without
+        `adaptive`.
+        """
         share, width, marks = 0.22, 0.22, set()
         while round(share, 9) <= 1.0:
             marks.add(math.ceil(round(share * self.steps, 9)))

@@ -42,10 +42,20 @@ _SMALL = 0.1  # the first squares' share of an image, from where gradients have 
 
 @noun
 class Cascade:
-    """`steps` per untargeted run; the `nearest` targets get 5/3 of them (10/3 in FAB); `queries` of
-    Square.
+    """A cascade of attacks for Lp balls, cheapest first: about AutoAttack's result at a fraction of
+    its price.
 
-    `thorough=False` leaves out the last stage. `AutoAttack()` is the published ensemble.
+    The stages, each on the rows still open: APGD on the probability margin and on the goal's loss;
+    targeted APGD at the nearest targets (MALT, Melamed et al., 2024); FAB, except in Linf; Square
+    from the best point found; longer runs for rows that came near. docs/results.md compares it with
+    `AutoAttack`.
+
+    Args:
+        steps: Steps per untargeted run; targeted runs get 5/3 as many, FAB 10/3.
+        nearest: Number of targets for the targeted stages.
+        queries: Queries of Square per row.
+        thorough: Whether to run the last stage, for rows whose margin fell to a twentieth of the
+            clean one.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -82,7 +92,11 @@ class Cascade:
             _near(self._search(problem, 4), view)
 
     def stages(self, problem: Problem) -> tuple[tuple[Attack, str | None], ...]:
-        """What every row gets that is not broken before, and the loss it goes by."""
+        """The stages that every open row gets, each with the loss it climbs.
+
+        Args:
+            problem: The rows to attack.
+        """
         first = APGD(self.steps, loss="pm")
         own = APGD(self.steps, loss="ce" if problem.loss is losses.ce else None, start="best")
         if problem.loss is not losses.ce:  # a goal that implies another loss knows better

@@ -28,9 +28,11 @@ def _merged(attacks: tuple[Attack, ...]) -> Needs:
 
 @dataclass(frozen=True, init=False)
 class Then:
-    """One attack after the other, each only on what the ones before it left open.
+    """Several attacks in turn, each on the rows that the ones before it left open.
 
-    One with `start="best"` goes on from the point nearest to the goal that those before it found.
+    Args:
+        *attacks: The attacks, in order. One with `start="best"` continues from the best point found
+            so far.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -62,7 +64,11 @@ class Then:
 
 @dataclass(frozen=True, init=False)
 class Worst:
-    """Every attack on every row, and of each row's solutions the one nearest to the clean input.
+    """Several attacks on every row; of each row's successes the one nearest to the clean input is
+    kept.
+
+    Args:
+        *attacks: The attacks.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -94,7 +100,11 @@ class Worst:
 
 @noun
 class Restarts:
-    """The same attack `times` over, with fresh random numbers, on what is still open.
+    """The same attack several times with fresh random numbers, each time on the rows still open.
+
+    Args:
+        attack: The attack.
+        times: Number of runs.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -113,6 +123,7 @@ class Restarts:
 
     @property
     def name(self) -> str:
+        """The name in the records: that of the attack."""
         return label(self.attack)
 
     def __call__(self, problem: Problem) -> None:
@@ -122,13 +133,18 @@ class Restarts:
 
 @noun
 class Guess:
-    """One run per single target class instead of one run at the whole goal.
+    """One run of an attack per target class, instead of one run at all target classes (Lin et al.,
+    NDSS 2024).
 
-    mode "until_success" stops at a row's first success, "best" tries every target (same success,
-    full price), "worst" tries every target and needs every run to succeed, "average" aims at one
-    target per row, drawn uniformly: its success rate estimates the average guess of Lin et al.
-    Targets are tried in the given `order` (None: the likeliest on the clean input first); `most`
-    limits how many. Landing in any class of the goal counts.
+    Reaching any class of the goal counts, whichever was aimed at.
+
+    Args:
+        attack: The attack of one run.
+        mode: "until_success" stops at a row's first success. "best" tries every target (the same
+            successes at the full price). "worst" tries every target and needs every run to succeed.
+            "average" aims at one target per row, drawn uniformly.
+        most: Largest number of targets to try per row. None: all.
+        order: Which target to try first; see `orders`. None: the likeliest on the clean input.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -149,6 +165,7 @@ class Guess:
 
     @property
     def name(self) -> str:
+        """The name in the records: that of the attack with "-T"."""
         return f"{label(self.attack)}-T"
 
     def __call__(self, problem: Problem) -> None:

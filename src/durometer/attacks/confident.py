@@ -28,7 +28,18 @@ _PGD = PGD(100, step=1 / 8)  # steps of 1/255 for eps = 8/255
 
 @noun
 class Confident:
-    """`restarts` untargeted runs of `attack` and one at each of the `targets` likeliest classes.
+    """Many runs of PGD, of which the success with the highest confidence is kept (Chen et al.,
+    2022, A.3).
+
+    Made for test-time defences: the most confident error is the one most likely to survive the
+    adaptation. Targeted runs raise the target above every other class, where the paper raises it
+    above the true one.
+
+    Args:
+        attack: The attack of one run. Default: PGD with 100 steps of eps / 8.
+        restarts: Untargeted runs; 5 as published.
+        targets: Targeted runs, one at each of the likeliest classes; 9 as published.
+        loss: The loss by which the results are compared.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -50,7 +61,7 @@ class Confident:
 
     @property
     def name(self) -> str:
-        """What records call it."""
+        """The name in the records."""
         return f"Confident-{label(self.attack)}"
 
     def __call__(self, problem: Problem) -> None:

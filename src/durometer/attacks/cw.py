@@ -31,10 +31,21 @@ _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's
 
 @noun
 class CW:
-    """`searches` values of c per row, the first being `c`, with up to `steps` Adam steps for each.
+    """The Carlini-Wagner attack in L2: minimises distance plus a margin loss by Adam (Carlini &
+    Wagner, 2017).
 
-    A row gives up on a value of c when a tenth of the steps has not lowered its objective
-    (`early_abort`), and ends for good when a success lies inside the region.
+    A row ends when a success lies inside the region.
+
+    Args:
+        steps: Adam steps per value of c.
+        searches: Values of c to try per row, by bisection.
+        c: First weight of the margin loss against the squared distance.
+        lr: Learning rate of Adam, in the units of the change of variables.
+        kappa: Margin that a success must have, in logits.
+        early_abort: Whether a row gives up on a value of c when a tenth of the steps did not lower
+            its objective.
+        nudge: How far the start is moved into the box, as a share; at a pixel of exactly 0 or 1 the
+            change of variables has no gradient.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

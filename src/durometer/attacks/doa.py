@@ -26,7 +26,18 @@ from durometer.spaces.region import Region
 
 @noun
 class DOA:
-    """For `Rectangle` spaces; `step` is in units of the box (4 of 255 as published).
+    """The rectangular occlusion attack: finds the best place for a sticker, then its colours (Wu et
+    al., ICLR 2020).
+
+    It works in `Rectangle` spaces only. The place is searched once, on the clean image.
+
+    Args:
+        steps: Signed gradient steps on the colours.
+        step: Length of a step, as a share of the box; 4 / 255 as published.
+        stride: Distance between the places that are considered, in pixels.
+        candidates: Number of places that are tried with a grey sticker; the one of highest loss is
+            taken.
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy((1, 8, 8))

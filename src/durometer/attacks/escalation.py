@@ -35,10 +35,18 @@ from durometer.problem.problem import Problem
 
 @noun
 class Escalation:
-    """Half of `steps` at all targets, then `steps` at each of the `most` nearest while near enough.
+    """An attack for goals with several targets: about the successes of one run per target, at a
+    fraction of its cost.
 
-    `near`: the share of its clean margin that a row must have come down to for a single target to
-    be tried; half of that for the next one, and so on. `thorough` adds one run at all targets.
+    First half a run at all targets at once, then runs at the nearest targets of rows that came
+    near; see docs/groups.md.
+
+    Args:
+        steps: Steps per run at one target; the first run has half as many.
+        most: Largest number of single targets to try per row.
+        thorough: Whether to add a last run at all targets at once.
+        near: Share of its clean margin that a row must have fallen to before a single target is
+            tried; half of that for the next one, and so on.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

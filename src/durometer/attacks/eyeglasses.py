@@ -33,7 +33,18 @@ COLOURS = ((128, 128, 128), (220, 130, 0), (160, 105, 55), (200, 175, 30), (220,
 
 @noun
 class Eyeglasses:
-    """`steps` steps; `step` is alpha in units of the region's size (20 of 255 as published).
+    """The eyeglasses attack: gradient steps with momentum, rounded to printable colours (Sharif et
+    al., 2016, as run by Lin et al., 2024).
+
+    It works in any space; `Patch("eyeglasses")` is the published one.
+
+    Args:
+        steps: Gradient steps; 300 as published.
+        step: Length of a step at the pixel with the largest gradient, in units of the region's
+            size; 20 / 255 as published.
+        momentum: Share of the last step that is kept.
+        levels: Levels of brightness that colours are rounded to.
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
 
     >>> import torch
     >>> import durometer as du

@@ -40,11 +40,19 @@ _PACE = 0.8  # what a doubling of the steps may always gain: walks rest for a wh
 
 @noun
 class FAB:
-    """`steps` linearisations for each of the `targets` likeliest target classes (FAB-T).
+    """The fast adaptive boundary attack, which looks for the nearest adversarial point (Croce &
+    Hein, 2020).
 
-    `targets=None` is the untargeted variant: each step takes the nearest of all boundaries, at the
-    price of one backward pass per class. Restarts begin at a random point half-way into the region.
-    `prune=False` takes every walk to its last step, as published.
+    Args:
+        steps: Linearisations per run.
+        targets: Number of target classes, the likeliest first (FAB-T); 9 as in AutoAttack. None:
+            the untargeted version, with one backward pass per class and step.
+        restarts: Runs per target; further ones start from a random point half-way into the region.
+        alpha_max: Largest weight of the direction back to the clean input.
+        eta: Overshoot beyond the linearised boundary.
+        beta: How far a point across the boundary is drawn back to the clean input, as a factor.
+        prune: Whether to give up runs that would end outside the region; not part of the published
+            attack. Never done in L1.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

@@ -38,9 +38,17 @@ _BROKEN = 1e9  # taken off what breaks a relation: more than any log odds
 
 @noun
 class Graft:
-    """At most `evaluations` per row, `offspring` at a time, from the best `population` so far.
+    """A black-box search that finds single helpful changes and combines them; no gradients needed.
 
-    `scale` is F of the differential step. `memory` in bytes bounds the block of rows.
+    Half of the budget screens changes of one feature at a time; the rest combines the best points
+    by crossover and differential steps. It works in Lp balls and in tables.
+
+    Args:
+        evaluations: Model queries per row.
+        population: Number of best points that are kept as parents.
+        offspring: Children per round.
+        scale: Factor F of the differential step a + F (b - c).
+        memory: Bytes that a block of rows may take.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

@@ -34,7 +34,18 @@ from durometer.tables.region import TableRegion
 
 @noun
 class LowProFool:
-    """`importance` has one weight per feature (column of x); None weighs all alike.
+    """Gradient steps that prefer changes in features an expert would not notice (Ballet et al.,
+    2019).
+
+    Extended here to all feature types, spaces and goals. With the published step length it finds
+    almost nothing on confident models, since the gradient is not normalised.
+
+    Args:
+        steps: Gradient steps; 20,000 as published.
+        step: Factor of the gradient, in search coordinates; 0.001 as published.
+        trade_off: Weight of the perceptibility term; 8.5 as published.
+        importance: One weight per feature: how much an expert notices it. None: all alike.
+            `noticed` gives the published weights.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -57,7 +68,13 @@ class LowProFool:
         return Needs(gradient=True)
 
     def noticed(self, x: Any, y: Any) -> LowProFool:
-        """The same attack, with features weighted by their correlation with the label."""
+        """The same attack with the published weights: the absolute correlation of each feature with
+        the label.
+
+        Args:
+            x: Inputs (n, features), usually of the training data.
+            y: Their labels (n,).
+        """
         a = torch.as_tensor(x, dtype=torch.float64)
         b = torch.as_tensor(y, dtype=torch.float64)
         a, b = a - a.mean(0), b - b.mean()

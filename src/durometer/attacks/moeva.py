@@ -22,8 +22,7 @@ from torch import Tensor
 
 from durometer.attacks.base import Pace
 from durometer.attacks.evolution.population import Population, blocks, genetic
-from durometer.attacks.evolution.reference_points import reference_points
-from durometer.attacks.evolution.survival import Survival, replace
+from durometer.attacks.evolution.survival import Survival, reference_points, replace
 from durometer.attacks.evolution.variation import vary
 from durometer.core.validation import noun
 from durometer.kernels.arrays import Array
@@ -38,10 +37,17 @@ _REDRAWN = 0.2  # of the categories, where eps counts features
 
 @noun
 class MOEVA:
-    """`generations` times `offspring` children per row, of which `population` survive.
+    """A genetic search with three objectives: misclassification, distance, broken relations
+    (Simonetto et al., 2022).
 
-    The published numbers are the defaults (203 reference points + 3 axes = 206); the first
-    generation counts. `memory` in bytes bounds the block of rows that evolves at once.
+    It needs no gradients. Unlike the published code, every individual is judged when it is
+    evaluated, so a solved row stops at once.
+
+    Args:
+        generations: Generations, the first one included; 100 as published.
+        population: Individuals that survive; 206 as published (203 reference points and 3 axes).
+        offspring: Children per generation; 100 as published.
+        memory: Bytes that a block of rows may take.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

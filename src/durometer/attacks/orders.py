@@ -34,18 +34,27 @@ __all__ = ["ByChance", "ByDistance", "ByMD", "ByPrior", "Order", "Product"]
 
 
 class Order(ABC):
-    """Promise of every (row, target) pair. Orders multiply: `ByMD(1) * ByPrior(P)`.
+    """An order of attempts: a score for every pair (row, target), lower is tried first.
+
+    Orders multiply: `ByMD(1) * ByPrior(P)`.
 
     >>> from durometer import orders
-    >>> isinstance(orders.ByMD(1) * orders.ByChance(), orders.Order)
-    True
+    >>> orders.ByMD(1) * orders.ByChance()
+    Product(first=ByMD(steps=1, start='random', among=None), second=ByChance())
     """
 
     wants: Needs = Needs(ANY)  # not `needs`: an order is no attack
 
     @abstractmethod
     def scores(self, problem: Problem) -> Tensor:
-        """(n, C), finite, >= 0; only the entries of the problem's targets mean anything."""
+        """The score of every pair (row, target).
+
+        Args:
+            problem: The rows to attack.
+
+        Returns:
+            (n, C), finite and at least 0; only the entries of the problem's targets are used.
+        """
 
     def __mul__(self, other: Order) -> Product:
         return Product(self, other)
@@ -53,22 +62,18 @@ class Order(ABC):
 
 @noun
 class Product(Order):
-    """One order's score times another's.
+    """The product of two orders' scores; `first * second` makes one.
+
+    Args:
+        first: An order.
+        second: Another order.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
-    >>> vault = du.Quota(k=1, sources=[0, 1], targets=[2])
-    >>> report = du.evaluate(
-    ...     net,
-    ...     data,
-    ...     space=du.Linf(0.2),
-    ...     goal=vault,
-    ...     attack=du.Campaign(
-    ...         du.PGD(3), order=du.orders.Product(du.orders.ByMD(), du.orders.ByChance())
-    ...     ),
-    ... )
-    >>> len(report.table)
-    16
+    >>> both = du.orders.Product(du.orders.ByMD(), du.orders.ByChance())
+    >>> attack = du.Guess(du.PGD(5), most=1, order=both)
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
+    0.25
     """
 
     first: Order
@@ -76,6 +81,7 @@ class Product(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
+        """What both orders require together."""
         return self.first.wants | self.second.wants
 
     def scores(self, problem: Problem) -> Tensor:
@@ -88,16 +94,9 @@ class ByChance(Order):
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
-    >>> vault = du.Quota(k=1, sources=[0, 1], targets=[2])
-    >>> report = du.evaluate(
-    ...     net,
-    ...     data,
-    ...     space=du.Linf(0.2),
-    ...     goal=vault,
-    ...     attack=du.Campaign(du.PGD(3), order=du.orders.ByChance()),
-    ... )
-    >>> len(report.table)
-    16
+    >>> attack = du.Guess(du.PGD(5), most=1, order=du.orders.ByChance())
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
+    0.25
     """
 
     def scores(self, problem: Problem) -> Tensor:
@@ -107,22 +106,19 @@ class ByChance(Order):
 
 @noun
 class ByPrior(Order):
-    """1 - P[s][t], the share of rows of s that an attack turned into t on other data.
+    """Targets in the order of how often an attack reached them from the same true class on other
+    data.
 
-    `P` is a matrix (C, C) or a mapping {(s, t): share}; see `campaign.prior(report)`.
+    Args:
+        P: Share of the rows of class s that were turned into t: a matrix (C, C), or a mapping {(s,
+            t): share}.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
-    >>> vault = du.Quota(k=1, sources=[0, 1], targets=[2])
-    >>> report = du.evaluate(
-    ...     net,
-    ...     data,
-    ...     space=du.Linf(0.2),
-    ...     goal=vault,
-    ...     attack=du.Campaign(du.PGD(3), order=du.orders.ByPrior([[1.0] * 3] * 3)),
-    ... )
-    >>> len(report.table)
-    16
+    >>> known = {(0, 1): 0.9, (1, 2): 0.9, (2, 0): 0.9}
+    >>> attack = du.Guess(du.PGD(5), most=1, order=du.orders.ByPrior(known))
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
+    0.5
     """
 
     P: Any
@@ -146,24 +142,21 @@ class ByPrior(Order):
 
 @noun
 class ByMD(Order):
-    """Minimal difference to the target after `steps` steps of the attack; 0: on the clean input.
+    """Targets in the order of the minimal difference (Lin et al., NDSS 2024): the sum of what all
+    classes lead the target by.
 
-    As published, one step is twice the region's size long and starts at a random point, so that
-    nearly every coordinate ends at the region's edge. Only the `among` nearest targets by the clean
-    input are looked at so closely (None: all of them); the others stand behind them.
+    Args:
+        steps: Gradient steps towards each target before it is measured. 0: on the clean input. 1 as
+            published; a step is then twice the region's size long.
+        start: "random" (as published) or "clean": where these steps begin.
+        among: Number of nearest targets, by the clean input, that are measured so; the others come
+            after them. None: all.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
-    >>> vault = du.Quota(k=1, sources=[0, 1], targets=[2])
-    >>> report = du.evaluate(
-    ...     net,
-    ...     data,
-    ...     space=du.Linf(0.2),
-    ...     goal=vault,
-    ...     attack=du.Campaign(du.PGD(3), order=du.orders.ByMD(1)),
-    ... )
-    >>> len(report.table)
-    16
+    >>> attack = du.Guess(du.PGD(5), most=1, order=du.orders.ByMD(1))
+    >>> du.evaluate(net, data, space=du.Linf(0.1), attack=attack).metric("robust").value
+    0.25
     """
 
     steps: int = field(default=0, metadata={"least": 0})
@@ -172,6 +165,7 @@ class ByMD(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
+        """Gradients, where steps are made."""
         return Needs(SCORES if self.steps > 0 else ANY, gradient=self.steps > 0)
 
     def scores(self, problem: Problem) -> Tensor:
@@ -209,10 +203,12 @@ class ByMD(Order):
 
 @noun
 class ByDistance(Order):
-    """How far a target is, to first order: (z_i - z_t) / |gradient of it| in the dual norm (MALT).
+    """Targets in the order of their distance to first order: the logit gap over the norm of its
+    gradient (MALT, Melamed et al., 2024).
 
-    Melamed et al. 2024. i is the likeliest class that is no target; only the `among` likeliest
-    targets are looked at, for one backward pass each, and the others stand behind them.
+    Args:
+        among: Number of likeliest targets that are measured, with one backward pass each; the
+            others come after them.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -225,6 +221,7 @@ class ByDistance(Order):
 
     @property
     def wants(self) -> Needs:  # type: ignore[override]
+        """Gradients of one model."""
         return Needs(gradient=True, single_model=True)
 
     def scores(self, problem: Problem) -> Tensor:

@@ -24,12 +24,20 @@ Move = Callable[[Region, Tensor, Tensor, Tensor], Tensor]
 
 @noun
 class PGD:
-    """`steps` steps of length `step * eps`.
+    """Projected gradient descent: gradient steps of fixed length, each projected into the region
+    (Madry et al., 2018).
 
-    `start`: "random", "clean", or "best": from what is kept so far (a warm start).
-    The default length is 2.5 / steps, Madry et al.'s rule: enough to cross the region and back.
-    In L1 a random start changes every feature, which steps of one length on few of them hardly
-    undo: say `start="clean"` there, or use APGD (docs/results.md).
+    In L1 use `start="clean"`, or `APGD`: a random start changes every feature, and steps of fixed
+    length hardly undo that.
+
+    Args:
+        steps: Gradient steps per start.
+        step: Length of a step, in units of the region's size. None: 2.5 / steps, the rule of Madry
+            et al.
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
+        start: "random" (a point of the region), "clean" (the input itself) or "best" (the best
+            point found so far).
+        restarts: Number of runs; each further one attacks the rows that are still open.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -91,7 +99,11 @@ def places_of(rows: Tensor) -> Tensor:
 
 @noun
 class FGSM:
-    """One step of the full size from the clean input.
+    """The fast gradient sign method: one step of the full size from the clean input (Goodfellow et
+    al., 2015).
+
+    Args:
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()

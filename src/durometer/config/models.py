@@ -31,8 +31,7 @@ _HARMLESS = ("numpy.dtype",)  # types without code that scikit-learn's own model
 
 @dataclass(frozen=True)
 class Model:
-    """A model from exactly one place; `answers` says what it returns ("logits", "probabilities",
-    "labels").
+    """A model from exactly one place; `answers` says what it returns (as in `wrap`).
 
     `path`: a file whose kind its ending tells. `python`: "file.py:name", an object or a function
     without parameters that returns it. `onnx`, `pickle` (also joblib), `skops`, `xgboost` (JSON or

@@ -57,7 +57,14 @@ TIMES = ("seconds", "stages", "adapting")  # measured, so different each time; a
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Columns of equal length, one per field, and the inputs handed in."""
+    """The results of an evaluation: one row per example, as columns, with the adversarial inputs.
+
+    Args:
+        columns: Name -> array (n,); the names are those of `FIELDS`.
+        adversarial: The adversarial inputs (n, ...), the clean input where no attack succeeded.
+            None where a game has none.
+        certificates: For each row the bytes of its certificate, or None. None: no row has one.
+    """
 
     columns: dict[str, np.ndarray]
     adversarial: np.ndarray | None = None
@@ -68,7 +75,17 @@ class Records:
         cls, n: int, adversarial: np.ndarray | None = None,
         certificates: np.ndarray | None = None, **given: Any,
     ) -> Records:  # fmt: skip
-        """Records of `n` rows: what is not given gets the field's default."""
+        """Makes records of `n` rows; columns that are not given hold their default.
+
+        Args:
+            n: Number of rows.
+            adversarial: The adversarial inputs (n, ...).
+            certificates: The certificates (n,).
+            **given: Columns by name: an array (n,), or one value for all rows.
+
+        Raises:
+            TypeError: There is no column of that name.
+        """
         columns = {}
         for name, (dtype, missing) in FIELDS.items():
             column = np.empty(n, dtype=dtype)
@@ -81,6 +98,11 @@ class Records:
 
     @classmethod
     def concat(cls, parts: Iterable[Records]) -> Records:
+        """Joins records, in their order.
+
+        Args:
+            parts: The records. Adversarial inputs are kept only where all parts have them.
+        """
         parts = list(parts)
         columns = {k: np.concatenate([p.columns[k] for p in parts]) for k in FIELDS}
         inputs = [p.adversarial for p in parts if p.adversarial is not None]
@@ -92,7 +114,11 @@ class Records:
         return cls(columns, np.concatenate(inputs) if len(inputs) == len(parts) else None, proofs)
 
     def take(self, rows: np.ndarray | slice) -> Records:
-        """These rows only."""
+        """Selects rows.
+
+        Args:
+            rows: Positions, a mask or a slice.
+        """
         inputs = None if self.adversarial is None else self.adversarial[rows]
         proofs = None if self.certificates is None else self.certificates[rows]
         return Records({k: column[rows] for k, column in self.columns.items()}, inputs, proofs)
@@ -101,7 +127,9 @@ class Records:
         return len(self.columns["id"])
 
     def certificate_arrays(self) -> dict[str, np.ndarray]:
-        """The certificates as two arrays of a file: all bytes, and how many each row has."""
+        """The certificates as arrays for a file: "certificates" (all bytes) and
+        "certificate_sizes".
+        """
         if self.certificates is None:
             return {}
         kept = [c or b"" for c in self.certificates]

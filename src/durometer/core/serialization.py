@@ -5,7 +5,7 @@
 
 What a reader would get wrong: a type of this package goes by its public name, any other one by its
 module, "mypackage.corners:Corner", which is how a file names it. A noun that is not written by its
-fields says so itself, in `to_table(whole)`: `Lp(p=inf, eps=0.1)` is `Linf(0.1)`.
+fields says so itself, in `to_dict(whole)`: `Lp(p=inf, eps=0.1)` is `Linf(0.1)`.
 """
 
 from __future__ import annotations

@@ -71,9 +71,15 @@ def derive(seed: int, *labels: str | int) -> int:
 
 
 class Stream:
-    """Draws per row of a batch, for one purpose.
+    """Random numbers per row of a batch, which depend on seed, purpose and id only.
 
-    Two purposes never share a draw: rows chosen by a number must not be attacked with it.
+    What a row is tried with does not depend on its batch, its neighbours or the number of workers.
+
+    Args:
+        seed: The seed of the run.
+        ids: The ids of the rows as integers (n,); see `keys`.
+        device: Where the numbers are drawn.
+        purpose: Name of the purpose; different purposes never share a draw.
 
     >>> a = Stream(0, torch.tensor([5, 9])).uniform(torch.tensor([0, 1]), 3)
     >>> b = Stream(0, torch.tensor([9])).uniform(torch.tensor([0]), 3)
@@ -90,17 +96,30 @@ class Stream:
         self._draws = torch.zeros(len(ids), dtype=torch.int64, device=device)
 
     def to(self, device: torch.device) -> Stream:
-        """The same draws at another place, going on from where the rows stand."""
+        """The same stream on another device, continuing where the rows are.
+
+        Args:
+            device: The device.
+        """
         other = copy.copy(self)
         vars(other).update(_keys=self._keys.to(device), _draws=self._draws.to(device))
         return other
 
     def learn(self, other: Stream) -> None:
-        """Go on from where another one stands."""
+        """Continues from where another stream is.
+
+        Args:
+            other: A stream of the same rows.
+        """
         self._draws.copy_(other._draws)
 
     def bits(self, rows: Tensor, size: int) -> Tensor:
-        """(len(rows), size) words of 64 random bits; each row moves on by one draw."""
+        """Words of 64 random bits (m, size); each row moves on by one draw.
+
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+        """
         key = self._words(rows)
         place = torch.arange(1, size + 1, device=key.device) * _signed(GOLDEN)
         return _mix(key[:, None] + place)
@@ -112,9 +131,12 @@ class Stream:
         return _mix(self._keys[rows] + draws * _signed(GOLDEN))
 
     def uniform(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
-        """(len(rows), size) numbers in the open interval (0, 1), on a grid of 2^-52.
+        """Numbers in the open interval (0, 1), (m, size).
 
-        An accelerator has them in single precision, from the same bits.
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+            dtype: Floating-point type. None: the widest of the device.
         """
         device = self._keys.device
         dtype = dtype or widest(device)
@@ -132,26 +154,55 @@ class Stream:
         return drawn.clamp_max(1 - torch.finfo(dtype).eps / 2)
 
     def sign(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
-        """(len(rows), size) of -1 or 1."""
+        """Numbers -1 or 1, (m, size).
+
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+            dtype: Floating-point type. None: the widest of the device.
+        """
         drawn = 1 - 2 * _shift(self.bits(rows, size), 63)
         return drawn.to(dtype or widest(drawn.device))
 
     def normal(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
-        """(len(rows), size) standard normal numbers, by inversion."""
+        """Standard normal numbers (m, size).
+
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+            dtype: Floating-point type. None: the widest of the device.
+        """
         drawn: Tensor = torch.special.ndtri(self.uniform(rows, size))
         return drawn.to(dtype or drawn.dtype)
 
     def exponential(self, rows: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
-        """(len(rows), size) standard exponential numbers."""
+        """Standard exponential numbers (m, size).
+
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+            dtype: Floating-point type. None: the widest of the device.
+        """
         drawn = -torch.log(self.uniform(rows, size))
         return drawn.to(dtype or drawn.dtype)
 
     def integers(self, rows: Tensor, size: int, high: int | Tensor) -> Tensor:
-        """(len(rows), size) integers in 0..high-1; `high` may differ by row as (len(rows), 1)."""
+        """Integers in 0..high-1, (m, size).
+
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+            high: The bound: one number, or one per row as (m, 1).
+        """
         return (self.uniform(rows, size) * high).floor().long()
 
     def order(self, rows: Tensor, size: int) -> Tensor:
-        """(len(rows), size): a random permutation of 0..size-1 for each row."""
+        """A random permutation of 0..size-1 for each row, (m, size).
+
+        Args:
+            rows: Positions of the rows in the batch (m,).
+            size: Numbers per row.
+        """
         return self.bits(rows, size).argsort(dim=1, stable=True)
 
 

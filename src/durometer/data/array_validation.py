@@ -59,6 +59,40 @@ def _checked(x: Tensor, what: str) -> Tensor:
     return x
 
 
+def is_torch_data(values: Any) -> bool:
+    """Is it a torch data set or loader?"""
+    from torch.utils.data import DataLoader, Dataset
+
+    return isinstance(values, Dataset | DataLoader)
+
+
+def from_torch(source: Any) -> tuple[Tensor, Tensor]:
+    """Inputs and classes of a torch data set or loader, each row once, in the data set's order."""
+    from torch.utils.data import DataLoader, IterableDataset
+
+    loader = source
+    if not isinstance(source, DataLoader):
+        loader = DataLoader(source, batch_size=256)
+    elif not isinstance(source.dataset, IterableDataset):  # it may shuffle, or leave out the rest
+        loader = DataLoader(source.dataset, batch_size=256, collate_fn=source.collate_fn)
+    xs, ys = [], []
+    for batch in loader:
+        pair = isinstance(batch, list | tuple) and len(batch) == 2
+        if not (pair and all(isinstance(part, Tensor) for part in batch)):
+            kinds = type(batch).__name__
+            if isinstance(batch, list | tuple):
+                kinds = f"({', '.join(type(part).__name__ for part in batch)})"
+            raise DurometerError(
+                f"the torch data give {kinds}; expected pairs (inputs, classes) of tensors: turn "
+                "images into tensors (torchvision.transforms.ToTensor), or give x and y yourself"
+            )
+        xs.append(batch[0])
+        ys.append(batch[1])
+    if not xs:
+        raise DurometerError("the data set is empty: there is nothing to evaluate")
+    return torch.cat(xs), torch.cat(ys)
+
+
 def check_classes(values: Any) -> Any:
     """True classes as an array."""
     if isinstance(values, Tensor):
@@ -73,6 +107,14 @@ def check_classes(values: Any) -> Any:
         raise DurometerError(
             f"y cannot be read as classes ({error}); expected one per row"
         ) from None
+    if made.ndim == 2 and made.shape[1] > 1 and made.dtype.kind in "biuf":
+        hot = bool(((made == 0) | (made == 1)).all()) and bool((made.sum(1) == 1).all())
+        raise DurometerError(
+            f"y has shape {made.shape}; expected one class per row of x"
+            + (": these rows are one-hot, y.argmax(1) gives their classes" if hot else
+               ". Several labels a row are not evaluated together: take one, y[:, j], with a "
+               "model that answers for it")
+        )  # fmt: skip
     if made.ndim != 1:
         raise DurometerError(f"y has shape {made.shape}; expected one class per row of x")
     if made.dtype.kind == "c":
@@ -128,6 +170,12 @@ def check_labels(y: Any, called: Any) -> tuple[Tensor, tuple[str, ...] | None]:
         )
         if (len(wrong) and values.ndim == 1) or (values.size and values.min() < 0):
             first = wrong.ravel()[0] if wrong.size else values.min()
+            if set(np.unique(values).tolist()) == {-1, 1}:
+                raise DurometerError(
+                    "y holds -1 and 1, which are labels and no class indices 0..C-1; give them as "
+                    "text, [str(v) for v in y]: then the classes are '-1' and '1', and a model "
+                    "fitted on -1 and 1 is matched by these names"
+                )
             raise DurometerError(
                 f"y holds {first}; expected class indices 0..C-1, or labels as text: "
                 "[str(v) for v in y]"

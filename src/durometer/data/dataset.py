@@ -35,11 +35,35 @@ PART = 65536  # rows at a time, where a copy of all of them would be large
 
 @noun(eq=False)
 class Dataset:
-    """Examples `x` (n, ...) with classes `y` (n,): indices 0..C-1, or labels (text, booleans).
+    """Examples with their true classes, in the units of the problem.
 
-    `x` may be a table: then `target` and `ids` may name columns of it, `extra` those that are no
-    features (for slices); with a `schema`, columns it does not name are extra. `names` are the
-    columns of an array. Without `ids`, rows go by the table's index, where that names each once.
+    A table (pandas, polars, Arrow, a mapping of columns) is converted to float64 once and kept in
+    `table` as it came, so that a model fitted on data frames is asked with data frames.
+
+    Args:
+        x: The inputs: a tensor or array (n, ...) of floats, a list of texts, a table, or a torch
+            `Dataset` or `DataLoader` of (input, class) pairs, read in the order of its data set.
+            Units are those of the problem (pixels in [0, 1], dollars, counts); spaces scale, data
+            sets do not. Images of bytes (uint8) keep theirs: attack them in a box of these, e.g.
+            `Linf(8, 0, 255)`.
+        y: The true classes (n,): indices 0..C-1, or labels (text, booleans), which become indices
+            in sorted order. Leave it out where `target` names a column.
+        ids: One unique id per row, or the name of a column of the table. Default: the table's index
+            where that is unique, else 0..n-1. Random numbers and shards depend on the ids, not on
+            the order.
+        schema: A `Schema` that describes the columns. Columns of a table that it does not name are
+            kept for slices only.
+        classes: Names of the classes, in the order of the indices.
+        name: What reports call the data.
+        columns: How the cells of the table became numbers; filled in by the data set itself.
+        table: The table as it came in; filled in by the data set itself.
+        target: The column of the table that holds the true classes.
+        names: Names of the columns where `x` is an array.
+        extra: Columns of the table that are not features; they are kept for slices.
+
+    Raises:
+        DurometerError: Shapes or types do not fit, ids repeat, a column does not exist, or there is
+            no row.
 
     >>> table = {"age": [31, 45], "job": ["clerk", None], "paid": ["no", "yes"]}
     >>> data = Dataset(table, target="paid")
@@ -64,6 +88,13 @@ class Dataset:
     def __post_init__(
         self, target: str | None, names: Sequence[str] | None, extra: Sequence[str]
     ) -> None:
+        if array_validation.is_torch_data(self.x):
+            if self.y is not None:
+                raise DurometerError(
+                    "y= and a torch data set, which has the classes itself; give one"
+                )
+            x, y = array_validation.from_torch(self.x)
+            self._set(x=x, y=y)
         frame = as_frame(self.x)
         if frame is not None:
             self._read(frame, target, [extra] if isinstance(extra, str) else list(extra))
@@ -75,6 +106,8 @@ class Dataset:
             if self.ids is None:
                 self._set(ids=row_indexing.index_as_ids(self.x))
         x = array_validation.check_array(self.x) if texts is None else token_ids.encode(texts)
+        if x.dtype == torch.uint8:
+            x = x.float()  # in the units they are stored in: a space says low=0, high=255
         if self.schema is not None and not hasattr(self.schema, "features"):
             raise DurometerError(f"schema={self.schema!r}: expected an du.Schema")
         if self.schema is not None and x.ndim == 2 and x.shape[1] == len(self.schema):
@@ -145,8 +178,7 @@ class Dataset:
                 f"x has shape {tuple(self.x.shape)}; expected (examples, features...)"
             )
         if not self.x.is_floating_point():
-            hint = " (for 8-bit images: x / 255.0)" if self.x.dtype == torch.uint8 else ""
-            raise DurometerError(f"x has dtype {self.x.dtype}; expected float32 or float64{hint}")
+            raise DurometerError(f"x has dtype {self.x.dtype}; expected float32, float64 or uint8")
         if self.columns is not None and self.x.shape[1:] != (len(self.columns),):
             raise DurometerError(f"{len(self.columns)} names for x of shape {tuple(self.x.shape)}")
         if self.y.shape != (n,):
@@ -204,7 +236,18 @@ class Dataset:
         )
 
     def frame(self, x: Any = None) -> pd.DataFrame:
-        """Rows as a frame in the table's own types: these inputs, another data set's, or all."""
+        """Rows as a data frame in the types of the original table.
+
+        Args:
+            x: Inputs (n, features), e.g. `report.adversarial`, or another data set. None: all rows
+                of this one.
+
+        Returns:
+            A pandas data frame, indexed by the ids where the rows are a data set's.
+
+        Raises:
+            DurometerError: The data have no columns: no table, no schema and no `names`.
+        """
         if self.columns is None:
             raise DurometerError(
                 "these data have no columns: give names=[...], a table or a schema"
@@ -224,23 +267,47 @@ class Dataset:
         return self.take([rows] if isinstance(rows, int | np.integer) else rows)
 
     def take(self, rows: Any) -> Dataset:
-        """The rows at these positions (indices, a slice or a boolean mask), ids kept."""
+        """Selects rows by position; they keep their ids.
+
+        Args:
+            rows: Indices, a slice or a boolean mask.
+
+        Returns:
+            A data set of these rows, in the order given.
+
+        Raises:
+            DurometerError: No row is left.
+        """
         index = row_indexing.row_positions(rows, self)
         if not len(index):
             raise DurometerError(f"no row of {len(self)} is left: there is nothing to evaluate")
         return self.rows(index, self.ids[index.numpy()])
 
     def rows(self, index: Tensor, ids: Any) -> Dataset:
-        """The rows at these positions, perhaps repeated, under other ids."""
+        """Selects rows by position, possibly repeated, under new ids.
+
+        Args:
+            index: Positions of the rows (m,).
+            ids: The new ids (m,), unique.
+        """
         table = None if self.table is None else self.table.iloc[index.numpy()]
         return replace(self, x=self.x[index], y=self.y[index], ids=ids, table=table)
 
     def where(self, rows: Any = None, /, **values: Any) -> Dataset:
-        """The rows of a mask, those for which a function of the data gives one, or by values.
+        """Selects rows by a mask, a function or the values of columns.
 
-        `y` names classes (by index or name), any other keyword a column of the table:
-        `data.where(y="paid", purpose=["car", "house"])`; None is a missing cell. A mask that is
-        a Series names its rows by its index.
+        Args:
+            rows: A boolean mask (a pandas Series is aligned by its index), or a function that takes
+                the data set and returns one.
+            **values: `y=` selects classes, by index or name; any other keyword names a column of
+                the table: `data.where(y="paid", purpose=["car", "house"])`. A list selects any of
+                its values, None selects missing cells.
+
+        Returns:
+            A data set of the rows that meet all conditions.
+
+        Raises:
+            DurometerError: No row meets them, or a column does not exist.
         """
         keep = torch.ones(len(self), dtype=torch.bool)
         if rows is not None:
@@ -252,7 +319,17 @@ class Dataset:
         return self.take(keep)
 
     def column(self, name: str) -> np.ndarray:
-        """A column of the table, one value per row, as it came in."""
+        """One column of the table, in its original type.
+
+        Args:
+            name: The name of the column: a feature or an extra column.
+
+        Returns:
+            An array with one value per row.
+
+        Raises:
+            DurometerError: There is no such column.
+        """
         if self.table is not None and name in self.table.columns:
             return np.asarray(self.table[name].to_numpy())
         if self.columns is not None and name in self.columns.names:
@@ -263,17 +340,43 @@ class Dataset:
         raise DurometerError(f"no column '{name}' in the data{nearest(name, dict.fromkeys(known))}")
 
     def head(self, n: int = 5) -> Dataset:
-        """The first rows."""
+        """The first rows.
+
+        Args:
+            n: How many.
+        """
         return self[:n]
 
     def sample(self, n: int, seed: int = 0) -> Dataset:
-        """`n` rows drawn without replacement; the draw depends on the seed and the ids alone."""
+        """Draws rows without replacement; the draw depends on the seed and the ids only.
+
+        Args:
+            n: How many rows.
+            seed: Seed of the draw.
+
+        Returns:
+            A data set of these rows, in the order of the data.
+
+        Raises:
+            DurometerError: There are fewer than `n` rows.
+        """
         if not isinstance(n, int | np.integer) or not 0 < n <= len(self):
             raise DurometerError(f"a sample of {n} rows asked for, but the data has {len(self)}")
         return self.take(self._draws(seed, "sample").argsort()[:n].sort().values)
 
     def split(self, share: float = 0.25, seed: int = 0) -> tuple[Dataset, Dataset]:
-        """Two parts, the second with about this share of the rows; a row's part depends on its id.
+        """Splits the rows at random into two data sets; the split depends on the seed and the ids
+        only.
+
+        Args:
+            share: Share of the rows that go to the second part, between 0 and 1.
+            seed: Seed of the split.
+
+        Returns:
+            The two parts, e.g. a training and a test set.
+
+        Raises:
+            DurometerError: One part would be empty.
 
         >>> train, test = Dataset([[float(i)] for i in range(100)], [0, 1] * 50).split(0.2)
         >>> len(train), len(test)
@@ -292,7 +395,14 @@ class Dataset:
         return stream.uniform(torch.arange(len(self)), 1)[:, 0]
 
     def in_schema(self, schema: Any) -> Dataset:
-        """The same rows as a space of this schema holds them: its columns, matched by name."""
+        """The same rows with the columns that a schema describes, matched by name and in its order.
+
+        Args:
+            schema: The `Schema`.
+
+        Raises:
+            DurometerError: A column of the schema is not in the data.
+        """
         if self.schema is not None and self.schema.columns.alike(schema.columns):
             return self
         if self.table is not None and set(schema.names) <= {str(c) for c in self.table.columns}:
@@ -313,7 +423,7 @@ class Dataset:
 
     @property
     def hash(self) -> str:
-        """A digest of contents: inputs, labels and ids, independent of memory layout."""
+        """A digest of inputs, labels and ids; the same for the same contents on every machine."""
         digest = hashlib.blake2b(digest_size=6)
         for part in (self.x.cpu().contiguous().numpy(), self.y.cpu().numpy()):
             digest.update(f"{part.dtype}{part.shape}".encode())
@@ -325,11 +435,18 @@ class Dataset:
 
     @property
     def by_id(self) -> pd.DataFrame | None:
-        """The table as it came in, indexed by id; None where there is none."""
+        """The original table, indexed by id; None where the data did not come as a table."""
         return None if self.table is None else self.table.set_axis(self.ids, axis=0)
 
     def digests(self, rows: slice | np.ndarray = slice(None)) -> np.ndarray:
-        """A number for the contents of each input: the same wherever the row turns up."""
+        """A number for the contents of each input: the same wherever the same input turns up.
+
+        Args:
+            rows: Which rows: a slice or an array of positions. Default: all.
+
+        Returns:
+            An array of int64, never 0.
+        """
         flat = self.x[rows].cpu().double().flatten(1).contiguous().numpy() + 0.0  # no -0.0
         made = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in flat)
         numbers = np.frombuffer(made, dtype="<i8")

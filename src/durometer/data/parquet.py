@@ -44,11 +44,24 @@ class Part:
 
 @noun
 class Parquet:
-    """A Parquet file, or a folder of them in the order of their names.
+    """Data larger than memory: a Parquet file, or a folder of them in the order of their names.
 
-    `target` names the column of the true classes, `ids` one of ids, `extra` those that are no
-    features. `evaluate` takes it in the place of a data set, with a folder to write the records to
-    (`run=Run(folder)`); memory is that of a few parts of `rows` rows, however many there are.
+    `evaluate` takes it in place of a `Dataset`, together with a folder for the records
+    (`run=Run(folder)`). Only a few parts are in memory at a time.
+
+    Args:
+        path: The file, or the folder, which is searched for *.parquet at any depth.
+        target: The column of the true classes. Labels that are not numbers become classes in sorted
+            order over all files.
+        ids: A column of unique ids. None: a row's id is its position in the whole.
+        schema: A `Schema`; required where a feature is text.
+        classes: Names of the classes. None: read from the labels, where these are not numbers.
+        extra: Columns that are not features; they are kept for slices.
+        rows: Rows per part; at most one row group of a file. Default 65,536.
+        name: What reports call the data. Default: the name of the file or folder.
+
+    Raises:
+        DurometerError: `path` is no path, or `rows` no whole number of at least 1.
 
     >>> import tempfile, pandas as pd
     >>> file = tempfile.mkdtemp() + "/loans.parquet"
@@ -81,7 +94,9 @@ class Parquet:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The plan; files that cannot be one table are refused."""
+        """The parts, planned from the files' footers; raises `DurometerError` where the files have
+        different columns.
+        """
         made, first = [], 0
         columns = self._columns(self.files[0])
         for file in self.files:
@@ -104,7 +119,7 @@ class Parquet:
 
     @cached_property
     def labels(self) -> tuple[str, ...] | None:
-        """Names of the classes, where the labels are no indices: from all files."""
+        """Names of the classes, from all files; None where the labels are class indices."""
         import pyarrow as pa
 
         if self.classes is not None:
@@ -133,7 +148,17 @@ class Parquet:
         return schema.field(column).type
 
     def part(self, k: int) -> Dataset:
-        """The rows of part k."""
+        """Reads one part.
+
+        Args:
+            k: Its number, from 0.
+
+        Returns:
+            A `Dataset` of its rows.
+
+        Raises:
+            DurometerError: The file is damaged, or has changed since the evaluation began.
+        """
         part = self.parts[k]
         # Known once the run has a hash of its data: a worker's rows must be the hashed ones.
         digest = self.__dict__.get("digests", {}).get((part.file, part.group))
@@ -141,7 +166,9 @@ class Parquet:
         return self._dataset(frame, np.arange(part.stop - part.start) + part.first)
 
     def head(self) -> Dataset:
-        """A few rows from all over the data: what a model is looked at with before the run."""
+        """About a thousand rows from all over the files, with which a model is checked before the
+        run.
+        """
         import pandas as pd
 
         groups = [p for p in self.parts if p.start == 0]
@@ -156,7 +183,11 @@ class Parquet:
         return self._dataset(pd.concat(frames, ignore_index=True), np.concatenate(ids))
 
     def those(self, ids: np.ndarray) -> Dataset:
-        """The rows with these ids, in the order of the files: one pass over all of them."""
+        """The rows with the given ids, in the order of the files; reads all files once.
+
+        Args:
+            ids: The ids, as an array.
+        """
         import pandas as pd
 
         wanted, frames, found = {str(i) for i in ids.tolist()}, [], []
@@ -197,7 +228,7 @@ class Parquet:
 
     @cached_property
     def hash(self) -> str:
-        """A digest of the files' contents, and of what was made of them."""
+        """A digest of the contents of the files and of how they are read."""
         kinds = [(f.name, str(f.type)) for f in _opened(self.files[0]).schema_arrow]
         made = (kinds, self.target, self.ids, self.extra, self.labels)
         content = repr((list(self.digests.values()), made)).encode()
@@ -205,7 +236,9 @@ class Parquet:
 
     @cached_property
     def digests(self) -> dict[tuple[Path, int], str]:
-        """A digest of the bytes of each row group: all files are read once."""
+        """A digest of the bytes of each row group, by (file, number of the row group); reads all
+        files once.
+        """
         groups = dict.fromkeys((part.file, part.group) for part in self.parts)
         return {(file, group): _digest(file, group) for file, group in groups}
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import source
-from durometer.datasets.splits import Splits, images
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
@@ -30,10 +30,18 @@ FILES = {"train": [f"data_batch_{k}" for k in range(1, 6)], "test": ["test_batch
 
 
 def cifar10(path: str | os.PathLike[str] | None = None) -> Splits:
-    """The bundled sample; with `path` your copy of the full set.
+    """CIFAR-10: 32 x 32 colour images in ten classes (Krizhevsky, 2009); a sample of 1,200 and 300
+    is bundled.
 
-    `path`: an .npz file with x_train, y_train, x_test, y_test (n x 32 x 32 x 3 bytes), or the
-    folder cifar-10-batches-py of the original archive.
+    Args:
+        path: Your copy of the full set: an .npz file with x_train, y_train, x_test, y_test (n x 32
+            x 32 x 3 bytes), or the folder cifar-10-batches-py. None: the sample.
+
+    Returns:
+        The `Splits`.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> cifar10().test.x.shape
     torch.Size([300, 3, 32, 32])

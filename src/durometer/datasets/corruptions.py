@@ -24,7 +24,26 @@ if TYPE_CHECKING:
 
 
 def corrupted(x: Tensor, kind: str, severity: int = 3, seed: int = 0) -> Tensor:
-    """The images (n, c, h, w) under one corruption, in [0, 1]."""
+    """Images under one corruption, after Hendrycks & Dietterich (2019); not the files of
+    CIFAR-10-C.
+
+    Args:
+        x: Images (n, c, h, w) in [0, 1].
+        kind: "noise", "shot", "impulse", "blur", "pixelate", "contrast", "brightness" or "fog".
+        severity: From 1 to 5.
+        seed: Seed of the random corruptions.
+
+    Returns:
+        Images of the same shape, in [0, 1].
+
+    Raises:
+        DurometerError: There is no such corruption or severity.
+
+    >>> import torch
+    >>> x = torch.tensor([0.2, 0.8]).repeat(1, 1, 8, 4)
+    >>> [round(float(corrupted(x, "contrast", s).std()), 2) for s in (1, 3, 5)]
+    [0.23, 0.12, 0.05]
+    """
     if kind not in CORRUPTIONS:
         raise DurometerError(f"no corruption '{kind}'{nearest(kind, CORRUPTIONS)}")
     if severity not in range(1, 6):
@@ -41,15 +60,27 @@ def stream(
     mixing: float = 1.0,
     seed: int = 0,
 ) -> Dataset:
-    """The same rows as a stream of corruptions, in the orders that test-time methods are tried in.
+    """Rows as a stream of corruptions, in the orders that test-time methods are tested in.
 
-    "continual": one corruption after the other, each on the whole data; "mixed": each row under a
-    corruption of its own, rows once; "correlated": rows once, under no corruption but ordered by
-    class in runs (Dirichlet shares of `mixing`: lower is more correlated).
+    Args:
+        data: Images in [0, 1].
+        kinds: The corruptions. None: all.
+        severity: From 1 to 5.
+        order: "continual" (one corruption after the other, each on all rows), "mixed" (each row
+            once, under a corruption of its own) or "correlated" (each row once, uncorrupted, in
+            runs of classes).
+        mixing: For "correlated": concentration of the Dirichlet shares; lower is more correlated.
+        seed: Seed of all draws.
+
+    Returns:
+        The stream, as a data set.
+
+    Raises:
+        DurometerError: There is no such order or corruption.
 
     >>> from durometer.datasets import mnist
-    >>> len(stream(mnist().test.sample(10), ["noise", "blur"]))
-    20
+    >>> stream(mnist().test.sample(10), ["noise", "blur"]).ids[[0, 10]].tolist()
+    ['2206/noise', '2206/blur']
     """
     import numpy as np
     import torch

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, TestOnly
 from durometer.datasets import source
-from durometer.datasets.splits import Splits, TestOnly
 
 if TYPE_CHECKING:
     from durometer.data.dataset import Dataset
@@ -56,10 +56,19 @@ PACKET = 1500  # bytes, the largest packet
 
 
 def ctu13(path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
-    """387 botnet rows for testing; with `path` your own table.
+    """CTU-13 (Neris): botnet traffic per 30 seconds, 756 features and 360 relations; 387 botnet
+    rows for testing are bundled.
 
-    `path`: a CSV with the 756 columns and `is_botnet`; or an .npz with `x` (n x 756, raw units) and
-    `y`; or an .npz or .npy with botnet rows only (`x_candidates_common`): they are the test set.
+    Args:
+        path: Your own table: a CSV with the 756 columns and `is_botnet`; an .npz with `x` (n x 756,
+            raw units) and `y`; or an .npz or .npy of botnet rows only, which become the test set.
+            None: the sample.
+
+    Returns:
+        The `Splits`; without training rows only `test` can be used.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> data = ctu13().test
     >>> data

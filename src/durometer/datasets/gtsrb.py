@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import netpbm, source
-from durometer.datasets.splits import Splits, images
 
 if TYPE_CHECKING:
     from durometer.goals.group import Group
@@ -46,7 +46,13 @@ STOPPING = ("stop", "no vehicles", "no entry")
 
 
 class Signs(Splits):
-    """The splits, and what an attacker may want of them."""
+    """The parts of GTSRB, with an attacker's goal.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: Rows for validation, of other physical signs. None: there are none.
+    """
 
     def slow_down_goal(self) -> Group:
         """Speed signs read as a sign to stop, or as at most half the limit (Lin et al. 2024).
@@ -70,11 +76,21 @@ class Signs(Splits):
 
 
 def gtsrb(path: str | os.PathLike[str] | None = None) -> Signs:
-    """The bundled sample; with `path` the full set (39,209 and 12,630 pictures).
+    """GTSRB: German traffic signs in 43 classes, 32 x 32 in colour (Stallkamp et al., 2012); a
+    class-balanced sample is bundled.
 
-    `path`: the unpacked official archive (a folder that holds Final_Training, Final_Test and
-    GT-final_test.csv), or an .npz file with x_train, y_train, x_test, y_test (bytes, n x 32 x 32
-    x 3) and, for a validation part, track_train; idx_train and idx_test give row ids.
+    Training and validation rows come from different physical signs.
+
+    Args:
+        path: The full set: the unpacked official archive (with Final_Training, Final_Test and
+            GT-final_test.csv), or an .npz file with x_train, y_train, x_test, y_test (n x 32 x 32 x
+            3 bytes) and optionally track_train, idx_train and idx_test. None: the sample.
+
+    Returns:
+        The `Splits`, with the attacker's goal `slow_down_goal()`.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> gtsrb().test.where(y="stop").x.shape
     torch.Size([20, 3, 32, 32])

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, TestOnly
 from durometer.datasets import lending, source
-from durometer.datasets.splits import Splits, TestOnly
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +124,19 @@ ONE_HOT = (
 
 
 def lcld(features: int = 28, path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
-    """Loans as 28 or 47 features: a sample for testing, or your accepted_2007_to_2018Q4.csv.
+    """LCLD: Lending Club loans, paid back or charged off, with relations between features; a sample
+    for testing is bundled.
+
+    Args:
+        features: The version: 28 (CAA; categories in one column each, 9 relations) or 47 (MOEVA;
+            one-hot categories, 10 relations).
+        path: Your copy of accepted_2007_to_2018Q4.csv. None: the sample.
+
+    Returns:
+        The `Splits`; without `path` only `test` can be used.
+
+    Raises:
+        DurometerError: There is no such version, or the file does not hold what is expected.
 
     >>> lcld().test.schema
     Schema(lcld28: 28 features, 14 mutable, 9 relations)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,18 @@ TABLES = {
 
 
 def adult(path: str | os.PathLike[str] | None = None) -> Splits:
-    """Census income: who earns more than 50,000 dollars a year? 14 columns, 8 of them text.
+    """Adult: does a person earn more than 50,000 dollars a year? 14 columns, 8 of them text (Becker
+    & Kohavi, 1996).
+
+    Args:
+        path: Your copy of the full table, from the UCI repository. None: the bundled sample (2,000
+            rows).
+
+    Returns:
+        The `Splits`. What may change and the relations are our reading of the columns.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> adult().test.where(y=">50K").column("education")[:1].tolist()
     ['Prof-school']
@@ -98,16 +109,38 @@ def adult(path: str | os.PathLike[str] | None = None) -> Splits:
 
 
 def german(path: str | os.PathLike[str] | None = None) -> Splits:
-    """German credit: a good or a bad risk? 20 columns, 13 of them coded text.
+    """German credit: a good or a bad risk? 20 columns, 13 of them coded text (Hofmann, 1994).
 
-    >>> len(german().test)
-    250
+    Args:
+        path: Your copy of the full table, from the UCI repository. None: the bundled sample (all
+            rows).
+
+    Returns:
+        The `Splits`. What may change and the relations are our reading of the columns.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
+
+    >>> data = german().test
+    >>> len(data), data.classes
+    (250, ('bad', 'good'))
     """
     return _splits("german", path)
 
 
 def bank(path: str | os.PathLike[str] | None = None) -> Splits:
-    """Bank marketing: does the client take the deposit? 16 columns, 9 of them text.
+    """Bank marketing: does the client take the deposit? 16 columns, 9 of them text (Moro et al.,
+    2014).
+
+    Args:
+        path: Your copy of the full table, from the UCI repository. None: the bundled sample (2,000
+            rows).
+
+    Returns:
+        The `Splits`. What may change and the relations are our reading of the columns.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> bank().test.schema
     Schema(bank: 16 features, 5 mutable, 4 relations)
@@ -116,7 +149,18 @@ def bank(path: str | os.PathLike[str] | None = None) -> Splits:
 
 
 def heart(path: str | os.PathLike[str] | None = None) -> Splits:
-    """Cleveland heart disease: is it present? 13 measurements, 6 of them missing somewhere.
+    """Cleveland heart disease: is it present? 13 measurements, some of them missing (Janosi et al.,
+    1988).
+
+    Args:
+        path: Your copy of the full table, from the UCI repository. None: the bundled sample (all
+            rows).
+
+    Returns:
+        The `Splits`. What may change and the relations are our reading of the columns.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> heart().train.classes
     ('not_present', 'present')

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import source
-from durometer.datasets.splits import Splits, images
 
 CLASSES = tuple("0123456789")
 MIRRORS = (
@@ -43,10 +43,19 @@ SHA256 = {
 
 
 def mnist(path: str | os.PathLike[str] | None = None, *, full: bool = False) -> Splits:
-    """The bundled sample; with `path` or `full=True` all 70,000 images.
+    """MNIST: handwritten digits, 28 x 28 grey images (LeCun et al., 1998); a sample of 4,000 and
+    1,000 is bundled.
 
-    `path`: an .npz file with x_train, y_train, x_test, y_test (bytes), or a folder with the four
-    idx files, gzipped or not. `full=True` downloads those (11 MB) into the cache.
+    Args:
+        path: The full set: an .npz file with x_train, y_train, x_test, y_test (bytes), or a folder
+            with the four idx files, gzipped or not. None: the sample.
+        full: Whether to download the full set (11 MB) into the cache.
+
+    Returns:
+        The `Splits`.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> mnist().test.x.shape
     torch.Size([1000, 1, 28, 28])

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import netpbm, source
-from durometer.datasets.splits import Splits, images
 
 if TYPE_CHECKING:
     from durometer.goals.group import Group
@@ -41,10 +41,16 @@ BURGLARS = tuple(f"s{person}" for person in (5, 13, 21, 29, 37))
 
 
 class Faces(Splits):
-    """The splits, and two examples of what an attacker may want: any staff, or several of them."""
+    """The parts of ORL, with two attackers' goals.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: None: there is no validation part.
+    """
 
     def staff_goal(self) -> Group:
-        """Any burglar passes for any one of the staff.
+        """Any burglar wants to be taken for any one of the staff.
 
         >>> orl().staff_goal().relation["s5"]
         ['s3', 's11', 's19', 's27', 's35']
@@ -54,7 +60,11 @@ class Faces(Splits):
         return Group({burglar: list(STAFF) for burglar in BURGLARS})
 
     def vault(self, k: int = 3, reuse: bool = False) -> Quota:
-        """The burglars together pass for `k` different ones of the staff.
+        """The burglars together want to be taken for several different ones of the staff.
+
+        Args:
+            k: How many.
+            reuse: Whether one burglar may be taken for several of them.
 
         >>> orl().vault(k=2).k
         2
@@ -65,12 +75,19 @@ class Faces(Splits):
 
 
 def orl(path: str | os.PathLike[str] | None = None, *, aligned: bool = True) -> Faces:
-    """The bundled sample at 64 x 64; with `path` the originals at 112 x 92.
+    """ORL (AT&T) faces: 40 people, 10 grey pictures of each (Samaria & Harter, 1994); all are
+    bundled at 64 x 64.
 
-    `aligned=False` leaves the pictures as they were taken.
+    Args:
+        path: The originals at 112 x 92: the unpacked archive (folders s1 ... s40), or an .npz file
+            with x (n x 112 x 92 bytes), y (0-39) and shot (1-10). None: the bundled ones.
+        aligned: Whether to align the eyes, which `Patch("eyeglasses")` needs.
 
-    `path`: the unpacked archive (folders s1 ... s40 with 1.pgm ... 10.pgm), or an .npz file with
-    x (n x 112 x 92 bytes), y (0-39) and shot (1-10).
+    Returns:
+        The `Splits`: shots 1-7 for training, 8-10 for testing.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> orl().train.x.shape
     torch.Size([280, 1, 64, 64])

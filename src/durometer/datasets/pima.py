@@ -17,8 +17,8 @@ import os
 
 import numpy as np
 
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 FEATURES = (
     *("Pregnancies", "Glucose", "BloodPressure", "SkinThickness", "Insulin", "BMI"),
@@ -30,7 +30,20 @@ ROWS = 768
 
 
 def pima(path: str | os.PathLike[str] | None = None) -> Splits:
-    """The whole set. `path`: a CSV with the usual column names and `Outcome`, same rows and split.
+    """Pima diabetes: 768 women, 8 measurements, diabetic within five years or not (Smith et al.,
+    1988); all are bundled.
+
+    A zero in Glucose, BloodPressure, SkinThickness, Insulin or BMI means "not measured".
+
+    Args:
+        path: A CSV with the usual column names and `Outcome`, the same rows. None: the bundled
+            ones.
+
+    Returns:
+        The `Splits`.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
 
     >>> pima().train.x.shape
     torch.Size([614, 8])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     from durometer.goals.group import Group
@@ -27,11 +27,24 @@ ROWS = 11_855
 
 @dataclass(frozen=True)
 class Reviews(Splits):
-    """The splits, and the goals of an attacker (Lin et al. 2024): a relation between classes."""
+    """The parts of SST-5, with attackers' goals.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: Rows for validation.
+    """
 
     @staticmethod
     def goal(name: str) -> Group:
-        """ "less positive" (positive -> not), "less negative", "more positive", "more negative".
+        """An attacker's goal: a relation between classes of sentiment (Lin et al., 2024).
+
+        Args:
+            name: "less positive" (positive reviews become neutral or negative), "less negative",
+                "more positive" or "more negative".
+
+        Raises:
+            DurometerError: There is no such goal.
 
         >>> Reviews.goal("less positive").relation["positive"]
         ['very negative', 'negative', 'neutral']
@@ -52,10 +65,22 @@ class Reviews(Splits):
 
 
 def sst5(path: str | os.PathLike[str] | None = None) -> Reviews:
-    """The whole set. `path`: a CSV with the columns split (train, dev, test), label and text.
+    """SST-5: 11,855 sentences of film reviews in five classes of sentiment (Socher et al., 2013);
+    all are bundled.
 
-    >>> sst5().test.classes[0]
-    'very negative'
+    Args:
+        path: A CSV with the columns split (train, dev, test), label and text. None: the bundled
+            ones.
+
+    Returns:
+        The `Splits`, as published.
+
+    Raises:
+        DurometerError: The file is missing, or does not hold what is expected.
+
+    >>> data = sst5().test
+    >>> len(data), data.classes
+    (2210, ('very negative', 'negative', 'neutral', 'positive', 'very positive'))
     """
     from durometer.data.dataset import Dataset
     from durometer.spaces.token_ids import encode

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,17 @@ RELATIONS = tuple(f"{name}_min <= {name}_max" for name in RANGES)
 
 
 def wids(path: str | os.PathLike[str] | None = None) -> Splits:
-    """The data set from your licensed copy of training_v2.csv (also .gz).
+    """WiDS: survival in intensive care (Lee et al., 2020); schema and preparation only, the data
+    are licensed.
+
+    Args:
+        path: Your licensed copy of training_v2.csv (also .gz). Required.
+
+    Returns:
+        The `Splits`.
+
+    Raises:
+        DurometerError: No path was given, or the file does not hold what is expected.
 
     >>> wids()
     Traceback (most recent call last):

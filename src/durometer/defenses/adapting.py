@@ -38,8 +38,19 @@ from durometer.model.classifier import Classifier
 
 @noun(eq=False)
 class Adapting:
-    """`module` adapts in forward(); `network` is the net inside; `reset` is "episodic" or
-    "continual".
+    """Any torch module that adapts in its own forward pass, as a defender.
+
+    Each call adapts a copy. The classifier gives the module's own answers on the batch, with the
+    gradient of the network inside.
+
+    Args:
+        module: The module: forward(x) changes it and returns logits.
+        network: The network inside: the name of an attribute, or a function of the module.
+        reset: "continual": a batch continues from the adapted module. "episodic": every batch
+            starts anew.
+
+    Raises:
+        DurometerError: There is no such network inside, or `reset` has another value.
 
     >>> import torch
     >>> import durometer as du
@@ -84,7 +95,16 @@ class Adapting:
         return Classifier(call, kind, True, slack=1e-5, together=True).among(x.detach()), after
 
     def unrolled(self, state: nn.Module, x: Tensor, seed: int) -> tuple[Tensor, nn.Module]:
-        """The module's answers on this very batch, with the network's gradient (BPDA)."""
+        """The logits on a batch, differentiable with respect to the batch; for `Unrolled`.
+
+        Gradients are those of the network inside (BPDA).
+
+        Args:
+            state, x, seed: As for `adapt`.
+
+        Returns:
+            The logits (n, C), and the state for the next round.
+        """
         call, _, moved = self._moved(state, x.detach(), seed)
         return call(x), moved if self.stateful else state
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 from durometer.defenses.arguments import check_build
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import Recipe, fit, fresh
 from durometer.training.standard import Standard
@@ -24,22 +24,30 @@ _STANDARD = Standard()
 
 @noun(eq=False)
 class Control:
-    """Train what `build` makes on `data`, anew for each batch, by a recipe of `du.training`.
+    """A control for test-time defences: retrains from scratch with fresh random numbers and ignores
+    the batch.
 
-    The start state is the network made with `seed`. Networks are remembered by their seed, so that
-    attacks that rehearse with the same seeds share them.
+    A defence that is no better than its control owes its figures to randomness alone.
+
+    Args:
+        build: Makes the untrained network.
+        data: The training data.
+        recipe: How to train; see `training`. Default `training.Standard()`.
+        epochs: Passes over the data.
+        batch: Rows per training batch.
+        rate: Learning rate of Adam.
+        seed: Seed of the network that is the start state.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
-    >>> defender = du.defenses.Control(build, data, epochs=2)
-    >>> model, _ = defender.adapt(defender.start(), data.x, seed=0)
-    >>> model.logits(data.x).shape
-    torch.Size([16, 3])
+    >>> defender = du.defenses.Control(build, data, epochs=50, rate=0.1)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
+    1.0
     """
 
     build: Callable[[], nn.Module] = field(repr=False)
@@ -68,7 +76,11 @@ class Control:
         return self.train(seed), state
 
     def train(self, seed: int) -> Classifier:
-        """The network that this seed gives."""
+        """The network that a seed gives; trained once per seed.
+
+        Args:
+            seed: Seed of the first weights and of the training.
+        """
         if seed not in self._made:
             net = fresh(self.build, seed)
             fit(

@@ -22,19 +22,35 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from durometer.core.validation import noun
 from durometer.defenses.dent import check_norms
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier
 
 
 @noun(eq=False)
-class Norm:
-    """`share` of the batch in the statistics; `centre` is "mean" or "median".
+class Norm(Stateless):
+    """Normalises by the statistics of the test batch instead of those of training (Schneider et
+    al., 2020).
+
+    Args:
+        model: A network with BatchNorm layers.
+        share: Weight of the batch in the statistics, from 0 to 1; the rest are those of training.
+        centre: "mean", or "median" for MedBN (Park et al., 2024).
+
+    Raises:
+        DurometerError: The network has no BatchNorm layer, or a parameter has an impossible value.
 
     >>> import torch
-    >>> net = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    >>> model, _ = Norm(net).adapt(None, torch.rand(8, 2), seed=0)
-    >>> model.logits(torch.rand(8, 2)).shape
-    torch.Size([8, 2])
+    >>> import durometer as du
+    >>> _, data = du.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
+    >>> defender = du.defenses.Norm(model)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
+    1.0
     """
 
     model: nn.Module = field(repr=False)
@@ -43,16 +59,6 @@ class Norm:
 
     def __post_init__(self) -> None:
         check_norms(self.model)
-
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
-
-    def base(self, state: None) -> Classifier:
-        return frozen(self.model)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net = self._made()
@@ -66,7 +72,16 @@ class Norm:
         return model.among(x.detach()), None
 
     def unrolled(self, state: None, x: Tensor, seed: int) -> tuple[Tensor, None]:
-        """The answers on this batch, with the gradient through its statistics."""
+        """The logits on a batch, differentiable with respect to the batch; for `Unrolled`.
+
+        Gradients pass through the statistics of the batch.
+
+        Args:
+            state, x, seed: As for `adapt`.
+
+        Returns:
+            The logits (n, C), and the state for the next round.
+        """
         net = self._made()
         logits: Tensor = net(x.to(next(net.parameters()).dtype))
         return logits, None
@@ -106,9 +121,27 @@ class BatchStatistics(nn.Module):
 
 
 def MedBN(model: nn.Module, share: float = 1.0) -> Norm:
-    """`Norm` by medians: one poisoned row in the batch moves them little.
+    """Normalises by the medians of the test batch, which a few poisoned rows move little (Park et
+    al., 2024).
 
-    >>> MedBN(nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))).centre
-    'median'
+    Args:
+        model: A network with BatchNorm layers.
+        share: Weight of the batch in the statistics, from 0 to 1.
+
+    Returns:
+        A `Norm` with these settings.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> _, data = du.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
+    >>> defender = du.defenses.MedBN(model)
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
+    1.0
     """
     return Norm(model, share, centre="median")

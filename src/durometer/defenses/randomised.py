@@ -23,12 +23,20 @@ from torch import Tensor, nn
 
 from durometer.core.streams import seeded
 from durometer.core.validation import noun
+from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier, wrap
 
 
 @noun(eq=False)
-class Randomised:
-    """`model` with random numbers in its forward; `keep` names layers that stay in training mode.
+class Randomised(Stateless):
+    """A model with random numbers in its forward pass, judged on average over fresh draws.
+
+    The draw comes after the attacker: `Transductive(Randomised(net), runs=R)` asks R draws; metrics
+    are means, and `over="worst"` counts the rows that hold in all.
+
+    Args:
+        model: The network.
+        keep: Kinds of layers that stay in training mode. Default: dropout layers.
 
     >>> net = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2))
     >>> defender, x = Randomised(net, keep=(nn.Dropout,)), torch.ones(3, 4)
@@ -41,22 +49,24 @@ class Randomised:
     model: nn.Module = field(repr=False)
     keep: tuple[type[nn.Module], ...] = (nn.Dropout, nn.Dropout1d, nn.Dropout2d)
 
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
-
     def base(self, state: None) -> Classifier:
-        """One draw of it: there is no model without any."""
+        """The classifier of one draw: there is no model without any. See `Defender.base`."""
         return self._drawn(0)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         return self._drawn(seed), None
 
     def unrolled(self, state: None, x: Tensor, seed: int) -> tuple[Tensor, None]:
-        """The answers of this draw."""
+        """The logits on a batch, differentiable with respect to the batch; for `Unrolled`.
+
+        The draw is that of the seed.
+
+        Args:
+            state, x, seed: As for `adapt`.
+
+        Returns:
+            The logits (n, C), and the state for the next round.
+        """
         return self._drawn(seed).logits(x), None
 
     def _drawn(self, seed: int) -> Classifier:

@@ -12,6 +12,16 @@ training loss is below 0.01; the last weights are kept, not the best.
 What a reader would get wrong: calibration belongs to the end of a round, but nobody may ever look
 at its result (an attacker's rehearsal never does). So the state carries it as a promise, computed
 at most once, when the next round asks: the same values, at half the price.
+
+Nearest training points in a network's feature space: exact, in one matrix product.
+
+Features are the inputs of the last linear layer (the penultimate layer), found by a hook, so any
+network with such a layer will do.
+
+    |f - b|^2 = |f|^2 - 2 f.b + |b|^2
+
+What a reader would get wrong: the features are those of the *frozen* base network, for the bank and
+for the queries; the adapted network is never asked for them.
 """
 
 from __future__ import annotations
@@ -28,11 +38,11 @@ from torch.nn.functional import cross_entropy
 
 from durometer.attacks.base import Attack
 from durometer.attacks.pgd import PGD
+from durometer.core.errors import DurometerError
 from durometer.core.streams import derive, seeded
 from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.isolate import frozen
-from durometer.defenses.neighbours import Bank, penultimate
+from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
@@ -43,23 +53,39 @@ Weights = dict[str, Tensor]
 
 @noun(eq=False)
 class RMC:
-    """`model` further trained on the `k` points of D' nearest to each test point.
+    """Runtime masking and cleansing: trains the network further on the training points nearest to
+    each test point (Wu et al., 2020).
 
-    `space`, `attack`, `copies`: how D' gets its adversarial part (4 copies in the CIFAR-10
-    experiments); without a space there is none. `features`: inputs -> (n, d), the penultimate
-    layer unless given.
+    Weights and optimiser state live on from round to round. As published, one test point per round.
+
+    Args:
+        model: The trained network.
+        data: The training data.
+        space: The space of adversarial copies of the training data. None: there are none.
+        attack: The attack that makes them.
+        copies: Adversarial copies per training point; 4 in the CIFAR-10 experiments.
+        k: Number of nearest points to train on; 1,024 as published.
+        rate: Learning rate of Adam.
+        batch: Rows per training batch.
+        epochs: Largest number of passes over the nearest points.
+        patience: Epochs without a lower validation loss after which training may stop.
+        converged: Training loss that must be reached before it stops.
+        calibrate: Whether to calibrate on nearest clean points after the answer.
+        features: Maps inputs to features (n, d) for distances. None: the penultimate layer.
+        seed: Seed of the adversarial copies.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> defender = du.defenses.RMC(model, data, k=8, epochs=2, calibrate=False)
     >>> adapted, _ = defender.adapt(defender.start(), data.x[:1], seed=0)
-    >>> adapted.logits(data.x[:1]).shape
-    torch.Size([1, 3])
+    >>> float((adapted.logits(data.x[:1]).argmax(1) == data.y[: len(data.x[:1])]).double().mean())
+    1.0
     """
 
     model: nn.Module = field(repr=False)
@@ -194,3 +220,54 @@ class RMCState:
 
 def _copied(state: dict[str, Any]) -> Weights:
     return {k: v.detach().clone() for k, v in state.items()}
+
+
+def penultimate(module: nn.Module, x: Tensor, batch: int = 512) -> Tensor:
+    """(n, d): what the last linear layer of the network gets to see, in eval mode."""
+    module = copy.deepcopy(module).eval()
+    linear = [m for m in module.modules() if isinstance(m, nn.Linear)]
+    if not linear:
+        raise DurometerError(
+            f"{type(module).__name__} has no linear layer, so no penultimate features; "
+            "give features=, a function from inputs to (n, d)"
+        )
+    seen: list[Tensor] = []
+    linear[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    kind = next(module.parameters()).dtype
+    with torch.no_grad():
+        for part in torch.split(x, batch):
+            module(part.to(kind))
+    return torch.cat(seen).flatten(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Labelled points and their features; the first `clean` of them are untouched."""
+
+    x: Tensor
+    y: Tensor
+    features: Tensor
+    clean: int
+
+    @cached_property
+    def _norms(self) -> Tensor:
+        return self.features.square().sum(1)
+
+    def nearest(self, queries: Tensor, k: int) -> Tensor:
+        """(n, k): places of the k nearest points of each query, the nearest first."""
+        k = min(k, len(self.x))
+        found = [
+            (self._norms - 2 * part @ self.features.T).topk(k, largest=False, sorted=True).indices
+            for part in torch.split(queries, 256)
+        ]
+        return torch.cat(found)
+
+    def around(self, queries: Tensor, k: int) -> Tensor:
+        """The neighbours of a whole batch, by rank, without repetition; for one query its k."""
+        ranked = self.nearest(queries, k).T.flatten()  # all first neighbours, then all second...
+        if len(queries) == 1:
+            return ranked
+        _, inverse = torch.unique(ranked, return_inverse=True)
+        first = torch.full((int(inverse.max()) + 1,), len(ranked))
+        first.scatter_reduce_(0, inverse, torch.arange(len(ranked)), "amin")
+        return ranked[first.sort().values]

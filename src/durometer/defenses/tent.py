@@ -24,26 +24,40 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from durometer.core.streams import seeded
 from durometer.core.validation import noun
 from durometer.defenses.dent import check_norms
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 
 
 @noun(eq=False)
 class TENT:
-    """`steps` entropy steps per batch with Adam at `rate`.
+    """Normalises by the statistics of the test batch and minimises the entropy of the answers (Wang
+    et al., 2021).
+
+    Args:
+        model: A network with BatchNorm layers.
+        steps: Entropy steps per batch; 1 as published.
+        rate: Learning rate of Adam.
+        predict: "pre": answers come from the network before its last step, as published. "post":
+            after it.
+        episodic: Whether every batch starts from the trained values. False continues from batch to
+            batch.
+
+    Raises:
+        DurometerError: The network has no BatchNorm layer with affine parameters, or `predict` has
+            another value.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> defender = du.defenses.TENT(model)
-    >>> state = defender.start()
-    >>> adapted, state = defender.adapt(state, data.x, seed=0)
-    >>> adapted.logits(data.x).shape
-    torch.Size([16, 3])
+    >>> adapted, _ = defender.adapt(defender.start(), data.x, seed=0)
+    >>> float((adapted.logits(data.x).argmax(1) == data.y[: len(data.x)]).double().mean())
+    1.0
     """
 
     model: nn.Module = field(repr=False)
@@ -87,7 +101,16 @@ class TENT:
         return frozen(answering), (values, copy.deepcopy(steps.state_dict()))
 
     def unrolled(self, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
-        """The answers on this batch and the next state, differentiable through all steps."""
+        """The logits on a batch, differentiable with respect to the batch; for `Unrolled`.
+
+        Gradients pass through all steps.
+
+        Args:
+            state, x, seed: As for `adapt`.
+
+        Returns:
+            The logits (n, C), and the state for the next round.
+        """
         net, steps = self._revive(state)
         values, moments = {k: v.clone() for k, v in state[0].items()}, _moments(steps, state[1])
         point = x.to(next(net.parameters()).dtype)

@@ -28,29 +28,46 @@ from durometer.core.errors import DurometerError
 from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 from durometer.defenses.arguments import check_build
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import Stateless, frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fit, fresh
 from durometer.training.standard import Standard
 
 
 @noun(eq=False)
-class URejectron:
-    """`model` behind a discriminator made by `build` (two outputs), trained for each batch.
+class URejectron(Stateless):
+    """Rejects inputs that a discriminator can tell from the training data (Goldwasser et al., 2020,
+    with T = 1).
+
+    The rejected inputs form one more class, the last.
+
+    Args:
+        model: The classifier.
+        build: Makes the untrained discriminator, a network with two outputs.
+        data: The training data.
+        threshold: Probability of being from the batch above which an input is rejected.
+        epochs: Passes of the discriminator's training, for each batch.
+        batch: Rows per training batch.
+        rate: Learning rate of Adam.
+
+    Raises:
+        DurometerError: The threshold is no probability.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> defender = du.defenses.URejectron(
-    ...     model, lambda: torch.nn.Linear(8, 2).double(), data, epochs=1
+    ...     model, lambda: torch.nn.Linear(8, 2).double(), data, epochs=20, rate=0.1
     ... )
-    >>> selective, _ = defender.adapt(defender.start(), data.x, seed=0)
-    >>> selective.logits(data.x).shape  # one more class: rejected
-    torch.Size([16, 4])
+    >>> selective, _ = defender.adapt(defender.start(), data.x + 0.5, seed=0)
+    >>> rejected = selective.logits(data.x + 0.5).argmax(1) == selective.reject
+    >>> float(rejected.double().mean())
+    1.0
     """
 
     model: nn.Module = field(repr=False)
@@ -66,15 +83,10 @@ class URejectron:
         if not 0 < self.threshold < 1:
             raise DurometerError(f"URejectron(threshold={self.threshold}): expected a probability")
 
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
-
     def base(self, state: None) -> Classifier:
-        """The classifier alone: it has the reject class, but never chooses it."""
+        """The classifier alone: it has the reject class, but never chooses it. See
+        `Defender.base`.
+        """
         return self._selective(None)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:

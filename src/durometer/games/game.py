@@ -21,7 +21,14 @@ from durometer.spaces.region import Space
 
 @dataclass(frozen=True)
 class Play:
-    """How the rows are played: so many at a time, at what price, and who looks on."""
+    """How the rows of a game are played.
+
+    Args:
+        batch: Rows per batch.
+        budget: Limit on the model evaluations per row.
+        only: Numbers of the batches to play, as one. None: all of them, one after the other.
+        observe: Called with the referee of each batch. None: nobody looks on.
+    """
 
     batch: int = 256
     budget: Budget = UNLIMITED
@@ -43,35 +50,70 @@ class Carried(Protocol):
 
 @runtime_checkable
 class Game(Protocol):
-    """Static(model), Transductive(defender), Nature(model, noise)."""
+    """A game: who moves when. `Static(model)`, `Transductive(defender)` and `Nature(model, noise)`
+    are games.
+    """
 
     @property
     def batch(self) -> int | None:
-        """Rows at a time unless the user says so; None: as many as usual."""
+        """Rows per batch unless the user chooses; None: the usual number."""
         ...
 
     @property
     def divisible(self) -> bool:
-        """Rows do not meet: they may be played in any order and apart."""
+        """Whether rows do not depend on each other, so that they may be played in any order and
+        apart.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What the spec says of the players: "game" (a table), "model", "model_hash", and
-        "model_kind", which is also the "model" where it has no name of its own."""
+        """What the spec of a report says about the players.
+
+        Returns:
+            "game" (a table), "model", "model_hash" and "model_kind".
+        """
         ...
 
     def default_attack(self, space: Space | None) -> Attack | None:
-        """The attack where none is named; None: nobody attacks. Raises where one must be named."""
+        """The attack that is used where none is named.
+
+        Args:
+            space: What the attacker may change.
+
+        Returns:
+            The attack; None: nobody attacks.
+
+        Raises:
+            DurometerError: An attack must be named.
+        """
         ...
 
     def refuses(self, goal: Expandable, run: Carried) -> str | None:
-        """Why this game cannot be played for that goal or in that way; None: it can."""
+        """Why this game cannot be played for a goal or in a way; None: it can.
+
+        Args:
+            goal: What counts as a success.
+            run: How the evaluation is carried out.
+        """
         ...
 
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Self, dict[str, Any]]:
-        """Refuse what cannot work, before any work; the game to play, and facts for `checks`."""
+        """Checks everything before any work.
+
+        Args:
+            data: The rows to play.
+            space: What the attacker may change.
+            goal: What counts as a success.
+            attack: The attack; None: nobody attacks.
+
+        Returns:
+            The game to play, and facts about the model for the warnings of the report.
+
+        Raises:
+            DurometerError: Something cannot work; the message says what.
+        """
         ...
 
     def play(
@@ -83,5 +125,17 @@ class Game(Protocol):
         seed: int,
         options: Play = USUAL,
     ) -> Iterator[Records]:
-        """The records, a batch at a time, in the order of the data."""
+        """Plays the rows.
+
+        Args:
+            data: The rows to play.
+            space: What the attacker may change.
+            goal: What counts as a success.
+            attack: The attack; None: nobody attacks.
+            seed: Seed of all random numbers.
+            options: Batch size, budget and which batches.
+
+        Yields:
+            The records of one batch after the other, in the order of the data.
+        """
         ...

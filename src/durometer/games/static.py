@@ -19,7 +19,6 @@ import torch
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.attacks.parameters import own_losses
-from durometer.attacks.standard import standard
 from durometer.core import serialization
 from durometer.core.devices import attack_device
 from durometer.core.errors import DurometerError
@@ -40,13 +39,19 @@ from durometer.problem.donors import Donors, donors
 from durometer.problem.needs import check_needs
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
-from durometer.proofs.standard import Standard
 from durometer.spaces.region import Remarks, Space
+from durometer.standard import Standard, check_space
 
 
 @noun(eq=False)
 class Static:
-    """A fixed classifier.
+    """The usual game: the model is fixed, and the attacker moves once.
+
+    `evaluate(model, ...)` plays it. Rows whose clean input meets the goal count as successes
+    without an attack; rows without a target, and rows that violate their own space, are left out.
+
+    Args:
+        model: The classifier, of any kind that `wrap` takes.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -74,7 +79,7 @@ class Static:
     def default_attack(self, space: Space | None) -> Attack | None:
         if space is None:
             return None
-        standard(space)  # or there is none: it says so
+        check_space(space)
         return Standard()
 
     def refuses(self, goal: Expandable, run: Carried) -> str | None:
@@ -83,7 +88,11 @@ class Static:
         return None
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
-        """What the model says of these rows: the fingerprint of a run."""
+        """The model's logits for some rows; part of the fingerprint of a run.
+
+        Args:
+            x: Inputs (n, ...).
+        """
         model = wrap(self.model)
         with model.ready(), torch.no_grad():
             return model.logits(x)
@@ -91,7 +100,7 @@ class Static:
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Static, dict[str, Any]]:
-        """Everything that can be refused is refused here, before the first attack."""
+        """Checks everything before the first attack; see `Game.prepare`."""
         if space is None:
             example = "data.schema.space(eps=0.5)" if data.schema is not None else "du.Linf(8/255)"
             raise DurometerError(f"evaluate() needs a space: what may change? e.g. space={example}")
@@ -135,7 +144,7 @@ class Static:
         seed: int,
         options: Play = USUAL,
     ) -> Iterator[Records]:
-        """Records of one batch after the other; of those that are played at once, together."""
+        """Yields the records of one batch after the other; see `Game.play`."""
         assert space is not None and attack is not None  # or `prepare` had refused it
         starts = range(0, len(data), options.batch)
         batches = [torch.arange(s, min(s + options.batch, len(data))) for s in starts]

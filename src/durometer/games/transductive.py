@@ -50,47 +50,79 @@ from durometer.tables.space import TableSpace
 
 @runtime_checkable
 class Defender(Protocol):
-    """Whoever moves after the attacker."""
+    """A test-time defence: it adapts to the batch that the attacker hands in.
+
+    `adapt` is a pure function of state, batch and seed, so that attackers can simulate it.
+    """
 
     @property
     def stateful(self) -> bool:
-        """Whether a round changes the next one."""
+        """Whether a round changes the state for the next one."""
         ...
 
     def start(self) -> Any:
-        """The state after training; public to the attacker."""
+        """The state after training, before the first round; known to the attacker."""
         ...
 
     def base(self, state: Any) -> Any:
-        """The classifier in this state, before it adapts to a batch: the paper's F_0."""
+        """The classifier in a state, before it adapts to a batch.
+
+        Args:
+            state: The state.
+        """
         ...
 
     def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Any, Any]:
-        """Gamma(U'): the classifier for this batch, and the next state. Never changes `state`."""
+        """Adapts to a batch.
+
+        Args:
+            state: The state before the round; it is not changed.
+            x: The batch (n, ...), as the attacker handed it in.
+            seed: Seed of the defender's random numbers.
+
+        Returns:
+            The classifier for this batch, and the state for the next round.
+        """
         ...
 
 
 @noun(eq=False)
 class Transductive:
-    """A defender, `batch` rows per round, and the rules.
+    """The game of test-time defences: in each round the attacker changes a batch, then the defender
+    adapts to it (Chen et al., 2022).
 
-    `order`: "natural", "sorted" (by label inside windows of `window` rows, two batches unless
-    given: the paper's adversarially ordered game), or a callable from the data to a permutation.
-    `controlled`, `scored`: masks over the data's rows; None: all. `runs`: how often the referee
-    plays, each time with other random numbers. `probe`: look on the first batch whether answers
-    depend on the order, on other rows, or on the draw (four adaptations).
+    Args:
+        defender: The defence; see `defenses`, or implement `extend.Defender`.
+        batch: Rows per round.
+        information: What the attacker knows: "start" (the state before the first round), "state"
+            (the true state before each round) or "seed" (the state and the defender's random
+            numbers: the strongest attacker).
+        order: Order of the rows: "natural", "sorted" (by label inside windows, the adversarially
+            ordered game of the paper) or a function from the data to a permutation.
+        window: Rows per window of "sorted". None: two batches.
+        controlled: Mask over the data's rows: which ones the attacker may change. None: all.
+        scored: Mask over the data's rows: which ones count. None: all.
+        runs: How often each round is judged, with other random numbers of the defender; metrics are
+            means over the runs.
+        probe: Whether to check on the first batch that answers depend on the order, the other rows
+            or the random numbers; this takes four adaptations.
+
+    Raises:
+        DurometerError: `defender` is no defender, or a parameter has an impossible value.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
-    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=None)
-    >>> sorted(report.table['round'].unique().tolist())
-    [0, 1]
+    >>> attack = du.GMSA(du.PGD(5), iterations=2)
+    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=attack)
+    >>> report.metric("clean").value, report.table.groupby("round")["success"].mean().to_dict()
+    (1.0, {0: 0.25, 1: 0.5})
     """
 
     defender: Any
@@ -147,7 +179,11 @@ class Transductive:
         return None
 
     def answers(self, x: Tensor) -> Tensor:
-        """What the defender says before it adapts: the fingerprint of a run."""
+        """The logits before any adaptation; part of the fingerprint of a run.
+
+        Args:
+            x: Inputs (n, ...).
+        """
         base = wrap(self.defender.base(*self._started))
         with base.ready(), torch.no_grad():
             return base.logits(x)
@@ -155,7 +191,7 @@ class Transductive:
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
     ) -> tuple[Transductive, dict[str, Any]]:
-        """Everything that can be refused is refused here; then the defender starts."""
+        """Checks everything, then starts the defender; see `Game.prepare`."""
         self._check(data)
         if attack is not None and space is None:
             raise DurometerError(
@@ -253,9 +289,8 @@ class Transductive:
         seed: int,
         options: Play = USUAL,
     ) -> Iterator[Records]:
-        """Records of one round after the other, each run of the referee after the one before.
-
-        Rounds have a size of their own: `options.batch` is not asked.
+        """Yields the records of one round after the other; see `Game.play`. Rounds have their own
+        batch size.
         """
         (begin,) = self._started or (self.defender.start(),)
         mind = begin  # where the attacker believes the defender to be

@@ -56,10 +56,23 @@ _PAIRED = re.compile(
 
 @noun
 class Criterion:
-    """`figure` of the rows where `column` is `value`, at least (or at most) `bound`.
+    """An acceptance criterion: a figure of some rows, and its bound.
 
-    With a `baseline` (the folder of a run on the same rows) the figure may lie at most `bound`
-    below the baseline's, row by row.
+    As text: `robust >= 0.8`, `robust[y="default"] >= 0.7`, `broken <= 0.3`, `robust no lower than
+    runs/main by more than 0.02`.
+
+    Args:
+        figure: "robust", "broken", "proven", "open" or "clean".
+        bound: The bound, between 0 and 1, both excluded. With a baseline: by how much the figure
+            may fall.
+        at_most: Whether the figure must be at most the bound. Default: at least.
+        column: Restricts the criterion to rows with a value in this column of the records, e.g.
+            "y". None: all rows.
+        value: That value, as text; classes by name where they have names.
+        baseline: The folder of a run on the same rows to compare with. None: no comparison.
+
+    Raises:
+        DurometerError: There is no such figure, or the bound is not between 0 and 1.
 
     >>> print(Criterion.parse('robust[y="default"] >= 0.7'))
     robust[y="default"] >= 0.7
@@ -84,7 +97,14 @@ class Criterion:
 
     @classmethod
     def parse(cls, text: str) -> Criterion:
-        """From one line of text."""
+        """Reads a criterion from text.
+
+        Args:
+            text: One line, as in the examples above.
+
+        Raises:
+            DurometerError: The text is no criterion.
+        """
         found = _PAIRED.fullmatch(text) or _PLAIN.fullmatch(text)
         if found is None:
             raise DurometerError(
@@ -109,7 +129,15 @@ class Criterion:
         return f"{self.figure}{where} {'<=' if self.at_most else '>='} {self.bound:g}"
 
     def rows(self, table: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What each row of the table gives to the figure: at least, and at most; NaN: no part."""
+        """What each row of a table contributes to the figure.
+
+        Args:
+            table: The records, as `report.table`.
+
+        Returns:
+            Lower and upper ends (n,), in [0, 1]; they differ under noise only. NaN: the row has no
+                part.
+        """
         low, high = (table[f"probability_{end}"].to_numpy(float) for end in ("low", "high"))
         if np.isfinite(low).any() and self.figure != "clean":
             if self.figure in _NOISE:

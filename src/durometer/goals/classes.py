@@ -18,7 +18,11 @@ from durometer.goals.goal import Goal, Names, class_index
 
 @noun
 class Untargeted(Goal):
-    """Any class but the true one (and but `reject`, where the model has such a class).
+    """The attacker wants any class but the true one.
+
+    Args:
+        reject: Index or name of the class that means "no answer"; reaching it is no success. None:
+            there is no such class.
 
     >>> import torch
     >>> import durometer as du
@@ -45,9 +49,13 @@ class Untargeted(Goal):
 
 @noun
 class Targeted(Goal):
-    """One class for all rows, or one per row of the data set (indices or names).
+    """The attacker wants a given class.
 
-    A row whose true class is its target has nothing to reach and is left out.
+    Rows whose true class is their target are left out.
+
+    Args:
+        target: The class, by index or name: one for all rows, or a sequence with one per row of the
+            data set.
 
     >>> import torch
     >>> import durometer as du
@@ -82,7 +90,10 @@ class Targeted(Goal):
         return mask.scatter_(1, y[:, None], False)
 
     def take(self, rows: Tensor) -> Targeted:
-        """The goal of the data set's rows at these places: one target per row moves with its row.
+        """The goal for some rows of the data set; a target per row moves with its row.
+
+        Args:
+            rows: Positions of the rows.
 
         >>> Targeted((2, 0, 1)).take(torch.tensor([2, 0]))
         Targeted(target=(1, 2))
@@ -106,9 +117,13 @@ class Targeted(Goal):
 
 @noun
 class RandomTarget(Goal):
-    """One wrong class per row, drawn uniformly: the targeted robustness of the papers.
+    """The attacker wants one wrong class per row, drawn uniformly.
 
-    The draw depends on the seed and the row's place in the data set.
+    The draw depends on the seed and on the row's position in the data set. The goal implies the
+    loss "md".
+
+    Args:
+        seed: Seed of the draw.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -137,7 +152,7 @@ class RandomTarget(Goal):
 
 @noun
 class LeastLikely(Goal):
-    """The class the model finds least likely on the clean input.
+    """The attacker wants the class that the model finds least likely on the clean input.
 
     >>> import torch
     >>> import durometer as du

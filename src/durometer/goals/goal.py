@@ -27,30 +27,45 @@ Names = Sequence[str] | None
 
 @runtime_checkable
 class Expandable(Protocol):
-    """What `evaluate(goal=)` takes: something that says which rows are played for which goal.
+    """What `evaluate(goal=)` takes: something that says which rows are played, and for which goal.
 
-    `together`: rows are judged in bands and not one by one, so all of them must be played. A goal
-    may also have `description`, a property: what the attacker wants, as a sentence for the report.
+    A class attribute `together` says that rows are judged in bands and not one by one, so that all
+    of them must be played. A property `description` may say what the attacker wants, as a sentence
+    for the report.
     """
 
     together: ClassVar[bool] = False
 
     def expand(self, data: Dataset) -> tuple[Dataset, Goal]:
-        """The rows to play and the goal of each of them."""
+        """The rows to play, and the goal of each.
+
+        Args:
+            data: The data set.
+
+        Returns:
+            The rows (a data set, possibly with repeated rows) and a `Goal` for them.
+        """
         ...
 
     def aims(self, count: int, names: Names = None) -> dict[str, Any]:
-        """For the spec: which of `count` classes the attacker wants, where that is not all."""
+        """For the report: which classes the attacker wants, where that is not all.
+
+        Args:
+            count: Number of classes.
+            names: Names of the classes, where they have any.
+
+        Returns:
+            Entries for the spec, e.g. {"aims": [3, 7]}; empty for all classes.
+        """
         return {}
 
 
 @runtime_checkable
 class Goal(Expandable, Protocol):
-    """Which classes the attacker may land in, row by row. Whoever inherits from it writes `targets`
-    alone, and `loss` where cross-entropy is not what it implies.
+    """Which classes the attacker may reach, row by row.
 
-    `loss` names the loss the goal implies. It belongs to the goal and not to the rows at hand, or
-    a row could be steered differently in another batch.
+    A subclass defines `targets`, and `loss` (a class attribute) where cross-entropy is not the loss
+    that the goal implies.
     """
 
     loss: ClassVar[str] = "ce"
@@ -59,11 +74,28 @@ class Goal(Expandable, Protocol):
         return data, self
 
     def take(self, rows: Tensor) -> Goal:
-        """The goal of the data set's rows at these places: what belongs to a row moves with it."""
+        """The goal for some rows of the data set.
+
+        Args:
+            rows: Positions of the rows.
+
+        Returns:
+            A goal in which what belongs to a row has moved with it; this one where nothing does.
+        """
         return self
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
-        """(n, C) bool. `clean`: clean logits; `index`: the rows' places in the data set."""
+        """The classes that count as a success, for each row.
+
+        Args:
+            y: True classes (n,).
+            clean: Logits on the clean inputs (n, C).
+            index: Positions of the rows in the data set (n,).
+            names: Names of the classes, where they have any.
+
+        Returns:
+            (n, C) bool; a row without any true entry is left out.
+        """
         ...
 
 

@@ -22,11 +22,21 @@ _NAMED = 6  # sources, and targets of each, that a sentence names
 
 @noun
 class Group(Goal):
-    """A relation S -> T_s: `{source: [targets]}`, by class index or name.
+    """The attacker wants certain target classes, depending on the true class (group-based
+    robustness, Lin et al., NDSS 2024).
 
-    Sources that are not named have nothing to fear and their rows are left out.
+    The goal implies the loss "mdmul". Rows of classes that are no source are left out.
 
-    >>> slow = Group({"120": ["stop", "20"], "20": ["stop"]})
+    Args:
+        relation: Source class -> list of target classes, by index or name.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> slower = du.Group({"120": ["stop", "20"], "20": ["stop"]})
+    >>> slower.allowed(3, ["120", "20", "stop"])
+    tensor([[False,  True,  True],
+            [False, False,  True],
+            [False, False, False]])
     """
 
     loss: ClassVar[str] = "mdmul"  # decided on several architectures: docs/groups.md
@@ -39,7 +49,15 @@ class Group(Goal):
         return f"It wins where the model takes {_listed(pairs, ', ', len(self.relation))}."
 
     def allowed(self, count: int, names: Names = None) -> Tensor:
-        """The relation as a matrix (C, C): may class s be pushed to class t?"""
+        """The relation as a matrix (C, C) bool: may a row of class s be pushed to class t?
+
+        Args:
+            count: Number of classes C.
+            names: Names of the classes. None: the relation must use indices.
+
+        Raises:
+            DurometerError: There is no such class, or a class is its own target.
+        """
         return self._of(range(count), count, names)
 
     def aims(self, count: int, names: Names = None) -> dict[str, Any]:

@@ -21,20 +21,31 @@ AS = " as "  # the id of a pair: "s7/8 as s3"
 
 @noun
 class Quota(Expandable):
-    """A band of attackers, one input of each source class, must pass for `k` different targets.
+    """A band of attackers, one input of each source class, must together be taken for `k` different
+    targets (Lin et al., NDSS 2024).
 
-    Without `reuse` every attacker may be used once (all are seen at the same time). At least
-    `least` of the `k` must be among the `managers`, where there are any.
+    Args:
+        k: Number of different targets to reach.
+        sources: Classes of the attackers, by index or name.
+        targets: Classes they want to be taken for; none may be a source.
+        reuse: Whether one attacker may be taken for several targets. False: all act at the same
+            time, each once.
+        managers: Targets of which at least `least` must be reached. Default: none.
+        least: How many of the managers must be reached; only with `managers`.
+        filled: Any other condition instead of `k`, `reuse`, `managers` and `least`: a function of
+            the reached pairs (source, target) that is true where they suffice, or a list of sets of
+            pairs of which any one suffices.
 
-    `filled` says any other wish instead: a function of the reached pairs (source, target), named as
-    here, that is true where they are enough; or the sets of pairs of which any one is.
+    Raises:
+        DurometerError: The quota can never be met, or contradicts itself.
 
-    >>> vault = Quota(k=3, sources=("s1", "s2", "s3"), targets=("s7", "s8", "s9"), reuse=False)
-    >>> both = Quota(
-    ...     sources=("s1", "s2"),
-    ...     targets=("s7", "s8", "s9"),
-    ...     filled=lambda pairs: {"s7", "s8"} <= {target for source, target in pairs},
-    ... )
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> vault = du.Quota(k=1, sources=[0, 1], targets=[2])
+    >>> attack = du.Campaign(du.PGD(5))
+    >>> report = du.evaluate(net, data, space=du.Linf(0.1), goal=vault, attack=attack)
+    >>> round(report.metric("robust").value, 2)
+    0.6
     """
 
     together: ClassVar[bool] = True
@@ -106,7 +117,15 @@ class Quota(Expandable):
                 raise DurometerError(f"Quota: {text}; got {self!r}")
 
     def rule(self, count: int, names: Names = None) -> dict[str, Any]:
-        """The quota in class indices, as plain values, checked."""
+        """The quota in class indices, as plain values.
+
+        Args:
+            count: Number of classes.
+            names: Names of the classes. None: the quota must use indices.
+
+        Raises:
+            DurometerError: There is no such class, or the quota contradicts itself.
+        """
         number = {
             field: [class_index(c, count, names) for c in getattr(self, field)]
             for field in ("sources", "targets", "managers")
@@ -132,7 +151,17 @@ class Quota(Expandable):
         return {"aims": sorted(rule["targets"]), "quota": rule}
 
     def expand(self, data: Dataset) -> tuple[Dataset, Targeted]:
-        """Every row of a source once per target, then the other rows once, without a target."""
+        """Every row of a source once per target, then the other rows once.
+
+        Args:
+            data: The data set.
+
+        Returns:
+            The rows to play, with ids like "7 as 3", and the target of each.
+
+        Raises:
+            DurometerError: No row belongs to a source class.
+        """
         named = [c for c in (*self.sources, *self.targets) if isinstance(c, int)]
         count = len(data.classes) if data.classes else 1 + max([int(data.y.max()), *named])
         rule = self.rule(count, data.classes)

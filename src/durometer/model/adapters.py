@@ -183,10 +183,38 @@ def _labels(model: Any, kind: str) -> np.ndarray:
     try:
         labels = model.classes_
     except AttributeError:
-        raise DurometerError(
-            f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first"
-        ) from None
+        raise _no_classes(model, kind) from None
+    if isinstance(labels, list):
+        raise Unsupported(
+            f"{kind} predicts {len(labels)} labels for a row, and one class per row is evaluated; "
+            "wrap a function that answers for one of the labels, with y[:, j] for its data"
+        )
     return np.asarray(labels)
+
+
+def _no_classes(model: Any, kind: str) -> DurometerError:
+    """Why an estimator has no classes, and what to do."""
+    try:
+        purpose = model.__sklearn_tags__().estimator_type
+    except Exception:  # no estimator of scikit-learn's, or an old one
+        purpose = getattr(model, "_estimator_type", None)
+    if purpose == "regressor":
+        return Unsupported(
+            f"{kind} is a regressor: it gives numbers, and robustness is evaluated for classes. "
+            "Wrap the decision that is made by them, positive for class 1, e.g. "
+            "du.wrap(lambda x: model.predict(x) - 0.5, inputs='frame')"
+        )
+    if purpose == "outlier_detector":
+        return Unsupported(
+            f"{kind} is an anomaly detector without classes. Wrap its score, positive for class 1 "
+            "(no anomaly): du.wrap(lambda x: model.decision_function(x), inputs='array'), with 0 "
+            "for anomalies and 1 for the others in y"
+        )
+    if purpose in ("clusterer", "transformer"):
+        return Unsupported(f"{kind} is a {purpose}, not a classifier: it predicts no classes")
+    return DurometerError(
+        f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first"
+    )
 
 
 def _booster_xgboost(model: Any, columns: Columns | None) -> Classifier:

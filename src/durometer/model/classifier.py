@@ -30,6 +30,7 @@ from durometer.core.validation import SIGNED, noun
 from durometer.data.columns import Columns
 from durometer.kernels.memory import keep_freed
 from durometer.model.answers import AnswerKind, fitting, parts, votes
+from durometer.model.log_domain import logarithms, watched
 
 
 class Predicts(Protocol):
@@ -39,12 +40,42 @@ class Predicts(Protocol):
         """A label for each row."""
 
 
-_TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
+TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
 
 @noun(eq=False)
 class Classifier:
-    """A model as the library sees it; made by `wrap`, not by hand.
+    """A model as the library sees it: inputs in the problem's units in, logits (n, C) out; made by
+    `wrap`.
+
+    Args:
+        call: Maps inputs to answers.
+        kind: What the model is, e.g. "torch" or "xgboost".
+        differentiable: Whether gradients with respect to the inputs can be computed.
+        answers: What `call` returns: "logits", "probabilities" or "labels".
+        names: Class labels, where the model knows them.
+        module: The torch module, where there is one.
+        source: The object that was wrapped.
+        slack: Relative margin below which a change of class may be mere rounding; such a change is
+            no success.
+        bound: Whether the classifier belongs to one batch: the parameters of row i are those of row
+            i of that batch.
+        reject: Index of the class that means "no answer", where there is one.
+        reads: What a row is: "numbers", or "symbols" (words, bytes).
+        together: Whether the answer for a row depends on the rows it is asked with, as with batch
+            statistics.
+        takes: The form `source` is called with: "tensor", "integers", "array", "frame", "mapping",
+            "text" or "own".
+        name: The name that reports use.
+        columns: The columns of the inputs it is asked with.
+        order: For each column of the logits the model's own class behind it. None: the same order.
+        own: The model's own entry point, which takes a table as users have it; see
+            `wrap(predict=)`.
+        score: The accuracy that the owner measured.
+        told: Whether the owner stated what the answers are.
+        part: Which of several outputs holds the answers; empty: found by its shape.
+        labels: The classes of the data, by which labels are read.
+        sure: Whether these are all classes there are.
 
     >>> import durometer as du
     >>> import torch
@@ -82,18 +113,18 @@ class Classifier:
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """The name that reports use: its own, or its kind."""
         return self.name or self.kind
 
     @property
     def device(self) -> torch.device | None:
-        """Where a module's weights are; None: it has none, or is no module."""
+        """The device of a module's weights; None without a module or without weights."""
         first = self._weight
         return None if first is None else first.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type a module computes in."""
+        """The floating-point type a module computes in; torch's default without one."""
         first = self._weight
         return torch.get_default_dtype() if first is None else first.dtype
 
@@ -104,24 +135,45 @@ class Classifier:
 
     @property
     def described(self) -> dict[str, str]:
-        """What a spec says of it; without a name of its own it goes by its kind."""
+        """The entries of a report's spec that name the model, with its kind, its hash and what it
+        answers.
+        """
         part = {"answers_part": self.part} if self.part else {}
         known = {"model": self.title, "model_kind": self.kind, "model_hash": self.hash}
         return known | {"answers": self.answers} | part
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
-        """(n, C) logits on the device of `x`, in the model's own precision.
+        """Logits (n, C) on the device of `x`, in the model's own precision.
 
-        `rows` are the places of `x` in its batch; only a bound classifier looks at them. The model
-        gets a copy: it may change its input in place (`StandardScaler(copy=False)`), and `x` may be
-        the user's own data.
+        Args:
+            x: Inputs (n, ...) in the problem's units. The model gets a copy, so it may change them
+                in place.
+            rows: Positions of `x` in its batch; used by a bound classifier only. None: 0..n-1.
+
+        Returns:
+            A tensor (n, C). Probabilities come as their logarithms, one score per row as two
+                classes.
+
+        Raises:
+            DurometerError: The output has another shape, or holds labels instead of scores.
         """
         x = x if self.reads == "symbols" else x.clone()  # a choice forgets its options in a copy
+        asked: tuple[Tensor, ...] = (x,)
         if self.bound:
-            out = self.call(x, torch.arange(len(x), device=x.device) if rows is None else rows)
+            asked = (x, torch.arange(len(x), device=x.device) if rows is None else rows)
+        if self.answers == "probabilities" and self.module is not None:
+            out, last = watched(lambda: self.call(*asked))
+            out = self.chosen(out, len(x))
+            known = logarithms(out, last)
+            if known is not None:
+                known = known if self.order is None else known[:, list(self.order)]
+                return known.to(x.device)
         else:
-            out = self.call(x)
-        out = self.chosen(out, len(x))
+            out = self.chosen(self.call(*asked), len(x))
+        return self.read(out, x)
+
+    def read(self, out: Any, x: Tensor) -> Tensor:
+        """(n, C) logits, from the part of an output for these inputs that holds the answers."""
         if self.answers == "labels":
             out = votes(out, self.names or self.labels)
         out = _scores(out)
@@ -142,7 +194,15 @@ class Classifier:
         return out.to(x.device)
 
     def chosen(self, out: Any, n: int) -> Any:
-        """Of several outputs for n rows the one that holds the answers; refused where none fits."""
+        """Selects the output that holds the answers, where a model returns several.
+
+        Args:
+            out: What the model returned.
+            n: Number of rows it was asked about.
+
+        Raises:
+            DurometerError: No output fits, or several do.
+        """
         out = out.logits if hasattr(out, "logits") else out
         found = parts(out)
         if found is None:
@@ -152,9 +212,14 @@ class Classifier:
         return found[self.part or fitting(found, n, self.labels, self.sure)]
 
     def among(self, batch: Tensor) -> Classifier:
-        """The same classifier for rows of this batch: whoever is not asked about stays in it.
+        """The same classifier for rows of one batch, where answers depend on the whole batch.
 
-        A classifier whose rows do not depend on each other is given back as it is.
+        Args:
+            batch: The inputs (n, ...) of the batch; rows that are not asked about stay as they are
+                here.
+
+        Returns:
+            A bound classifier, or this one where rows do not depend on each other.
         """
         if not self.together:
             return self
@@ -162,7 +227,10 @@ class Classifier:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """Eval mode, and no gradients to weights, for as long as the block lasts."""
+        """A context in which the module is in eval mode and its weights collect no gradients.
+
+        Both are as before when the context ends.
+        """
         if self.module is None:
             yield
             return
@@ -263,9 +331,9 @@ def _logs(probabilities: Tensor) -> Tensor:
     """Their logarithms; in numpy where no gradient is asked for, which costs a tenth of torch's."""
     plain = probabilities.dtype in (torch.float32, torch.float64)
     if probabilities.requires_grad or probabilities.device.type != "cpu" or not plain:
-        return probabilities.clamp_min(_TINY).log()
+        return probabilities.clamp_min(TINY).log()
     array = probabilities.numpy()
-    return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(_TINY))))
+    return torch.from_numpy(np.log(np.maximum(array, array.dtype.type(TINY))))
 
 
 def _one_score(out: Tensor) -> None:
@@ -299,18 +367,35 @@ def wrap(
     tokenizer: Any = None,
     gradients: bool = False,
 ) -> Classifier:
-    """A classifier of any kind as a `Classifier`.
+    """Makes a `Classifier` of any model: torch, scikit-learn, XGBoost, LightGBM, CatBoost, ONNX,
+    callables.
 
-    `answers` says what the model returns, "logits", "probabilities" or "labels"; unless given,
-    labels are found out, torch modules and callables are taken to give logits (`checks` flags it
-    when they give probabilities), and others are known. Of several outputs (a tuple, a mapping)
-    the one with a column for each class is taken.
-    `inputs` says what a module or callable takes: "tensor" (default), "integers", "array", "frame"
-    (a DataFrame in the types of your table), "mapping" (its columns as arrays) or "text" (a list of
-    strings); a Hugging Face model comes with its `tokenizer`. `predict` is the
-    model's own entry point, which takes your table as it is: before any attack its answers are
-    compared with those of the wrapped model. `score` is the accuracy you measured yourself.
-    `gradients=True` makes an ONNX file differentiable, where torch knows its operators.
+    Torch modules are differentiable, everything else is a black box. Probabilities are turned into
+    logits by the logarithm. Of several outputs (a tuple, a mapping) the one with a column per class
+    is taken.
+
+    Args:
+        model: A torch module, a fitted estimator, a callable, or the path of an ONNX file.
+        answers: What the model returns: "logits", "probabilities" or "labels". None: labels are
+            recognised, other answers of modules and callables are taken for logits (reports warn
+            where they look like probabilities); for other models it is known.
+        inputs: What a module or callable takes: "tensor" (default), "integers", "array", "frame" (a
+            DataFrame in the types of your table), "mapping" (columns as arrays) or "text" (a list
+            of strings). A callable for texts needs "text".
+        name: The name that reports use. Default: the kind of the model.
+        predict: The model's own entry point, which takes your table as it is. Before any attack its
+            answers are compared with those of the wrapped model.
+        score: The accuracy you measured yourself, between 0 and 1; a report warns where it measures
+            another.
+        tokenizer: The tokenizer of a Hugging Face model.
+        gradients: Whether to convert an ONNX file to torch, so that gradients can be computed.
+
+    Returns:
+        The `Classifier`.
+
+    Raises:
+        DurometerError: A parameter has a value that is not listed, the model is of no known kind,
+            or an ONNX file has operators that torch lacks.
 
     >>> wrap(torch.nn.Linear(4, 3), name="linear").title
     'linear'

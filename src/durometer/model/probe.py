@@ -2,8 +2,8 @@
 
 `probe` finds out whether gradients come back to the input, which of an estimator's scores has the
 arg-max that the estimator predicts, and whether all it gives are labels. `inspect` refuses what
-cannot work and notes what looks
-wrong: probabilities for logits, another answer on repeat, training mode.
+cannot work and notes what looks wrong: probabilities for logits, another answer on repeat,
+training mode.
 
 What a reader would get wrong: scores that agree with the predictions on every clean row may still
 contradict them near the boundary, where attacks go (an SVC's probabilities, a tuned threshold).
@@ -12,6 +12,8 @@ contradict them near the boundary, where attacks go (an SVC's probabilities, a t
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +23,9 @@ from torch import Tensor
 from durometer.core.errors import DurometerError
 from durometer.model.adapters import as_arrays, offers
 from durometer.model.answers import one_each, only_labels, parts
-from durometer.model.classifier import Classifier
+from durometer.model.classifier import TINY, Classifier
 
+_HALF = (torch.float16, torch.bfloat16)
 _AS_A_GAME = (
     "A model that adapts is played as a game, in which it moves after the attacker: "
     "du.evaluate(du.Transductive(du.defenses.Adapting(model), batch=128), data, ...)"
@@ -43,23 +46,23 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     if model.bound or model.kind.split()[0] not in ("callable", "torch") or model.takes != "tensor":
         return _typed(_which_part(model, x), x)
     leaf = x.detach().clone().requires_grad_()
-    if model.module is None:
-        try:
-            model.call(leaf)
-        except Exception:  # it may know only arrays; if it does not, its own error is told
-            model = replace(model, call=as_arrays(model.source, flat=False))
-    model = _which_part(model, x)
-    if model.answers == "labels":
-        return replace(model, differentiable=False)
     with model.ready(), torch.enable_grad():
-        out = _tried(model, leaf)
+        try:
+            out = model.call(leaf)
+        except Exception:  # it may know only arrays; if it does not, its own error is told
+            if model.module is None:
+                model = replace(model, call=as_arrays(model.source, flat=False))
+            out = _answered(model, x, model.call)
+        model, out = _chosen(model, out, len(x))
+        if model.answers == "labels":
+            return replace(model, differentiable=False)
         try:
             model = replace(model, differentiable=_leads_back(out, leaf))
         except RuntimeError as error:  # it has taken gradients itself, and freed the graph
             raise DurometerError(
                 f"no gradient can be taken through the model: {error}. {_AS_A_GAME}"
             ) from error
-    return _typed(model, x)
+    return _typed(model, x, model.read(out, x).detach())
 
 
 def _which_part(model: Classifier, x: Tensor) -> Classifier:
@@ -71,36 +74,39 @@ def _which_part(model: Classifier, x: Tensor) -> Classifier:
             out = model.call(x.clone())
         except Exception:  # told by whoever asks next
             return model
+    return _chosen(model, out, len(x))[0]
+
+
+def _chosen(model: Classifier, out: Any, n: int) -> tuple[Classifier, Any]:
+    """The model with the part that fits the labels, and that part of its output for n rows."""
     out = out.logits if hasattr(out, "logits") else out
+    chosen = model.chosen(out, n)
     found = parts(out)
     if found is not None and len(found) > 1:
-        chosen = model.chosen(out, len(x))
         model = replace(model, part=next(k for k, v in found.items() if v is chosen))
-        out = chosen
-    return replace(model, answers="labels") if not model.told and one_each(out) else model
+    if not model.told and one_each(chosen):
+        model = replace(model, answers="labels")
+    return model, chosen
 
 
-def _typed(model: Classifier, x: Tensor) -> Classifier:
-    """The model as one that gives labels, where all its answers are."""
+def _typed(model: Classifier, x: Tensor, first: Tensor | None = None) -> Classifier:
+    """The model as one that gives labels, where all its answers are; `first`: those on x."""
     if model.told or model.answers == "labels" or model.bound or model.together:
         return model
-    if model.differentiable and _slopes(model, x):
-        return model
     with model.ready(), torch.no_grad():
-        first = _tried(model, x)
+        first = _tried(model, x) if first is None else first
         if first.shape[1] == 2 and bool((first.abs() <= 0.5).all()):  # one number a row, 0 or 1?
             model = _zero_or_one(model, first)
-        hard = model.answers != "labels" and only_labels(model.logits, x)
-    return replace(model, answers="labels") if hard else model
+        if model.answers == "labels" or not only_labels(model.logits, x, first):
+            return model
+    return model if model.differentiable and _slopes(model, x) else replace(model, answers="labels")
 
 
 def _slopes(model: Classifier, x: Tensor) -> bool:
     """Does any answer have a gradient that is not 0?"""
     leaf = x.detach().clone().requires_grad_()
     with model.ready(), torch.enable_grad():
-        out = _tried(model, leaf)
-        top = out.amax(1).sum() if out.shape[1] else out.sum()
-        (grad,) = torch.autograd.grad(top, leaf, allow_unused=True)
+        (grad,) = torch.autograd.grad(model.logits(leaf).amax(1).sum(), leaf, allow_unused=True)
     return grad is not None and bool((grad != 0).any())
 
 
@@ -165,8 +171,14 @@ def _turns(votes: Classifier, x: Tensor, predicted: Tensor) -> tuple[Tensor, ...
 
 def _tried(model: Classifier, x: Tensor) -> Tensor:
     """Logits of the first rows it is ever asked for: a model that cannot take them is told of."""
+    logits: Tensor = _answered(model, x, model.logits)
+    return logits
+
+
+def _answered(model: Classifier, x: Tensor, ask: Callable[[Tensor], Any]) -> Any:
+    """What it answers; a model that cannot take these rows is told of."""
     try:
-        return model.logits(x)
+        return ask(x)
     except DurometerError:
         raise
     except Exception as error:  # whatever a model may raise
@@ -221,9 +233,22 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
         "classes": classes,
         "training": training,
         "probabilities": model.answers == "logits" and _like_probabilities(first),
+        "saturated": _saturated(model, first),
+        "half": str(model.dtype).removeprefix("torch.") if model.dtype in _HALF else "",
         "repeat_difference": float((first - again).abs().amax() / scale),
         "batch_difference": float((first[:1] - alone).abs().amax() / scale),
     }
+
+
+def _saturated(model: Classifier, first: Tensor) -> float:
+    """The share of rows whose probabilities are exactly 0 and 1: nothing shows where to go."""
+    if model.answers == "labels" or not (
+        model.answers == "probabilities" or _like_probabilities(first)
+    ):
+        return 0.0
+    low = first.topk(2, dim=1).values[:, 1]
+    least = 0.0 if model.answers == "logits" else math.log(TINY)
+    return float(((low - least).abs() < 1e-4).double().mean())
 
 
 def _alone(model: Classifier, x: Tensor) -> Tensor:
@@ -273,7 +298,8 @@ def _stays(model: Classifier, before: dict[str, tuple[int, int]]) -> None:
 
 def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] | None:
     """The accuracy of a network as it is asked, and with inputs standardised, or as grey levels up
-    to 255, where that is clearly better: its own normalisation has been left out."""
+    to 255 (or these as shares of 255), where that is clearly better: its own normalisation has been
+    left out."""
     x, y = x[:300], y[:300]
     if model.module is None or model.takes != "tensor" or model.reads != "numbers" or len(x) < 50:
         return None
@@ -281,7 +307,8 @@ def other_scale(model: Classifier, x: Tensor, y: Tensor) -> tuple[float, float] 
     if bool(x.isnan().any()) or x.ndim not in (2, 4):
         return None
     sd = x.std(over, keepdim=True)
-    others = ((x - x.mean(over, keepdim=True)) / torch.where(sd > 0, sd, 1.0), 255 * x)
+    grey = x / 255 if float(x.abs().max()) > 2 else 255 * x
+    others = ((x - x.mean(over, keepdim=True)) / torch.where(sd > 0, sd, 1.0), grey)
     with model.ready(), torch.no_grad():
         now, *then = (float((model.logits(v).argmax(1) == y).double().mean()) for v in (x, *others))
     best = max(then)

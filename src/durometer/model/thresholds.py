@@ -20,8 +20,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class Threshold:
-    """The rule behind a wrapper: class `positive` (0 or 1) where `method` gives at least
-    `value`."""
+    """The rule of a wrapper: class `positive` (0 or 1) where `method` gives at least `value`."""
 
     estimator: Any
     value: float
@@ -38,7 +37,7 @@ class Threshold:
             score = found if self.positive == 1 else -found
             far = score - self.value
         far = np.where(score >= self.value, np.maximum(far, _LEAST), np.minimum(far, -_LEAST))
-        return far if self.positive == 1 else -far
+        return np.asarray(far if self.positive == 1 else -far)
 
 
 def log_odds(p: np.ndarray) -> np.ndarray:
@@ -56,9 +55,12 @@ def threshold_of(model: Any) -> Threshold | None:
     if len(getattr(model, "classes_", ())) != 2:
         return None
     asked = model.response_method
-    methods = ("predict_proba", "decision_function") if asked == "auto" else (asked,)
-    method = next((m for m in methods if hasattr(estimator, m)), None)
-    if method is None:
+    method: Literal["predict_proba", "decision_function"]
+    if asked in ("auto", "predict_proba") and hasattr(estimator, "predict_proba"):
+        method = "predict_proba"
+    elif asked in ("auto", "decision_function") and hasattr(estimator, "decision_function"):
+        method = "decision_function"
+    else:
         return None
     if kind.__name__ == "FixedThresholdClassifier":
         value, label = model.threshold, model.pos_label

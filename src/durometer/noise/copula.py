@@ -22,7 +22,22 @@ from durometer.noise.normal_boxes import snapped
 
 @noun(eq=False)
 class Copula(Joint):
-    """Marginals with rank correlations.
+    """Noise with any marginals, tied by rank correlations: a Gaussian copula (NORTA, Cario &
+    Nelson, 1997).
+
+    Where the rank correlations cannot be met exactly, the nearest correlation matrix is used, with
+    a warning; `moved` says by how much it differs.
+
+    Args:
+        parts: One marginal per feature, a list or a mapping from names.
+        rank_correlation: Spearman's correlations, a symmetric matrix (features, features), or a
+            data frame with names.
+        names: Names of the features. None: taken from `parts` or `rank_correlation`, where these
+            have names.
+
+    Raises:
+        DurometerError: The matrix has the wrong shape, or is no correlation matrix.
+        Unsupported: A category is correlated with another feature.
 
     >>> from durometer.noise.marginal import normal, exponential
     >>> noise = Copula((normal(0, 12), exponential(3)), rank_correlation=[[1, 0.5], [0.5, 1]])
@@ -78,6 +93,7 @@ class Copula(Joint):
 
     @property
     def description(self) -> str:
+        """The noise in a few words, for reports."""
         return f"correlated noise ({check_count(self.parts)})"
 
     def taken(self, at: list[int]) -> "Copula":

@@ -29,7 +29,22 @@ def from_data(
     correlated: bool = True,
     immutable: Sequence[Any] = (),
 ) -> Copula | Independent:
-    """Noise with 1/ratio of each feature's variance; `kinds` names "exponential" features.
+    """Noise in a given signal-to-noise ratio to data, where nothing better is known (Scher &
+    Truegler, 2022).
+
+    Args:
+        data: The records, a table or an array (records, features) of numbers.
+        ratio: Variance of each feature divided by the variance of its noise: 10 is a standard
+            deviation of 0.316 of the feature's.
+        kinds: Features whose noise is "exponential" instead of "normal", by name or position.
+        correlated: Whether the noise has the rank correlations of the data; that is an assumption.
+        immutable: Features without noise, by name or position.
+
+    Returns:
+        A `Copula`, or an `Independent` noise.
+
+    Raises:
+        DurometerError: A feature does not exist, or there are fewer than two records.
 
     >>> noise = from_data(np.array([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0]]), ratio=4, correlated=False)
     >>> noise.parts[0].params
@@ -60,14 +75,25 @@ def from_data(
 def fit(
     residuals: Any, families: Sequence[str] = FAMILIES, correlated: bool = True
 ) -> Copula | Independent:
-    """Noise from measured errors (reading minus truth): per feature the family of lowest AIC, tied
-    by ranks.
+    """Fits noise to measured errors: for each feature the distribution of lowest AIC.
+
+    Args:
+        residuals: Errors, reading minus truth: a table or an array (measurements, features).
+        families: Distributions of scipy.stats to choose from.
+        correlated: Whether to fit rank correlations too.
+
+    Returns:
+        A `Copula`, or an `Independent` noise.
+
+    Raises:
+        DurometerError: A feature has fewer than 8 errors, or there is no such distribution.
 
     >>> import numpy as np
     >>> from durometer import noise
     >>> residuals = np.random.default_rng(0).normal(0, 2, (200, 1))
-    >>> noise.fit(residuals, ('norm',), correlated=False).parts[0].name
-    'norm'
+    >>> found = noise.fit(residuals, ("norm", "laplace")).parts[0]
+    >>> found.name, round(found.params[1], 1)
+    ('norm', 1.9)
     """
     values, names = _table(residuals)
     stats = scipy.stats

@@ -20,7 +20,24 @@ from durometer.noise.normal_boxes import snapped
 
 @noun(eq=False)
 class Normal(Joint):
-    """Additive normal noise. Exactly one of `sd` and `cov`; `low`, `high` are feature bounds.
+    """Additive normal noise. Give exactly one of `sd` and `cov`.
+
+    Per-feature parameters may be lists, mappings from names, or a pandas Series.
+
+    Args:
+        sd: Standard deviation, in the units of the data: one number, or one per feature.
+        cov: Covariance matrix (features, features). "0.1 on the diagonal" is a standard deviation
+            of 0.316.
+        low: Lowest possible reading: one number, or one per feature.
+        high: Highest possible reading, likewise.
+        outside: What happens beyond these bounds: "truncate" (the noise is conditioned on staying
+            inside) or "clip" (the reading stops at the bound).
+        integer: Features whose readings are rounded to whole numbers, by position or name.
+        immutable: Features without noise, by position or name.
+        names: Names of the features. None: taken from the parameters, where these have names.
+
+    Raises:
+        DurometerError: Both or neither of `sd` and `cov` are given, or one of them is invalid.
 
     >>> noise = Normal(sd=2.0)
     >>> float(noise.mass([[0.0]], [[[-2.0]]], [[[2.0]]])[0, 0].round(4))
@@ -87,6 +104,7 @@ class Normal(Joint):
 
     @property
     def description(self) -> str:
+        """The noise in a few words, for reports."""
         low, high = (f"{end:.3g}" for end in (self._sd().min(), self._sd().max()))
         sd = low if low == high else f"{low} to {high}"
         return f"{'normal' if self.cov is None else 'correlated normal'} noise of sd {sd}"

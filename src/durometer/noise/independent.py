@@ -10,12 +10,18 @@ from durometer.noise.joint import Joint, Part, align_columns, as_list, check_cou
 
 @noun
 class Independent(Joint):
-    """Features that err independently.
+    """Noise that is independent from feature to feature, with any mixture of distributions.
 
+    Args:
+        parts: One marginal per feature, a list or a mapping from names.
+        names: Names of the features. None: taken from `parts`, where these have names.
+
+    >>> import numpy as np
     >>> from durometer.noise.marginal import normal, still
-    >>> noise = Independent((normal(0, 12), still()))
-    >>> noise.correlation(2) is None
-    True
+    >>> noise = Independent((normal(sd=12), no_noise()))
+    >>> noise.sample([[100.0, 3.0]], 2, np.random.default_rng(0)).round(1)
+    array([[[101.5,   3. ],
+            [107.7,   3. ]]])
     """
 
     parts: Sequence[Part]  # or a mapping from features
@@ -30,6 +36,7 @@ class Independent(Joint):
 
     @property
     def description(self) -> str:
+        """The noise in a few words, for reports."""
         return f"independent noise ({check_count(self.parts)})"
 
     def marginals(self, features: int) -> tuple[Part, ...]:

@@ -25,7 +25,8 @@ Part = Marginal | Confusion
 
 
 class Noise(Protocol):
-    """What a game needs from a noise.
+    """What a game needs from a noise: marginals tied by the correlation of normal numbers behind
+    them.
 
     >>> from durometer import noise
     >>> from durometer import Normal
@@ -34,24 +35,69 @@ class Noise(Protocol):
     ['norm', 'norm']
     """
 
-    def marginals(self, features: int) -> tuple[Part, ...]: ...
+    def marginals(self, features: int) -> tuple[Part, ...]:
+        """The noise of each feature by itself.
 
-    def correlation(self, features: int) -> Floats | None: ...
+        Args:
+            features: Number of features of the records.
+        """
+        ...
 
-    def sample(self, x: ArrayLike, n: int, rng: np.random.Generator) -> Floats: ...
+    def correlation(self, features: int) -> Floats | None:
+        """The correlation matrix of the normal numbers behind the features; None: independent.
 
-    def place(self, x: Floats, z: Floats) -> Floats: ...
+        Args:
+            features: Number of features of the records.
+        """
+        ...
 
-    def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats: ...
+    def sample(self, x: ArrayLike, n: int, rng: np.random.Generator) -> Floats:
+        """Draws noisy readings.
+
+        Args:
+            x: Records (m, features).
+            n: Readings per record.
+            rng: The random numbers.
+
+        Returns:
+            (m, n, features); missing values stay missing.
+        """
+        ...
+
+    def place(self, x: Floats, z: Floats) -> Floats:
+        """Turns independent standard normal numbers into readings.
+
+        Args:
+            x: Records (m, features).
+            z: The numbers (m, n, features).
+
+        Returns:
+            (m, n, features).
+        """
+        ...
+
+    def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
+        """The probability of boxes, low < reading <= high.
+
+        Args:
+            x: Records (m, features).
+            low: Lower corners (m, boxes, features).
+            high: Upper corners, likewise.
+
+        Returns:
+            (m, boxes); exact for independent noise, by Genz's method for correlated noise.
+        """
+        ...
 
 
 class Joint:
-    """Base of the noises: they say marginals and correlation, this does the rest.
+    """The base class of noises: a subclass gives marginals and correlation, this class does the
+    rest.
 
     >>> import numpy as np
     >>> from durometer import noise
     >>> from durometer import Independent, Normal
-    >>> both = Independent([noise.normal(0, 1), noise.still()])
+    >>> both = Independent([noise.normal(0, 1), noise.no_noise()])
     >>> both.mass(
     ...     np.zeros((1, 2)), np.full((1, 1, 2), -np.inf), np.array([[[0.0, np.inf]]])
     ... )
@@ -61,7 +107,14 @@ class Joint:
     names: tuple[str, ...] | None = None  # the features its parameters were given by, in order
 
     def arranged(self, columns: Sequence[str] | None) -> Self:
-        """The same noise with its features in the order of these columns, matched by name."""
+        """The same noise with its features in the order of given columns, matched by name.
+
+        Args:
+            columns: Names of the columns. None: the records have none.
+
+        Raises:
+            DurometerError: A feature is missing, or the noise has names and the records have none.
+        """
         if self.names is None:
             return self
         if columns is None:
@@ -72,7 +125,11 @@ class Joint:
         return self.taken(places(self.names, columns))
 
     def taken(self, at: list[int]) -> Self:
-        """The same noise for features at these places of its own."""
+        """The same noise for some of its features.
+
+        Args:
+            at: Their positions, in the new order.
+        """
         raise TypeError("abstract")
 
     @property
@@ -87,14 +144,15 @@ class Joint:
         raise TypeError("abstract")
 
     def sample(self, x: ArrayLike, n: int, rng: np.random.Generator) -> Floats:
-        """n noisy readings of each record, (len(x), n, features)."""
+        """Draws `n` noisy readings of each record, (m, n, features); see `Noise.sample`."""
         x = rows(x)
         m, d = x.shape
         return self.place(x, rng.standard_normal((m, n, d)))
 
     def place(self, x: Floats, z: Floats) -> Floats:
-        """Readings from independent standard normal numbers z (m, n, d); quasi-random ones enter
-        here."""
+        """Turns independent standard normal numbers (m, n, features) into readings; see
+        `Noise.place`.
+        """
         d = x.shape[1]
         parts, correlation = self.marginals(d), self.correlation(d)
         if correlation is not None:
@@ -108,8 +166,7 @@ class Joint:
         return np.where(np.isnan(x)[:, None, :], np.nan, out)
 
     def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
-        """P(low < X <= high) for boxes (len(x), boxes, features); correlated boxes by Genz's
-        method."""
+        """The probability of boxes (m, boxes, features); see `Noise.mass`."""
         x = rows(x)
         low, high = np.asarray(low, float), np.asarray(high, float)
         parts, correlation = self.marginals(x.shape[1]), self.correlation(x.shape[1])

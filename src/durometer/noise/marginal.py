@@ -49,7 +49,21 @@ def _frozen(name: str, params: tuple[float, ...]) -> Any:
 
 @noun
 class Marginal:
-    """Noise of one feature: `name` and `params` as in scipy.stats; "none" is no noise.
+    """The noise of one numeric feature.
+
+    Args:
+        name: Name of a continuous distribution of scipy.stats; "none" is no noise.
+        params: Its parameters, as scipy.stats takes them: shapes, location, scale.
+        how: "add" (reading = value + error), "multiply" (value x error) or "replace" (the error
+            alone).
+        low: Lowest possible reading.
+        high: Highest possible reading.
+        outside: What happens beyond the bounds: "truncate" (the noise is conditioned on staying
+            inside) or "clip" (the reading stops at the bound).
+        integer: Whether readings are rounded to whole numbers.
+
+    Raises:
+        DurometerError: There is no such distribution, or a parameter has an impossible value.
 
     >>> float(exponential(3.0).below(np.array([5.0]), np.array([8.0]))[0])  # starts at the record
     0.6321205588285577
@@ -82,32 +96,47 @@ class Marginal:
 
     @property
     def no_noise(self) -> bool:
-        """Without noise: the reading is the record."""
+        """Whether there is no noise: the reading is the value."""
         return self.name == "none" or (
             self.name == "norm" and self.params == (0.0, 0.0) and self.how == "add"
         )
 
     @property
     def error(self) -> float:
-        """What `below` may be off by: 0 (rounding) for the families known to be accurate."""
+        """How far `below` may be off: 0 for families that are computed accurately."""
         return 0.0 if self.name in ACCURATE else INACCURATE
 
     @property
     def plain(self) -> bool:
-        """Normal, additive, unbounded: `below` and `above` are those of (t - x - mean) / sd."""
+        """Whether it is a normal error that is added, without bounds or rounding."""
         free = self.low == -np.inf and self.high == np.inf and not self.integer
         return self.name == "norm" and self.how == "add" and free and self.params[1] > 0
 
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
-        """P(X <= t) for records x, broadcast."""
+        """P(reading <= t).
+
+        Args:
+            x: Values of the record.
+            t: Thresholds; broadcast against `x`.
+        """
         return self._probability(np.asarray(x, float), np.asarray(t, float))[0]
 
     def above(self, x: ArrayLike, t: ArrayLike) -> Floats:
-        """P(X > t), accurate in the upper tail."""
+        """P(reading > t), accurate in the upper tail.
+
+        Args:
+            x: Values of the record.
+            t: Thresholds; broadcast against `x`.
+        """
         return self._probability(np.asarray(x, float), np.asarray(t, float))[1]
 
     def quantile(self, x: ArrayLike, u: ArrayLike) -> Floats:
-        """The reading at probability level u: the inverse of `below`, for sampling."""
+        """The reading at a probability level: the inverse of `below`.
+
+        Args:
+            x: Values of the record.
+            u: Levels between 0 and 1; broadcast against `x`.
+        """
         x, u = np.broadcast_arrays(np.asarray(x, float), np.asarray(u, float))
         if self.no_noise:
             return np.array(x)
@@ -200,7 +229,13 @@ def between(below_a: Floats, above_a: Floats, below_b: Floats, above_b: Floats) 
 
 @noun
 class Confusion:
-    """Categorical noise: row c of `matrix` is what a record of code c is read as.
+    """The noise of a category: the probability of being read as each of the values.
+
+    Args:
+        matrix: Square matrix of probabilities; row c belongs to records of code c, and sums to 1.
+
+    Raises:
+        DurometerError: The matrix is not square, has negative entries, or a row does not sum to 1.
 
     >>> float(Confusion(((0.9, 0.1), (0.2, 0.8))).below(np.array([1.0]), np.array([0.5]))[0])
     0.2
@@ -226,6 +261,12 @@ class Confusion:
     error = 0.0
 
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        """P(reading <= t).
+
+        Args:
+            x: Codes of the record.
+            t: Thresholds; broadcast against `x`.
+        """
         x, t = np.broadcast_arrays(np.asarray(x, float), np.asarray(t, float))
         code = self._code(x)
         sums = np.concatenate(
@@ -238,9 +279,21 @@ class Confusion:
         return np.asarray(sums[code, upto])
 
     def above(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        """P(reading > t).
+
+        Args:
+            x: Codes of the record.
+            t: Thresholds; broadcast against `x`.
+        """
         return np.asarray(1.0 - self.below(x, t))
 
     def quantile(self, x: ArrayLike, u: ArrayLike) -> Floats:
+        """The code at a probability level: the inverse of `below`.
+
+        Args:
+            x: Codes of the record.
+            u: Levels between 0 and 1; broadcast against `x`.
+        """
         x, u = np.broadcast_arrays(np.asarray(x, float), np.asarray(u, float))
         sums = np.cumsum(self.matrix, axis=1)[self._code(x)]
         return np.asarray(
@@ -255,11 +308,19 @@ class Confusion:
 
 
 def normal(mean: float = 0.0, sd: float | None = None, **options: Any) -> Marginal:
-    """Normal error: `normal(sd=12)` is a meter that is off by 12 (one standard deviation).
+    """A normal error of one feature: `normal(sd=12)` is a meter with a standard deviation of 12.
+
+    Args:
+        mean: Bias, in the units of the data.
+        sd: Standard deviation; required.
+        **options: Further parameters of `Marginal`, e.g. `low=0`.
+
+    Raises:
+        DurometerError: `sd` is missing or negative.
 
     >>> from durometer import noise
-    >>> noise.normal(0, 12).quantile([100.0], 0.5)
-    array([100.])
+    >>> noise.normal(sd=12).below([100.0], 112.0).round(3)
+    array([0.841])
     """
     if sd is None:
         raise DurometerError(f"normal({mean:g}): the sd is missing; write normal(sd={mean or 1:g})")
@@ -267,17 +328,29 @@ def normal(mean: float = 0.0, sd: float | None = None, **options: Any) -> Margin
 
 
 def exponential(scale: float, **options: Any) -> Marginal:
-    """One-sided error that starts at the record, with this mean.
+    """An exponential error of one feature: one-sided, starting at the value.
+
+    Args:
+        scale: Mean of the error, in the units of the data.
+        **options: Further parameters of `Marginal`.
 
     >>> from durometer import noise
-    >>> noise.exponential(3.0).below([0.0], 0.0)
-    array([0.])
+    >>> noise.exponential(3.0).quantile([100.0], [0.0, 0.5]).round(2)
+    array([100.  , 102.08])
     """
     return Marginal("expon", (0.0, scale), **options)
 
 
 def uniform(low: float, high: float, **options: Any) -> Marginal:
-    """Error uniform in [low, high].
+    """A uniform error of one feature.
+
+    Args:
+        low: Smallest error, in the units of the data.
+        high: Largest error.
+        **options: Further parameters of `Marginal`.
+
+    Raises:
+        DurometerError: `low` is not below `high`.
 
     >>> from durometer import noise
     >>> noise.uniform(-1, 1).quantile([5.0], 0.75)
@@ -289,11 +362,15 @@ def uniform(low: float, high: float, **options: Any) -> Marginal:
 
 
 def lognormal(sigma: float, **options: Any) -> Marginal:
-    """A factor with median 1 by default: log X - log x has standard deviation sigma.
+    """A lognormal factor of one feature, with median 1.
+
+    Args:
+        sigma: Standard deviation of the logarithm: 0.1 is about 10 %.
+        **options: Further parameters of `Marginal`.
 
     >>> from durometer import noise
-    >>> noise.lognormal(0.1).quantile([100.0], 0.5)
-    array([100.])
+    >>> noise.lognormal(0.1).quantile([100.0], [0.5, 0.84]).round(1)
+    array([100. , 110.5])
     """
     return Marginal("lognorm", (sigma,), **{"how": "multiply", **options})
 
@@ -302,17 +379,24 @@ def no_noise() -> Marginal:
     """A feature without noise.
 
     >>> from durometer import noise
-    >>> noise.still().quantile([5.0], 0.9)
+    >>> noise.no_noise().quantile([5.0], 0.9)
     array([5.])
     """
     return Marginal("none", ())
 
 
 def bounded(marginal: Marginal, low: float, high: float, outside: str = "truncate") -> Marginal:
-    """The same noise within feature bounds.
+    """The same noise within bounds of the feature.
+
+    Args:
+        marginal: The noise.
+        low: Lowest possible reading.
+        high: Highest possible reading.
+        outside: "truncate" (the noise is conditioned on staying inside) or "clip" (the reading
+            stops at the bound).
 
     >>> from durometer import noise
-    >>> noise.bounded(noise.normal(0, 12), 0, 10).quantile([2.0], 0.999) <= 10
-    array([ True])
+    >>> noise.bounded(noise.normal(sd=12), 0, 10).quantile([2.0], [0.01, 0.99]).round(1)
+    array([0.1, 9.9])
     """
     return replace(marginal, low=low, high=high, outside=outside)

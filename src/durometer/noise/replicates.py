@@ -10,7 +10,8 @@ errors are normal, which gives an interval for sigma (ISO 5725-2: repeatability)
 
 What a reader would get wrong: residuals from a specimen's own mean are too small, by
 sqrt(1 - 1/n_g); with pairs of readings that is 0.71. `residuals` are already put right for it. And
-repeats of one day say nothing about a bias that all of them share: `Nature.flip_level(bias=True)`.
+repeats of one day say nothing about a bias that all of them share:
+`Nature.breakdown_noise_level(bias=True)`.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ _GROWS = 1e-3  # below this p-value the error is said to grow (or shrink) with t
 
 @dataclass(frozen=True, eq=False)
 class Repeatability:
-    """What repeats say of each feature: `table` has sd, its interval, degrees of freedom, `grows`.
+    """What repeated measurements say about the errors of each feature.
 
-    `grows` is Spearman's correlation of a specimen's spread with its level where it is sure, else
-    0: an error that grows with the reading is no single number, and is better fitted on logarithms.
+    Args:
+        table: One row per feature: `sd` with its interval `low`, `high`, degrees of freedom
+            (`freedom`), number of specimens, and `grows`: Spearman's correlation of a specimen's
+            spread with its level where that is significant, else 0.
+        residuals: Errors (readings, features), corrected for the specimen's own mean; for
+            `noise.fit`.
+        covariance: Their covariance matrix (features, features).
 
     >>> found = from_replicates([[1.0], [3.0], [5.0], [5.0]], ["a", "a", "b", "b"])
     >>> found.noise().sd
@@ -48,7 +54,16 @@ class Repeatability:
     covariance: Floats = field(repr=False)
 
     def noise(self, end: str = "sd", correlated: bool = False) -> Normal:
-        """Normal noise of these errors; end="high": of the largest that the repeats allow."""
+        """Normal noise with these errors.
+
+        Args:
+            end: "sd" (the estimate), or an end of its interval: "low" or "high", the largest error
+                that the repeats allow.
+            correlated: Whether errors of different features are correlated.
+
+        Raises:
+            DurometerError: There is no such end.
+        """
         if end not in ("sd", "low", "high"):
             raise DurometerError(
                 f"end={end!r}: expected 'sd' or an end of its interval: 'low', 'high'"
@@ -61,15 +76,25 @@ class Repeatability:
 
 
 def from_replicates(readings: Any, specimen: Any, confidence: float = 0.95) -> Repeatability:
-    """`readings` (n, features), a table or an array; `specimen`: whose each reading is, one value
-    per row or the name of a column. Missing readings are left out, feature by feature.
+    """Estimates measurement errors from specimens that were measured several times (ISO 5725-2).
+
+    Args:
+        readings: The readings (n, features), a table or an array. Missing ones are left out.
+        specimen: Whose each reading is: one value per row, or the name of a column.
+        confidence: Confidence of the intervals.
+
+    Returns:
+        A `Repeatability`.
+
+    Raises:
+        DurometerError: A feature has too few repeats, or shapes do not fit.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> truth = np.repeat(rng.normal(100, 20, 60), 2)
     >>> found = from_replicates((truth + rng.normal(0, 3, 120))[:, None], np.repeat(range(60), 2))
-    >>> bool(found.table["low"][0] < 3 < found.table["high"][0])
-    True
+    >>> found.table.round(2).iloc[0][["low", "sd", "high"]].to_dict()
+    {'low': 2.54, 'sd': 2.99, 'high': 3.64}
     """
     import pandas as pd
 

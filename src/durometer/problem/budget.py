@@ -10,7 +10,14 @@ from durometer.core.validation import noun
 
 @noun
 class Budget:
-    """Model evaluations an attack may spend on one example; None: no limit.
+    """A limit on the model evaluations that an attack may spend on one row.
+
+    Args:
+        forwards: Forward passes per row. None: no limit.
+        backwards: Backward passes (gradients) per row. None: no limit.
+
+    Raises:
+        DurometerError: A limit is no whole number of at least 1.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -25,7 +32,15 @@ class Budget:
     backwards: int | None = None
 
     def left(self, forwards: Tensor, backwards: Tensor) -> Tensor:
-        """(n,) bool: whose spending is still below the limits."""
+        """Which rows are still below the limits.
+
+        Args:
+            forwards: Forward passes spent on each row (n,).
+            backwards: Backward passes spent on each row (n,).
+
+        Returns:
+            (n,) bool.
+        """
         some = torch.ones_like(forwards, dtype=torch.bool)
         if self.forwards is not None:
             some &= forwards < self.forwards
@@ -34,7 +49,17 @@ class Budget:
         return some
 
     def pays(self, forwards: Tensor, rows: Tensor, price: int) -> Tensor:
-        """Which of these queries are within the limit, where a row may ask several at once."""
+        """Which queries of a batch are within the limit, where a row may be queried several times
+        at once.
+
+        Args:
+            forwards: Forward passes already spent on the row of each query (m,).
+            rows: The row of each query (m,).
+            price: Forward passes that one query costs.
+
+        Returns:
+            (m,) bool.
+        """
         if self.forwards is None:
             return torch.ones_like(rows, dtype=torch.bool)
         order = rows.argsort(stable=True)

@@ -15,7 +15,22 @@ from durometer.spaces.region import Space
 
 @noun
 class Needs:
-    """What an attack cannot do without; checked before any work."""
+    """What an attack requires of the model and the space.
+
+    Args:
+        answers: What the model may answer: scores (default) or anything (`extend.ANY`), where
+            labels suffice.
+        gradient: Gradients of the model with respect to its inputs.
+        norms: Norms of the Lp balls it works in. None: any space.
+        single_model: One model at a time; several at once, as in `GMSA`, are refused.
+        trees: A tree ensemble that `trees.read` can read.
+        layers: A torch module whose layers can be read.
+        box: Bounds of each feature that hold for every valid point (`Region.box`).
+        is_proof: A model that does not adapt; proofs need it.
+        revisits_broken: Rows that are already broken are wanted too, to look for nearer points.
+        poisons: Its aim is the rows of others, so its own rows need no target.
+        donors: Rows of the data with the model's own labels, to start from.
+    """
 
     answers: tuple[AnswerKind, ...] = SCORES  # what a model may answer; ANY: labels will do
     gradient: bool = False

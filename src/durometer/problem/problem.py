@@ -37,7 +37,28 @@ from durometer.spaces.region import Region
 
 @dataclass(eq=False)
 class Problem:
-    """One batch, as an attack sees it."""
+    """One batch, as an attack sees it: it queries points, and every valid point that reaches the
+    goal is kept.
+
+    Args:
+        model: The classifier.
+        regions: The regions of all rows.
+        referee: Judges every point and keeps the successes.
+        random: Random numbers per row.
+        y: True classes (n,).
+        clean: Logits on the clean inputs (n, C).
+        targets: The classes that the loss steers to (n, C); by default those of the goal.
+        loss: The loss.
+        budget: Limit on the model evaluations per row.
+        label: Name of the attack in the records.
+        scope: Rows that this view may touch (n,) bool. None: all.
+        victims: Models that are attacked in place of `model`. None: `model` itself.
+        rehearsal: Simulates the defender. None: the model is fixed.
+        stand_in: A faster copy of the model that attacks query; its successes are confirmed. None:
+            there is none.
+        donors: Rows of the data with the model's own labels, for attacks with `Needs(donors=True)`.
+            None: there are none.
+    """
 
     model: Classifier
     regions: Region
@@ -62,29 +83,37 @@ class Problem:
 
     @property
     def open(self) -> Tensor:
-        """Rows that are neither broken nor proven and can still afford a query."""
+        """Positions of the rows that are neither broken nor proven and have budget left."""
         rows = torch.arange(len(self.y), device=self.y.device)
         return self.alive(rows).nonzero()[:, 0]
 
     @property
     def undecided(self) -> Tensor:
-        """Rows that are neither broken nor proven: a proof may close them without any query."""
+        """Positions of the rows that are neither broken nor proven."""
         rows = torch.arange(len(self.y), device=self.y.device)
         return self._unsettled(rows).nonzero()[:, 0]
 
     @property
     def broken(self) -> Tensor:
-        """Rows of this view that are broken: of these a nearer point may be handed in."""
+        """Positions of the rows that are broken; nearer points may still be handed in."""
         scope = True if self.scope is None else self.scope
         return (self.solved & ~self.referee.idle & scope).nonzero()[:, 0]
 
     @property
     def margin(self) -> Tensor:
-        """(n,) the best margin of a valid point so far: > 0 reached, just below 0 almost."""
+        """The best margin of a valid point so far (n,): positive where the goal is reached."""
         return self.referee.margin
 
     def alive(self, rows: Tensor) -> Tensor:
-        """Which of these rows are worth another query: not settled, and affordable."""
+        """Which of these rows are worth another query: neither broken nor proven, and with budget
+        left.
+
+        Args:
+            rows: Positions of the rows (m,).
+
+        Returns:
+            (m,) bool.
+        """
         left = self._unsettled(rows)
         return left if self.budget == UNLIMITED else left.logical_and_(self.afford(rows))
 
@@ -96,17 +125,24 @@ class Problem:
         return left if self.scope is None else left.logical_and_(self.scope[rows])
 
     def afford(self, rows: Tensor) -> Tensor:
-        """Which of these rows have budget left."""
+        """Which of these rows have budget left.
+
+        Args:
+            rows: Positions of the rows (m,).
+
+        Returns:
+            (m,) bool.
+        """
         return self.budget.left(self.referee.forwards[rows], self.referee.backwards[rows])
 
     @property
     def goal(self) -> Tensor:
-        """(n, C): the classes that count as a success, whatever `targets` the loss steers to."""
+        """The classes that count as a success (n, C), whatever the loss steers to."""
         return self.referee.targets
 
     @property
     def solved(self) -> Tensor:
-        """(n,) bool: the rows for which a valid input that reaches the goal has been found."""
+        """The rows for which a success was found (n,) bool."""
         return self.referee.solved
 
     @property
@@ -115,47 +151,79 @@ class Problem:
         return tuple(self.referee.best.shape[1:])
 
     def kept(self, rows: Tensor) -> Tensor:
-        """The inputs that would be handed in for these rows as things stand."""
+        """The inputs that would be handed in for these rows.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
         return self.referee.best[rows]
 
     def give_back(self, rows: Tensor) -> None:
-        """Hand in the clean inputs of these rows (indices or a mask) after all."""
+        """Hands in the clean inputs of these rows after all.
+
+        Args:
+            rows: Positions or a mask.
+        """
         self.referee.best[rows] = self.referee.start[rows]
 
     def remember(self) -> None:
-        """Keep, from now on, the valid input of every row that is `nearest` to the goal."""
+        """From now on, keeps the valid input of every row that is nearest to the goal."""
         self.referee.remember()
 
     def nearest(self, rows: Tensor) -> Tensor:
-        """Where to go on from: the inputs of highest margin if remembered, else those kept."""
+        """Where to continue: the inputs of highest margin if remembered, else those kept.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
         known = self.referee.nearest
         return (self.referee.best if known is None else known)[rows]
 
     def set_priority(self, scores: Tensor) -> None:
-        """Note for the records how promising the strategy finds each row: lower comes first."""
+        """Records how promising each row is for the attacker.
+
+        Args:
+            scores: One score per row (n,); lower is tried first.
+        """
         self.referee.score[:] = scores
 
     @property
     def spent(self) -> dict[str, Tensor]:
-        """Seconds by stage and row, as far as they are booked."""
+        """Seconds by stage and row, as far as they are recorded."""
         return self.referee.spent
 
     def mark_gradient_free(self, label: str) -> None:
-        """Note that who hands in under this name needs no gradient."""
+        """Records that an attack needs no gradients.
+
+        Args:
+            label: Its name in the records.
+        """
         self.referee.searches.add(label)
 
     def reaches(self, logits: Tensor) -> Tensor:
-        """(n,) bool: do these logits, of all rows, reach the goal by more than rounding?"""
+        """Whether logits of all rows reach the goal by more than rounding (n,) bool.
+
+        Args:
+            logits: Logits (n, C).
+        """
         return reached(logits, self.goal, self.referee.slack)
 
     def in_region(self, regions: Region) -> Problem:
-        """The same problem searched, decoded and judged in another region of all its rows."""
+        """The same problem in other regions.
+
+        Args:
+            regions: The regions of all rows.
+        """
         view = copy.copy(self)
         view.regions, view._cached = regions, None
         return view
 
     def region(self, rows: Tensor) -> Region:
-        """The region of these rows; asking again with the same tensor costs nothing."""
+        """The region of these rows; asking again with the same tensor costs nothing.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
         if self._cached is None or self._cached[0] is not rows:
             self._cached = (rows, self.regions.take(rows))
         return self._cached[1]
@@ -166,9 +234,14 @@ class Problem:
         loss: str | losses.Loss | None = None,
         label: str | None = None,
     ) -> Problem:
-        """The same problem steered by other targets (n, C) or another loss; judged as before.
+        """The same problem with other targets or another loss to steer by; successes are judged as
+        before.
 
-        Rows that are given no target are left alone.
+        Args:
+            targets: The classes to steer to (n, C); rows without any are left alone. None: as
+                before.
+            loss: The loss, by name or as a function. None: as before.
+            label: Name in the records. None: as before.
         """
         view = copy.copy(self)
         if targets is not None:
@@ -180,7 +253,9 @@ class Problem:
         return view
 
     def fork(self) -> Problem:
-        """The open rows as if nothing had been tried yet; `absorb` brings back what was found."""
+        """A copy in which nothing has been tried on the open rows; `absorb` brings its successes
+        back.
+        """
         view = copy.copy(self)
         view.scope = torch.zeros_like(self.referee.solved)
         view.scope[self.open] = True
@@ -188,9 +263,12 @@ class Problem:
         return view
 
     def absorb(self, trial: Problem, better: Tensor | None = None) -> None:
-        """Keep the nearer solution of each row (`keep="first"`) or the one of higher loss.
+        """Takes over the results of a fork, row by row where they are better.
 
-        `better` (n,) bool names the rows instead; what the trial saw on the way counts anyhow.
+        Args:
+            trial: The fork.
+            better: Rows to take over (n,) bool. None: nearer successes, or a higher loss where the
+                model will move.
         """
         mine, theirs = self.referee, trial.referee
         if better is None and mine.keep == "first":
@@ -203,15 +281,24 @@ class Problem:
         mine.absorb(theirs, better)
 
     def against(self, victims: Victims) -> Problem:
-        """A fork whose loss is taken over several models: those the attacker has simulated."""
+        """A fork whose loss is taken over several models.
+
+        Args:
+            victims: The models.
+        """
         view = self.fork()
         view.victims = victims
         return view
 
     def hand_in(self, batch: Tensor) -> Tensor:
-        """Hand in a whole batch as it is, where the model moves afterwards; which rows were taken.
+        """Hands in a whole batch, where the model adapts afterwards.
 
-        A row is taken if it is the attacker's and lies in the space; the others stay what they are.
+        Args:
+            batch: The inputs (n, ...).
+
+        Returns:
+            Which rows were taken (n,) bool: those that the attacker controls and that lie in the
+                space.
         """
         mine = self.referee.best
         rehearsal = check_batch(self.rehearsal, batch, mine)
@@ -223,13 +310,26 @@ class Problem:
         return taken
 
     def choose(self, trial: Problem) -> None:
-        """Hand in what the trial kept, in all rows: a batch is chosen as a whole."""
+        """Hands in what a fork kept, in all rows.
+
+        Args:
+            trial: The fork.
+        """
         self.referee.absorb(trial.referee, torch.ones_like(self.referee.solved))
 
     def value_and_grad(
         self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Loss minus penalty (n,) and its gradient (n, D); every point is also a candidate."""
+        """Loss minus penalty, and its gradient; every point is also a candidate.
+
+        Args:
+            rows: Positions of the rows (m,).
+            z: Search coordinates (m, D).
+            loss: The loss. None: the problem's.
+
+        Returns:
+            Values (m,) and gradients (m, D).
+        """
         region = self.region(rows)
         with torch.enable_grad():
             z = z.detach().requires_grad_()
@@ -247,7 +347,19 @@ class Problem:
     def jacobian(
         self, rows: Tensor, z: Tensor, classes: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Logits (n, C) and the gradients (n, k, D) of `classes` (n, k), or of all: k backwards."""
+        """Logits and the gradients of several classes; every point is also a candidate.
+
+        Args:
+            rows: Positions of the rows (m,).
+            z: Search coordinates (m, D).
+            classes: The classes of each row (m, k). None: all.
+
+        Returns:
+            Logits (m, C) and gradients (m, k, D), at the price of k backward passes.
+
+        Raises:
+            Unsupported: Several models are attacked at once.
+        """
         if self.victims is not None:
             raise Unsupported("attacks that need all classes' gradients take one model; use PGD")
         region = self.region(rows)
@@ -267,7 +379,16 @@ class Problem:
 
     @torch.no_grad()
     def value(self, rows: Tensor, z: Tensor, loss: losses.Loss | None = None) -> Tensor:
-        """Loss minus penalty, forward only. `rows` may repeat (a population per row)."""
+        """Loss minus penalty without a gradient; every point is also a candidate.
+
+        Args:
+            rows: Positions of the rows (m,); may repeat.
+            z: Search coordinates (m, D).
+            loss: The loss. None: the problem's.
+
+        Returns:
+            (m,).
+        """
         region = self.region(rows)
         x = region.decode(z)
         read = None
@@ -285,10 +406,15 @@ class Problem:
 
     @torch.no_grad()
     def query(self, rows: Tensor, x: Tensor, penalty: Tensor | float = 0.0) -> Tensor:
-        """Logits (n, C) of inputs as they are, judged like any other; `rows` may repeat.
+        """Logits of inputs as they are; every input is also a candidate.
 
-        For searches with objectives of their own, and proofs: no copy is asked. `penalty` counts
-        against the loss where the best input is kept. What a row cannot pay for is not asked: NaN.
+        Args:
+            rows: Positions of the rows (m,); may repeat.
+            x: Inputs (m, ...).
+            penalty: What counts against the loss, where the best input is kept.
+
+        Returns:
+            (m, C); NaN where a row has no budget left.
         """
         price = 1 if self.victims is None else len(self.victims.models)
         paid = self.budget.pays(self.referee.forwards[rows], rows, price)
@@ -306,10 +432,15 @@ class Problem:
 
     @torch.no_grad()
     def predict(self, rows: Tensor, z: Tensor) -> Tensor:
-        """(n,) the classes that points are given, also of points outside the region: -1 where a
-        row cannot pay, or the answer is not finite. `rows` may repeat.
+        """The classes that points are given, also of points outside the region; only points inside
+        are candidates.
 
-        For searches that walk along the boundary: only points of the region are candidates.
+        Args:
+            rows: Positions of the rows (m,); may repeat.
+            z: Search coordinates (m, D).
+
+        Returns:
+            (m,); -1 where a row has no budget left, or the answer is not finite.
         """
         found = torch.full_like(rows, -1)
         price = 1 if self.victims is None else len(self.victims.models)
@@ -332,7 +463,15 @@ class Problem:
         return found
 
     def submit(self, rows: Tensor, z: Tensor) -> Tensor:
-        """Hand in candidates; which of the rows are solved now."""
+        """Hands in candidates.
+
+        Args:
+            rows: Positions of the rows (m,).
+            z: Search coordinates (m, D).
+
+        Returns:
+            Which of the rows are broken now (m,) bool.
+        """
         if len(rows):
             self.value(rows, z)
         return self.referee.solved[rows]
@@ -340,21 +479,36 @@ class Problem:
     def prove(
         self, rows: Tensor, vacuous: Tensor | None = None, certificates: Sequence[bytes | None] = ()
     ) -> None:
-        """No valid point of these rows reaches the goal: they are closed.
+        """Closes rows as proven: no valid point of them reaches the goal.
 
-        `vacuous` marks those whose answer hangs on features that nobody can change: the proof would
-        hold at any size. `certificates`, one per row, are kept for whoever wants to check it.
+        Args:
+            rows: Positions of the rows (m,).
+            vacuous: Rows whose proof rests on features that nobody can change (m,) bool. None: not
+                known.
+            certificates: One certificate per row, kept for `verify`.
+
+        Raises:
+            Unsupported: Several models are attacked at once.
         """
         if self.victims is not None:
             raise Unsupported(f"{self.label}: a proof is about one model, not about several")
         self.referee.prove(rows, self.label, vacuous, certificates)
 
     def set_distance_lower_bound(self, rows: Tensor, distance: Tensor) -> None:
-        """No valid point of these rows within this distance reaches the goal (NaN: not known)."""
+        """Records that no valid point within a distance reaches the goal.
+
+        Args:
+            rows: Positions of the rows (m,).
+            distance: The distances (m,); NaN: not known.
+        """
         self.referee.distance_low[rows] = self.referee.distance_low[rows].fmax(distance)
 
     def improving(self, rows: Tensor) -> None:
-        """A search says: these rows came nearer to the goal until the budget ended."""
+        """Records that these rows were still coming nearer when the budget ended.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
         self.referee.improving[rows] = True
 
     def _look(
@@ -369,7 +523,12 @@ class Problem:
         return logits, loss(logits, self.targets[rows])
 
     def charge(self, rows: Tensor, backwards: int = 0) -> None:
-        """Count a pass through the model; for attacks that make one without asking here."""
+        """Counts a pass through the model, for attacks that make one themselves.
+
+        Args:
+            rows: Positions of the rows (m,).
+            backwards: Backward passes.
+        """
         one, forwards = torch.ones_like(rows), 1
         if self.victims is not None:
             forwards = self.victims.forwards if backwards else len(self.victims.models)

@@ -44,10 +44,26 @@ class Listed(Region, Protocol):
 
 @noun
 class Enumerate:
-    """Every point of rows that have at most `most`.
+    """Asks the model about every valid point of a row: rows are proven or broken, for any model.
 
-    >>> Enumerate(most=1000)
-    Enumerate(most=1000)
+    It works where points can be listed: in tables of discrete features, `Text` and `Symbols`
+    spaces. Rows with too many points stay open.
+
+    Args:
+        most: Largest number of points of a row that is listed.
+
+    Raises:
+        DurometerError: `most` is below 1.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> likes = lambda texts: torch.tensor([[float("good" in t), 0.5] for t in texts])
+    >>> film = du.wrap(likes, inputs="text")
+    >>> data = du.Dataset(["a good film", "such a good and good film"], [0, 0])
+    >>> space = du.Text(du.Synonyms({"good": ("fine",)}), most=0.3)
+    >>> report = du.evaluate(film, data, space=space, attack=du.Enumerate())
+    >>> report.table["verdict"].tolist()
+    ['broken', 'proven']
     """
 
     most: int = 100_000

@@ -35,10 +35,29 @@ from durometer.tables.region import TableRegion
 
 @noun
 class Linear:
-    """At most `seconds` of HiGHS for a row that needs it.
+    """The exact worst case of a linear model, in every space.
 
-    >>> Linear()
-    Linear(seconds=5.0)
+    On Lp balls it has a closed form. In tables it is a mixed-integer program over whole numbers,
+    categories and linear relations, solved by HiGHS. In texts it applies to pipelines that count
+    words. With several classes outside a targeted goal a row may stay open.
+
+    Args:
+        seconds: Time limit of HiGHS per row that needs it, in seconds.
+
+    Raises:
+        Unsupported: The model is not linear; raised when it is played.
+
+    >>> import numpy as np
+    >>> import durometer as du
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> x = np.random.default_rng(0).random((200, 4))
+    >>> y = (x[:, 0] > 0.5).astype(int)
+    >>> model = LogisticRegression().fit(x, y)
+    >>> report = du.evaluate(
+    ...     model, du.Dataset(x[:20], y[:20]), space=du.Linf(0.1), attack=du.Linear()
+    ... )
+    >>> report.metric("proven").value, report.metric("broken").value, report.metric("open").value
+    (0.65, 0.35, 0.0)
     """
 
     seconds: float = 5.0

@@ -17,7 +17,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -72,7 +71,8 @@ _balance = Kernel(
 )
 
 
-class Flat(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Flat:
     """Clauses of linear branches: sum_i weight_i * x[place_i] + start <= or == 0."""
 
     clauses: Ints  # (c + 1,) first branch of each clause
@@ -108,7 +108,7 @@ class Balance:
         """(n, d) the records, as far as possible balanced; x is left as it is."""
         out = x.clone(memory_format=torch.contiguous_format)
         read = (t.contiguous() for t in (x0, low, high))
-        _balance(self.flat, threads_for(x), tolerance, *read, out)
+        _balance(CLAUSES.pack(self.flat), threads_for(x), tolerance, *read, out)
         return out
 
     def sums(self) -> list[tuple[Tensor, Tensor]]:

@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from durometer.core.errors import DurometerError
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import Column, Expr, Op, Relation, expr, relation
+from durometer.relations.expression import Column, Count, Expr, Op, Relation, Where, expr, relation
 
 
 def implies(premise: Relation, conclusion: Relation) -> Relation:
-    """Where the premise holds, the conclusion must hold.
+    """The relation "if `premise`, then `conclusion`".
+
+    Args:
+        premise: A relation.
+        conclusion: The relation that must hold wherever the premise does.
+
+    Returns:
+        The relation.
 
     >>> implies(F.ip > 0, F.digits > 0)
     ip <= 0 or digits > 0
@@ -20,7 +26,13 @@ def implies(premise: Relation, conclusion: Relation) -> Relation:
 
 
 def count(*operands: Relation | Iterable[Relation]) -> Expr:
-    """How many of these relations hold, as a number to compare: `count(F.a > 0, F.b > 0) <= 1`.
+    """How many of several relations hold, as a number to compare.
+
+    Args:
+        *operands: The relations, or lists of them.
+
+    Raises:
+        DurometerError: There is no relation.
 
     >>> from durometer import F, relations
     >>> str(relations.count(F.a > 0, F.b > 0) <= 1)
@@ -33,7 +45,11 @@ def count(*operands: Relation | Iterable[Relation]) -> Expr:
 
 
 def fill(a: Any, value: Any) -> Expr:
-    """`a`, or `value` where it is missing: a relation over it is then known.
+    """A value, or a default where it is missing, so that a relation over it is always known.
+
+    Args:
+        a: The value, e.g. `F.income`.
+        value: What to take where it is missing.
 
     >>> from durometer import F, relations
     >>> relations.fill(F.income, 0) <= 9
@@ -43,7 +59,12 @@ def fill(a: Any, value: Any) -> Expr:
 
 
 def divide(a: Any, b: Any, fill: Any) -> Expr:
-    """a / b, and `fill` where b is 0.
+    """A quotient with a value for division by zero.
+
+    Args:
+        a: The dividend.
+        b: The divisor.
+        fill: The value where `b` is 0.
 
     >>> from durometer import F, relations
     >>> str(F.ratio == relations.divide(F.paid, F.months, fill=-1))
@@ -55,6 +76,9 @@ def divide(a: Any, b: Any, fill: Any) -> Expr:
 def minimum(*values: Any) -> Expr:
     """The smallest of several values.
 
+    Args:
+        *values: Features, numbers or expressions.
+
     >>> from durometer import F, relations
     >>> str(F.low <= relations.minimum(F.a, F.b))
     'low <= min(a, b)'
@@ -65,6 +89,9 @@ def minimum(*values: Any) -> Expr:
 def maximum(*values: Any) -> Expr:
     """The largest of several values.
 
+    Args:
+        *values: Features, numbers or expressions.
+
     >>> from durometer import F, relations
     >>> str(F.top >= relations.maximum(F.a, F.b))
     'top >= max(a, b)'
@@ -73,7 +100,11 @@ def maximum(*values: Any) -> Expr:
 
 
 def log(a: Any, fill: Any = None) -> Expr:
-    """Natural logarithm; with `fill`, that value where a <= 0.
+    """The natural logarithm.
+
+    Args:
+        a: The value.
+        fill: The result where `a` is 0 or less. None: the logarithm is then undefined.
 
     >>> from durometer import F, relations
     >>> str(F.size == relations.log(F.amount))
@@ -83,7 +114,10 @@ def log(a: Any, fill: Any = None) -> Expr:
 
 
 def floor(a: Any) -> Expr:
-    """The largest integer not above a.
+    """The largest whole number that is not above a value.
+
+    Args:
+        a: The value.
 
     >>> from durometer import F, relations
     >>> str(F.years == relations.floor(F.months / 12))
@@ -93,7 +127,12 @@ def floor(a: Any) -> Expr:
 
 
 def where(test: Relation, yes: Any, no: Any) -> Expr:
-    """`yes` where the relation holds, `no` elsewhere.
+    """One of two values, by whether a relation holds.
+
+    Args:
+        test: The relation.
+        yes: The value where it holds.
+        no: The value elsewhere.
 
     >>> from durometer import F, relations
     >>> str(F.rate == relations.where(F.age > 60, 0.5, 1))

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flag:
-    """One thing to look at: `level` is "warning" or "note"."""
+    """A warning or note of a report.
+
+    Args:
+        id: Its name, e.g. "interrupted"; docs/checks.md explains each.
+        text: What to look at, with the figures.
+        level: "warning" or "note".
+    """
 
     id: str
     text: str
@@ -33,6 +39,7 @@ class Flag:
 GAP = 0.1  # of the rows: more that is neither proven nor broken is worth a warning
 VACUOUS = 0.5  # of the proofs: more that rest on what cannot change is worth a warning
 IMPROVING = 0.1  # of the open rows
+SATURATED = 0.1  # of the rows looked at
 MATCHED = 10  # rows per class, where the order of classes is looked at
 CHANCE = 1e-3  # guessing gets as few right with less than this probability
 MOVED = 1e-6  # a change of a correlation that is more than rounding
@@ -82,6 +89,8 @@ IDS = (
     "still-improving",
     "no-proof",
     "labels-only",
+    "saturated",
+    "half-precision",
     "sample",
     "left-out-candidates",
 )
@@ -110,6 +119,10 @@ def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
     if facts.get("probabilities"):
         text = "the outputs look like probabilities where logits were meant: gradients may vanish; "
         yield Flag("probabilities", text + "use du.wrap(model, answers='probabilities')")
+    if facts.get("half"):
+        text = f"the model computes in {facts['half']}: logits have two or three digits, ties are "
+        text += "common and small gradients are 0; evaluate model.float()"
+        yield Flag("half-precision", text + ", and this one only if it is what is deployed")
     if facts.get("left_out"):
         text = f"the space leaves out {'; '.join(facts['left_out'])}: no attack tries them, and "
         yield Flag("left-out-candidates", text + "no proof is about them", "note")
@@ -190,6 +203,7 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
             yield Flag("selection-bias", text + "use GMSA(simulations=3) or more")
     yield from _of_proofs(c)
     yield from _of_labels(c, facts)
+    yield from _of_saturation(c, facts)
     yield from _of_noise(records, facts)
     yield from _of_extent(records, facts)
 
@@ -260,6 +274,16 @@ def _of_labels(c: Mapping[str, Any], facts: dict[str, Any]) -> Iterator[Flag]:
         yield Flag("labels-only", text + "bound; give scores or the model itself if you can")
 
 
+def _of_saturation(c: Mapping[str, Any], facts: dict[str, Any]) -> Iterator[Flag]:
+    """A flag where rows stand whose scores cannot show a search where to go."""
+    left = (c["verdict"] == "open") & (c["skipped"] == "")
+    share = facts.get("saturated", 0.0)
+    if share > SATURATED and left.any():
+        text = f"the probabilities of {share:.0%} of the rows looked at are exactly 0 and 1: they "
+        text += "show a search no way, so robust accuracy is unusable as it stands; give the "
+        yield Flag("saturated", text + "scores before the softmax")
+
+
 def _of_score(c: Mapping[str, Any], score: float | None) -> Iterator[Flag]:
     """A flag where the accuracy the owner measured lies outside what these rows allow."""
     if score is None:
@@ -275,6 +299,8 @@ def _of_chance(c: Mapping[str, Any], classes: int) -> Iterator[Flag]:
     pairs = zip(c["id"], c["target"], strict=True)
     names = [str(i).rpartition(AS)[0] or str(i) if t >= 0 else str(i) for i, t in pairs]
     once = np.unique(names, return_index=True)[1]
+    if len(np.unique(c["y"][once])) < 2:  # one class, chosen: a model may be bad at it
+        return
     n, hits = len(once), int((c["clean"][once] == c["y"][once]).sum())
     if at_most(hits, n, 1 / classes) < CHANCE:
         text = f"clean accuracy {hits / n:.3f} of {n} rows is below chance for {classes} classes"

@@ -17,9 +17,14 @@ from durometer.report.metrics import middle
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two reports on the same rows: difference with interval, and the test that pairs them.
+    """Two reports on the same rows, compared row by row; made by `Report.compare`.
 
-    Where nobody attacked, what is compared is the probability that the answer stays.
+    Under noise, the probability that the answer stays is compared.
+
+    Args:
+        first: Records of the shared rows in the first report.
+        second: Records of the same rows in the second report.
+        setting: What the two runs have in common. None: not known.
     """
 
     first: pd.DataFrame
@@ -41,12 +46,12 @@ class Comparison:
 
     @property
     def robust(self) -> Estimate:
-        """Robustness of the first minus that of the second; rows of one example go together."""
+        """Robust accuracy of the first minus that of the second, with its 95 % interval."""
         return paired_difference(*self.sides, self.ids)
 
     @property
     def ids(self) -> np.ndarray:
-        """Whose row it is."""
+        """The ids of the rows."""
         return self.first.index.get_level_values("id").to_numpy()
 
     @property
@@ -78,7 +83,11 @@ class Comparison:
         return of(self.first), of(self.second)
 
     def sentence(self, names: tuple[str, str] = ("A", "B")) -> str:
-        """What the comparison shows; nothing is ranked that the runs do not rank."""
+        """The result in a sentence; it ranks nothing that the runs do not rank.
+
+        Args:
+            names: What to call the two runs.
+        """
         d, setting = self.robust, self.setting
         points = (100 * d.low, 100 * d.value, 100 * d.high)
         if self.noisy or setting is None:
@@ -91,14 +100,14 @@ class Comparison:
 
     @property
     def p_value(self) -> float:
-        """McNemar's exact test of equal robust accuracy; Wilcoxon's where probabilities are met."""
+        """P-value of equal robustness: McNemar's exact test, or Wilcoxon's under noise."""
         if self.noisy:
             return wilcoxon(*self.sides)
         return mcnemar(self.only_first, self.only_second)
 
     @property
     def queries_p_value(self) -> float:
-        """Wilcoxon's test of equal cost, in forward passes per row."""
+        """P-value of equal cost, in forward passes per row (Wilcoxon's test)."""
         return wilcoxon(self.first["forwards"].to_numpy(), self.second["forwards"].to_numpy())
 
     def _repr_html_(self) -> str:

@@ -65,7 +65,19 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The outcome of one evaluation.
+    """The outcome of an evaluation: what was asked, what happened to each row, and what it means.
+
+    Args:
+        spec: What was asked: model, data, space, goal, attack, seed, versions, hashes.
+        records: One row per example; as a data frame: `report.table`.
+        flags: Warnings and notes about pitfalls, each with `id`, `text` and `level`.
+        also: Reports on further goals on the same rows, by name.
+        examples: A few successful attacks before and after, for the page. None where there are
+            none.
+        rows: The table of the data, indexed by id, for slices; None without a table.
+        data: The data set. Not saved: None in a report that was loaded.
+        totals: Counts over all rows of a run on `Parquet`, whose `records` are a sample. None
+            otherwise.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -87,7 +99,9 @@ class Report:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One row per example; of a run in parts (`Parquet`) a sample of them."""
+        """The records as a data frame, one row per example; of a run on `Parquet` a sample of
+        them.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.records.columns, copy=False)  # a million rows are not had twice
@@ -98,9 +112,8 @@ class Report:
 
     @cached_property
     def adversarial(self) -> np.ndarray | None:
-        """The inputs handed in, aligned with the table (clean where no attack succeeded).
-
-        Of texts these are the sentences, as an array of strings.
+        """The adversarial inputs, in the order of `table`; clean where no attack succeeded. Of
+        texts, the sentences as strings.
         """
         x = self.records.adversarial
         if x is None or not (
@@ -110,10 +123,15 @@ class Report:
         return np.array(token_ids.sentences(torch.from_numpy(np.asarray(x))), dtype=object)
 
     def adversarial_frame(self) -> pd.DataFrame:
-        """The rows an attack has changed, as a frame in the types of the user's table, by id.
+        """The rows that an attack changed, as a data frame in the types of the original table.
 
-        `changed` lists the columns that differ from the row as it was, `distance` is what it took.
-        Of texts: `text` and `adversarial` are the sentence before and after, `changed` the words.
+        Returns:
+            A data frame indexed by id, with two more columns: `changed` (the names of the changed
+                columns) and `distance`. Of texts: `text` and `adversarial` (the sentence before and
+                after), `changed` (the words) and `distance`.
+
+        Raises:
+            DurometerError: The data have no columns, or the report was loaded without its data.
         """
         data, inputs = self.data, self.records.adversarial
         if data is not None and inputs is not None and token_ids.is_token_ids(data.x):
@@ -137,12 +155,22 @@ class Report:
         return frame
 
     def metric(self, name: str, by: Any = None, over: str | None = None) -> Any:
-        """An `Estimate`; with `by`, a dict of them, one per value of that column: of the records,
-        of the data's own table, or a list with one value per record.
+        """Computes a metric, with its 95 % interval.
 
-        Columns that hold classes are split by the classes' names, where the data have names.
-        `over`: how several runs of the referee are one: each row by its "worst" run (the attacker
-        may submit again) or by the "majority" of them; None: the mean.
+        Args:
+            name: "clean", "robust" (not broken), "proven", "broken", "open", "success", "valid",
+                "blocked", "distance", "forwards", "backwards", "seconds", or a metric of the game
+                or goal (see `shown`).
+            by: Splits the rows: a column of the records, a column of the data's own table, or a
+                list with one value per row.
+            over: How several runs of a game with random players become one: "worst" (a row counts
+                as broken if any run broke it) or "majority". None: the mean over the runs.
+
+        Returns:
+            An `Estimate`; with `by` a dictionary of them, one per value. Classes go by their names.
+
+        Raises:
+            DurometerError: There is no such metric or column, or the metric cannot be split.
         """
         each = isinstance(by, list | tuple | np.ndarray) and len(by) == len(self.records)
         if not isinstance(name, str) or not (by is None or isinstance(by, str) or each):
@@ -202,7 +230,15 @@ class Report:
         return {named(value): part.metric(name) for value, part in parts.items()}
 
     def counts(self, column: str, among: Callable[[Any], Any] | None = None) -> dict[str, int]:
-        """How many of all rows have each value of a column, most first; `among`: table -> mask."""
+        """How many rows have each value of a column, most frequent first.
+
+        Args:
+            column: A column of the records, e.g. "verdict" or "winner".
+            among: A function from the table to a mask; only these rows are counted. None: all rows.
+
+        Returns:
+            Value, as text -> number of rows.
+        """
         t = self.table if self.totals is None else self.totals.table
         if among is not None:
             t = t.loc[among(t), [column, *(["rows"] if self.totals else [])]]
@@ -225,7 +261,18 @@ class Report:
         return {named(v): METRICS[name][1](part) for v, part in table.groupby(by)}
 
     def compare(self, other: Report) -> Comparison:
-        """Paired comparison with a report on the same examples: on the rows played in both."""
+        """Compares robustness with another report on the same examples, row by row.
+
+        Args:
+            other: The other report. Rows are paired by id, and their inputs must be the same.
+
+        Returns:
+            A `Comparison`: the difference with its interval, and a paired test.
+
+        Raises:
+            DurometerError: There is no row in common, or rows with the same id are different
+                inputs.
+        """
         mine, theirs = (r.table[played(r.table)].set_index(["id", "run"]) for r in (self, other))
         shared = mine.index.intersection(theirs.index)
         if not len(shared):
@@ -265,7 +312,7 @@ class Report:
 
     @property
     def shown(self) -> dict[str, tuple[str, Estimate]]:
-        """The figures a summary prints: name -> (title, estimate)."""
+        """The figures that a summary prints: name -> (title, estimate)."""
         further = self._of_groups
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if not self.two_sided:
@@ -280,28 +327,54 @@ class Report:
 
     @property
     def two_sided(self) -> bool:
-        """Whether anybody tried to prove something: else all that is not broken is open."""
+        """Whether the run also tried to prove rows robust; if not, every row that is not broken is
+        open.
+        """
         return "proven" in self.counts("verdict") or bool(self.spec.get("proves"))
 
     @property
     def stages(self) -> pd.DataFrame:
-        """What each stage was given, settled and cost: one line per stage, in their order."""
+        """What each stage of the attack was given, settled and cost: a data frame, one line per
+        stage.
+        """
         from durometer.report.stages import stages
 
         return stages(self.table)
 
     def minimal_changes(self, by: str = "row") -> pd.DataFrame:
-        """The changes that flipped each broken row, nearest rows first, a line per changed feature.
+        """The changes that broke each row, as a data frame.
 
-        After `Exact(minimise="distance")` (or "cost") no smaller ones do: `distance_low`
-        says up to where nothing flips. by="feature": how often and how far each feature moves.
+        After `Exact(minimise="distance")` (or "cost") they are the smallest possible: nothing
+        within `distance_low` breaks the row.
+
+        Args:
+            by: "row": one line per row and changed feature, nearest rows first. "feature": one line
+                per feature, with how often and how far it was changed.
+
+        Returns:
+            By row: `id`, `feature`, `was`, `now`, `change`, `share` (of the feature's range in the
+                schema), `distance`, `distance_low`. By feature: `rows`, `of_flips`,
+                `median_change`, `smallest`.
+
+        Raises:
+            DurometerError: The report was loaded without its data.
         """
         return minimal_changes(self, by)
 
     def radii(self, eps: Sequence[float] | None = None) -> pd.DataFrame:
-        """Robust accuracy at each radius up to the run's own: `at_least` and `at_most`.
+        """Robust accuracy at each radius up to the run's own, as a data frame.
 
-        One run of `Exact(minimise="distance")` tells them all.
+        One run of `Exact(minimise="distance")` gives the whole curve. After other attacks it is
+        valid but loose: a point found at eps says nothing about smaller radii.
+
+        Args:
+            eps: The radii, from 0 to the size of the run's space. None chooses about two dozen.
+
+        Returns:
+            One line per radius with `at_least` (proven) and `at_most` (not broken), as estimates.
+
+        Raises:
+            DurometerError: A radius lies outside the run's own, or the space has no size.
 
         >>> import durometer as du
         >>> from sklearn.tree import DecisionTreeClassifier
@@ -316,17 +389,34 @@ class Report:
         return curve(self, eps)
 
     def html(self) -> str:
-        """The report as one self-contained page."""
+        """The report as one self-contained HTML page."""
         return html(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write report.html, spec.json, the records, what was handed in, and the evidence."""
+        """Writes report.html, spec.json, the records, the adversarial inputs and the evidence.
+
+        Args:
+            folder: Where to write; made where it does not exist.
+
+        Returns:
+            The folder.
+        """
         files.save(self, Path(folder))
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Report:
-        """Read what `save` wrote."""
+        """Reads a report that `save` wrote.
+
+        Args:
+            folder: Its folder.
+
+        Returns:
+            The report, without its data.
+
+        Raises:
+            DurometerError: The folder holds no saved report, or a file is damaged.
+        """
         if not isinstance(folder, str | Path):
             raise DurometerError(f"load({folder!r}): expected the folder of a saved report")
         known = files.load(Path(folder))

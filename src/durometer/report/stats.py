@@ -14,9 +14,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its 95 % interval and its denominator.
+    """A figure with its 95 % interval and the number of rows behind it.
 
-    As a number it is its value: compare `low` or `high` where the interval is to decide.
+    It compares and formats like its value; compare `low` or `high` where the interval should
+    decide.
+
+    Args:
+        value: The figure itself.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        n: Number of rows it is computed from.
 
     >>> e = Estimate(0.93, 0.79, 0.98, 30)
     >>> e > 0.9, f"{e:.1%}", float(e)
@@ -63,7 +70,11 @@ class Estimate:
         return format(self.value, spec) if spec else str(self)
 
     def written(self, usual: str) -> tuple[str, str, str]:
-        """Value, low and high in the format `usual`, or with exponents where that shows no digits.
+        """Value, low and high as text.
+
+        Args:
+            usual: The format to use, e.g. ".3f". A value below 0.002 is written with an exponent
+                instead.
 
         >>> Estimate(2.5e-6, 1e-7, 1e-5, 9).written(".3f")
         ('2.5e-06', '1.0e-07', '1.0e-05')

@@ -28,7 +28,14 @@ Line = list[tuple[float, Estimate]]
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """`settings`: run -> what was set; `numbers`: setting -> value -> its place on an axis."""
+    """Reports on runs that differ in a few settings.
+
+    Args:
+        settings: Name of the run -> its settings.
+        reports: Name of the run -> its report; runs that failed are not among them.
+        numbers: Setting -> value (as text) -> its position on an axis; numeric settings only.
+        failed: Name of the run -> why it failed.
+    """
 
     settings: Mapping[str, Mapping[str, Any]]
     reports: Mapping[str, Report]
@@ -36,7 +43,14 @@ class Sweep:
     failed: Mapping[str, str] = field(default_factory=dict)
 
     def series(self, *apart: str) -> dict[str, list[str]]:
-        """Runs that agree in all settings but these (and the seed), by what they agree in."""
+        """Groups the runs that agree in all settings but some, and but the seed.
+
+        Args:
+            *apart: The settings that may differ.
+
+        Returns:
+            What they agree in, as text -> names of the runs.
+        """
         found: dict[str, list[str]] = {}
         for name in self.reports:
             kept = {k: v for k, v in self.settings[name].items() if k not in (*apart, "seed")}
@@ -44,7 +58,11 @@ class Sweep:
         return found
 
     def robust(self, names: list[str]) -> Estimate:
-        """Robust accuracy of runs that differ in the seed alone."""
+        """Robust accuracy of runs that differ in the seed only, pooled.
+
+        Args:
+            names: Names of the runs.
+        """
         reports = [self.reports[n] for n in names]
         if len(reports) == 1:
             estimate: Estimate = reports[0].metric("robust")
@@ -64,7 +82,11 @@ class Sweep:
         return bootstrap(pooled[0], pooled[1], second=pooled[2], draws=500)
 
     def lines(self, axis: str) -> dict[str, Line]:
-        """Robust accuracy against a numeric setting, one line per combination of the others."""
+        """Robust accuracy against a numeric setting, one line per combination of the others.
+
+        Args:
+            axis: The setting, e.g. "space.eps".
+        """
         place = self.numbers[axis]
         found: dict[str, Line] = {}
         for label, names in self.series(axis).items():
@@ -81,7 +103,7 @@ class Sweep:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        """What the runs warn of, and budgets that grow without effect."""
+        """The warnings of all runs, and budgets that grow without effect."""
         found: list[Flag] = []
         for axis in self.numbers:
             if axis.endswith(".eps"):
@@ -114,11 +136,18 @@ class Sweep:
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def html(self) -> str:
-        """All runs on one page."""
+        """All runs on one HTML page."""
         return html(self)
 
     def save(self, folder: str | Path) -> Path:
-        """Write sweep.json and report.html; the runs' own reports lie in folders beside them."""
+        """Writes sweep.json and report.html; the runs' own reports are in folders beside them.
+
+        Args:
+            folder: Where to write.
+
+        Returns:
+            The folder.
+        """
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +161,11 @@ class Sweep:
 
     @classmethod
     def load(cls, folder: str | Path) -> Sweep:
-        """Read what `save` wrote."""
+        """Reads a sweep that `save` wrote.
+
+        Args:
+            folder: Its folder.
+        """
         folder = Path(folder)
         path = folder / "sweep.json"
         with durable_files.reading(path, "run the sweep again with --resume, which writes it anew"):

@@ -128,8 +128,8 @@ class Index:
             if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
                 raise DurometerError(f"'{self.path}' cannot be read: {error}") from None
             raise DurometerError(
-                f"'{self.path}' is damaged ({error}); 'durometer repair {self.path.parent}' rebuilds "
-                "it from the chunks, and so does --resume"
+                f"'{self.path}' is damaged ({error}); 'durometer repair {self.path.parent}' "
+                "rebuilds it from the chunks, and so does --resume"
             ) from None
 
     def keep(self, name: str, value: Any) -> None:

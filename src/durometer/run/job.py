@@ -65,10 +65,30 @@ class Chunk:
 
 @dataclass(eq=False)
 class Job:
-    """What is to be played, and what every chunk of it needs.
+    """One evaluation, cut into chunks that can be played anywhere and in any order.
 
-    Made by a configuration file (`Config.job`) or by hand, for `du.gate`. Sent to other processes
-    without the prepared game.
+    A configuration file makes one (`Config.job`); make one by hand for `gate`. It is sent to worker
+    processes without the prepared game.
+
+    Args:
+        target: The model or the game, as for `evaluate`.
+        data: The rows to evaluate.
+        space: What the attacker may change.
+        goal: What counts as a success, bound to the rows. Default `Untargeted()`.
+        attack: The attack. The default is the game's standard one, found when the job is prepared.
+            None: nobody attacks.
+        seed: Seed of all random numbers.
+        batch: Rows per chunk.
+        budget: Limit on the model evaluations per row. Default: no limit.
+        widen: Whether several chunks may be computed at once where that is faster; the records are
+            the same.
+        game: The prepared game; filled in by `prepare`.
+        facts: What was found out about the model, for the warnings of the report; filled in by
+            `prepare`.
+        source: The files where the data are larger than memory; `data` then holds a few of their
+            rows.
+        asked: The goal before it was bound to the rows.
+        width: Rows that fit into memory at once; measured on first use.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -96,7 +116,14 @@ class Job:
         return self.__dict__ | {"game": None}
 
     def prepare(self) -> dict[str, Any]:
-        """Check everything and settle the game; facts about the model."""
+        """Checks that the parts fit together and prepares the game.
+
+        Returns:
+            What was found out about the model, for the warnings of the report.
+
+        Raises:
+            DurometerError: Something cannot work; the message says what.
+        """
         asked: Any = self.attack
         if isinstance(asked, str) and asked == STANDARD:
             self.attack = as_game(self.target).default_attack(self.space)
@@ -107,7 +134,7 @@ class Job:
 
     @property
     def count(self) -> int:
-        """How many chunks there are: a game whose rounds build on each other is one."""
+        """Number of chunks; 1 for a game whose rounds build on each other."""
         if self.source is not None:
             return len(self.source.parts)
         if not as_game(self.target).divisible:
@@ -116,7 +143,7 @@ class Job:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.data if self.source is None else self.source)
 
     def _part(self, chunks: Sequence[int]) -> tuple[Dataset, Goal, Sequence[int] | None]:
@@ -134,7 +161,7 @@ class Job:
 
     @property
     def at_once(self) -> int:
-        """How many chunks make up a turn; 1 where the user said how many rows."""
+        """How many chunks are played as one batch (a turn); 1 where the user chose the size."""
         if self.game is None or not self.widen or self.source is not None or self.count == 1:
             return 1
         if self.width is None:
@@ -142,20 +169,38 @@ class Job:
         return max(1, min(self.width, len(self.data) // TURNS) // self.batch)
 
     def turns(self, chunks: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """The turns that hold these chunks, each whole, by their first chunks."""
+        """The turns that hold given chunks, each whole, by their first chunk.
+
+        Args:
+            chunks: Numbers of the chunks.
+        """
         wide, count = self.at_once, self.count
         firsts = dict.fromkeys(k // wide * wide for k in chunks)
         return {first: tuple(range(first, min(first + wide, count))) for first in firsts}
 
     def play(self, chunk: int) -> Chunk:
-        """One chunk, played with its turn."""
+        """Plays one chunk, with the turn it belongs to.
+
+        Args:
+            chunk: Its number, from 0.
+
+        Returns:
+            The chunk with its records.
+        """
         if self.game is None:
             self.prepare()
         (turn,) = self.turns([chunk]).values()
         return self.play_at_once(turn)[turn.index(chunk)]
 
     def play_at_once(self, chunks: Sequence[int]) -> list[Chunk]:
-        """Play these chunks as one batch: the same records as one by one, in less time."""
+        """Plays several chunks as one batch: the same records as one by one, in less time.
+
+        Args:
+            chunks: Their numbers.
+
+        Returns:
+            The chunks, in the same order.
+        """
         if self.game is None:
             self.prepare()
         data, goal, only = self._part(chunks)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Until(Protocol):
-    """Who says when enough rows are seen: a gate's `Watch`."""
+    """Who says when enough rows are seen: a gate's `SequentialTest`."""
 
     def begin(self) -> None:
         """A run begins: forget what an earlier one gave."""
@@ -41,14 +41,23 @@ class Until(Protocol):
 
 @noun
 class Run:
-    """`out`: a folder to keep (and resume) the run in; `force` replaces the run that is there, once
-    this one is about to play. `shard=(i, n)`: the i-th of n parts, from 1.
+    """How an evaluation is carried out: where it is kept, who works on it, when it may stop.
 
-    `until`: stop when the 95 % interval of robust accuracy is at most this wide to either side, or
-    when a gate (`Watch`) is decided. Rows are then played in a random order, and looked at in that
-    order, whichever is finished first: else those seen so far would not speak for the rest.
-    `note`: what else the spec is to say, e.g. the criteria that were fixed beforehand.
-    `accept_version`: go on with a run that other versions of durometer, torch or Python began.
+    Args:
+        out: The folder to keep the run in. None keeps nothing: the records are in memory only.
+        resume: Whether to continue the run in `out`: finished batches are read, the others played.
+        shard: `(i, n)` plays the i-th of n parts, i from 1; `durometer merge` joins the folders
+            afterwards.
+        workers: Number of worker processes. 1 plays in this process.
+        ray: Address of a Ray cluster: "auto", "local" or "host:port". Not together with `workers`.
+        until: When to stop early: a half-width between 0 and 0.5 that the 95 % interval of robust
+            accuracy must reach, or a `SequentialTest` that must be decided. Rows are then played in
+            random order. None: play all rows.
+        force: Whether to replace the run that is in `out`; it is moved aside once the new run
+            begins.
+        accept_version: Whether to resume a run that other versions of durometer, torch or Python
+            began.
+        note: Further entries for the report's spec, e.g. criteria that were fixed beforehand.
 
     >>> import durometer as du
     >>> import tempfile
@@ -57,8 +66,8 @@ class Run:
     >>> ask = dict(space=du.Linf(0.1), attack=du.PGD(5), batch=4)
     >>> first = du.evaluate(net, data, **ask, run=du.Run(folder))
     >>> again = du.evaluate(net, data, **ask, run=du.Run(folder, resume=True))
-    >>> len(again.table)
-    16
+    >>> first.metric("robust") == again.metric("robust"), str(again.metric("robust"))
+    (True, '0.312 [0.142, 0.556] (n = 16)')
     """
 
     out: str | Path | None = None
@@ -89,16 +98,25 @@ class Run:
 
     @property
     def executor(self) -> Executor:
-        """Where the chunks are played."""
+        """Where the chunks are played: here, in worker processes, or on Ray."""
         if self.ray is not None:
             return Ray(self.ray)
         return Processes(self.workers) if self.workers > 1 else Here()
 
     def chunks(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Chunk]]:
-        """All chunks of this run's share: first what is stored, then what is left to play.
+        """Yields all chunks of this run's share: first those that are stored, then those still to
+        play.
 
-        In the order of the plan where the run may stop early: a row that is broken is finished
-        sooner than one that holds out, so the first to finish do not speak for the others.
+        Args:
+            job: What is played.
+            spec: What the report will say about the run; kept in the folder.
+
+        Yields:
+            The number of a chunk and the chunk; in the order of the plan where the run may stop
+                early.
+
+        Raises:
+            DurometerError: There are fewer chunks than shards, or the folder holds another run.
         """
         turns = list(job.turns(range(job.count)).values())
         if self.shard is not None:
@@ -113,7 +131,7 @@ class Run:
         yield from chunks if self.until is None else _in_order(share, chunks)
 
     def finished(self) -> Iterator[tuple[int, Chunk]]:
-        """What is in the folder: a run that is stopped may not have read it all yet."""
+        """Yields the chunks stored in the folder, with their numbers."""
         store = Store(Path(self.out)) if self.out is not None else None
         for k, entry in store.index.done().items() if store is not None else ():
             assert store is not None

@@ -33,15 +33,22 @@ _LOOKS = {"o": "0", "l": "1", "i": "1", "e": "3", "a": "@", "s": "$", "b": "8", 
 
 @runtime_checkable
 class Candidates(Protocol):
-    """What may stand in the place of each word of a sentence."""
+    """A maker of replacements for the words of a sentence; used by `Text`."""
 
     @property
     def described(self) -> str:
-        """What a word is replaced by, in words: "a synonym"."""
+        """What a word is replaced by, for the sentences of a report, e.g. "a synonym"."""
         ...
 
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
-        """For each word the others that may replace it, the best first."""
+        """The replacements of each word.
+
+        Args:
+            words: The words of one sentence.
+
+        Returns:
+            For each word a tuple of the words that may replace it, the best first; empty: it stays.
+        """
         ...
 
 
@@ -56,16 +63,21 @@ def _dressed(word: str, of: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]
 
 @noun(eq=False)
 class Synonyms:
-    """Words that share a meaning.
+    """Replaces a word by its synonyms: WordNet 3.1, ordered by GloVe vectors, for the words of
+    SST-5.
 
     Args:
-        table: Maps a word to its synonyms, in upper or lower case; by default WordNet 3.1's, as far
-            as the words of SST-5 reach. Synonyms of several words cannot stand in the place of one
-            and are left out; the report's note `left-out-candidates` lists them.
-        vectors: Word vectors that rank the synonyms; by default GloVe's for the default table.
-        at_most: How many synonyms of a word count, the first of `table` or the nearest by
-            `vectors`. None: all of a table of your own, 7 of the default one.
-        least: The least cosine of a synonym with its word, where there are vectors.
+        table: Word -> its synonyms, in upper or lower case, instead of WordNet's. Synonyms of
+            several words are left out; the report's note `left-out-candidates` lists them.
+        vectors: Word vectors to order the synonyms by. None: GloVe's with the bundled table, no
+            ordering with a table of your own.
+        at_most: Number of synonyms per word that are kept, the first of the table or the nearest by
+            `vectors`. None: 7 of the bundled table, all of your own.
+        least: Smallest cosine between a word and its synonym, where there are vectors. -1 keeps
+            all.
+
+    Raises:
+        DurometerError: `table` maps a word to something that is no list of words.
 
     >>> Synonyms({"good": ("fine", "sound")})(["Good", "film"])
     [('Fine', 'Sound'), ()]
@@ -116,7 +128,11 @@ class Synonyms:
         return lexicon.synonyms(), self.vectors or lexicon.vectors()
 
     def of(self, word: str) -> tuple[str, ...]:
-        """The synonyms of one word."""
+        """The synonyms of one word, nearest first.
+
+        Args:
+            word: The word, in lower case.
+        """
         table, vectors = self._sources
         found = [w for w in table.get(word, ()) if w != word]
         if vectors is not None and found:
@@ -128,12 +144,16 @@ class Synonyms:
 
 @noun(eq=False)
 class Neighbours:
-    """The nearest words by their vectors, at most `at_most`, of a cosine of at least `least`.
+    """Replaces a word by its nearest neighbours in a space of word vectors; antonyms may be among
+    them.
 
-    >>> import durometer as du
-    >>> candidates = du.Neighbours(at_most=2)
-    >>> candidates.at_most, candidates.least
-    (2, 0.6)
+    Args:
+        vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
+        at_most: Number of neighbours per word that are kept.
+        least: Smallest cosine between a word and its neighbour.
+
+    >>> Neighbours(at_most=2)(["good", "film"])
+    [('better', 'really'), ('movie', 'films')]
     """
 
     described: ClassVar[str] = "a similar word"
@@ -151,7 +171,11 @@ class Neighbours:
         return {}
 
     def of(self, word: str) -> tuple[str, ...]:
-        """The neighbours of one word."""
+        """The neighbours of one word, nearest first.
+
+        Args:
+            word: The word, in lower case.
+        """
         if word not in self._memo:
             vectors = self.vectors or lexicon.vectors()
             here = vectors.places.get(word)
@@ -166,14 +190,17 @@ class Neighbours:
 
 @noun
 class Typos:
-    """One edit inside a word; the first and last letter stay.
+    """Misspells a word by one edit of a character; the first and the last letter stay.
 
     Args:
-        kinds: Which edits: "swap" two neighbours, "drop" a letter, "double" it, or replace it by
-            one that has its "look" (o by 0).
-        shortest: Shorter words stay as they are.
-        at_most: How many edits of a word count, those at its beginning first: of a word of ten
-            letters with all kinds 16 reach about the middle. None: all of them.
+        kinds: The edits: "swap" (two neighbours change places), "drop", "double", "look" (a
+            character that looks alike, e.g. 0 for o).
+        shortest: Length of the shortest word that is misspelled, in letters.
+        at_most: Number of misspellings per word that are kept, those at its beginning first: of ten
+            letters, 16 reach about the middle. None: all.
+
+    Raises:
+        DurometerError: There is no such kind of edit.
 
     >>> Typos(kinds=("swap",))(["film"])
     [('flim',)]
@@ -211,9 +238,18 @@ class Typos:
 
 @noun(eq=False)
 class Masked:
-    """The `at_most` likeliest words of a masked language model (Hugging Face `transformers`).
+    """Replaces a word by what a masked language model would write there (Hugging Face
+    `transformers`).
 
-    `model` is one of `transformers` together with its `tokenizer`, or the folder of both.
+    Args:
+        model: The folder of a saved model and its tokenizer, or a model of `transformers`. Nothing
+            is downloaded.
+        tokenizer: The tokenizer, where `model` is no folder.
+        at_most: Number of words per place that are kept, the likeliest first.
+
+    Raises:
+        Unsupported: `transformers` is not installed, or the tokenizer has no mask token; raised on
+            first use.
 
     >>> import durometer as du
     >>> du.Masked("models/roberta", at_most=4)
@@ -231,7 +267,11 @@ class Masked:
         return f"Masked({_named(self.model)!r}, at_most={self.at_most!r})"
 
     def to_dict(self, whole: bool = False) -> serialization.Table:
-        """The folder, or the kind of a model that was given as such."""
+        """The maker as plain values for a file or a report: the folder, or the class of the model.
+
+        Args:
+            whole: Ignored: everything is always written.
+        """
         return {"type": "Masked", "model": _named(self.model), "at_most": self.at_most}
 
     @cached_property
@@ -241,8 +281,9 @@ class Masked:
         try:
             from transformers import AutoModelForMaskedLM, AutoTokenizer
         except ImportError as error:
-            raise Unsupported(f"Masked needs transformers: pip install 'durometer[text]' ({error})") \
-                from None  # fmt: skip
+            raise Unsupported(
+                f"Masked needs transformers: pip install 'durometer[text]' ({error})"
+            ) from None
         model = AutoModelForMaskedLM.from_pretrained(self.model, local_files_only=True)
         return model.eval(), AutoTokenizer.from_pretrained(self.model, local_files_only=True)
 

@@ -4,10 +4,10 @@ Words of a sentence, letters of a strand of DNA, bytes of a file. x holds one nu
 (n, L); z holds one weight per position and option, flat (n, L * K), the original first. A decoded
 point is a hard choice: at most `most` positions change, those whose best other option leads the
 original by most. The gradient is straight through, and for that a plain number per position is too
-little: `decode` gives a `Chosen`, the numbers together with what they were chosen from and the
-weights, so that a model with an embedding can mix the options' vectors. Any operation on it gives
-a plain tensor again. Where most of a long sequence cannot move (the head of a file), `places` names
-the positions that can, and weights and options are of these alone.
+little: `decode` gives a `RelaxedTokens`, the numbers together with what they were chosen from and
+the weights, so that a model with an embedding can mix the options' vectors. Any operation on it
+gives a plain tensor again. Where most of a long sequence cannot move (the head of a file), `places`
+names the positions that can, and weights and options are of these alone.
 
 What a reader would get wrong: weights of several positions may be anywhere on their simplices while
 the decoded sentence has changed in two words. The relaxation steers, the choice is what is judged.
@@ -27,9 +27,10 @@ from durometer.spaces.genes import Genes
 
 
 class RelaxedTokens(torch.Tensor):
-    """Symbols (n, L) that remember their `options` (n, m, K) and `weights` (n, m, K).
+    """Symbols (n, L) that remember the options they were chosen from, and the weights of these.
 
-    `places` (m,) are the positions that these belong to: all L of them, or those that can move.
+    A model with an embedding can mix the vectors of the options by the weights, so that gradients
+    reach them. Any operation on it gives a plain tensor.
     """
 
     options: Tensor
@@ -40,6 +41,14 @@ class RelaxedTokens(torch.Tensor):
     def of(
         cls, symbols: Tensor, options: Tensor, weights: Tensor, places: Tensor | None = None
     ) -> RelaxedTokens:
+        """Makes one from plain tensors.
+
+        Args:
+            symbols: The chosen symbols (n, L).
+            options: The options of each position (n, m, K).
+            weights: Their weights (n, m, K).
+            places: The positions that the options belong to (m,). None: all L.
+        """
         made = symbols.as_subclass(cls)
         made.options, made.weights = options, weights
         made.places = torch.arange(symbols.shape[1]) if places is None else places
@@ -53,10 +62,18 @@ class RelaxedTokens(torch.Tensor):
 
 @dataclass(frozen=True, eq=False)
 class SubstitutionRegion:
-    """Around each row: `options` (n, m, K), the original in slot 0, NaN where there are fewer.
+    """The region of sequences in which positions may be replaced by options.
 
-    `most` (n,) is the number of positions that may change; `also(x)` is what else must hold. Of m
-    positions in `places` the others cannot move; without `places` the options are of all L.
+    Args:
+        x0: The original sequences (n, L).
+        options: The options of each position (n, m, K): the original first, NaN where there are
+            fewer.
+        most: Number of positions that may change (n,).
+        also: A further condition on (original, candidate) rows, which gives (n,) bool. None: none.
+        places: The positions that the options belong to (m,). None: all L.
+        eps: Size of the region in search coordinates: from one option to another.
+        p: The norm of steps in search coordinates.
+        constrained: Always False: there is no penalty.
     """
 
     x0: Tensor  # (n, L)
@@ -70,7 +87,7 @@ class SubstitutionRegion:
 
     @property
     def there(self) -> Tensor:
-        """(n, m, K): which slots hold an option."""
+        """Which slots hold an option (n, m, K)."""
         return ~self.options.isnan()
 
     @property
@@ -88,7 +105,11 @@ class SubstitutionRegion:
         return z.reshape(len(z), *self.options.shape[1:])
 
     def slots(self, z: Tensor) -> Tensor:
-        """(n, m): the slot chosen at each position, 0 where the original stays."""
+        """The slot chosen at each position (n, m); 0 is the original.
+
+        Args:
+            z: Weights of the options, flat (n, m K).
+        """
         weights = self._weights(z.detach()).masked_fill(~self.there, -torch.inf)
         if weights.shape[2] == 1:
             return torch.zeros(weights.shape[:2], dtype=torch.int64)
@@ -97,7 +118,11 @@ class SubstitutionRegion:
         return torch.where((lead > 0) & (rank < self.most[:, None]), slot + 1, 0)
 
     def written(self, slots: Tensor) -> Tensor:
-        """(n, L): the sequences with these slots (n, m)."""
+        """The sequences (n, L) with given slots.
+
+        Args:
+            slots: The slots (n, m).
+        """
         return self._put(self.options.gather(2, slots[..., None])[..., 0])
 
     def _put(self, symbols: Tensor) -> Tensor:
@@ -179,7 +204,7 @@ class SubstitutionRegion:
         return replace(self, x0=self.x0[rows], options=self.options[rows], most=self.most[rows])
 
     def genes(self) -> Genes:
-        """One per position: the slot of its option."""
+        """The coordinates for genetic searches: one per position, the slot of its option."""
         start = torch.zeros(self.options.shape[:2], dtype=torch.float64)
         high = self.there.sum(2).double() - 1
         places = torch.arange(start.shape[1]) if self.places is None else self.places
@@ -189,7 +214,7 @@ class SubstitutionRegion:
         )  # fmt: skip
 
     def sizes(self) -> Tensor:
-        """(n,): how many sequences there are, by the number of positions that change."""
+        """The number of allowed sequences of each row (n,)."""
         others = self.there[..., 1:].sum(2).double()  # (n, m)
         most = int(self.most.max()) if len(self.most) else 0
         ways = torch.zeros(len(others), most + 1, dtype=torch.float64)
@@ -200,7 +225,11 @@ class SubstitutionRegion:
         return (ways * allowed).sum(1)
 
     def points(self, row: int) -> Tensor:
-        """(m, L): every sequence of one row, the original first."""
+        """All allowed sequences of one row (m, L), the original first.
+
+        Args:
+            row: Position of the row.
+        """
         options, most = self.options[row], int(self.most[row])
         made, used = self.x0[row : row + 1], torch.zeros(1, dtype=torch.int64)
         for i in self.there[row, :, 1:].any(1).nonzero()[:, 0].tolist():

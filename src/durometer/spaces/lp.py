@@ -62,10 +62,18 @@ LARGEST = 1e300  # a distance that can still be squared in parts
 
 @noun(eq=False)
 class Lp:
-    """All inputs within `eps` of the clean one in the `p` norm, and within [low, high].
+    """All inputs within `eps` of the clean one in the `p` norm and inside the box [low, high].
 
-    `eps` may be one number per channel or feature (0: it may not change): then each change counts
-    in units of its own eps.
+    Args:
+        p: The norm: 0, 1, 2 or infinity.
+        eps: Size of the ball, in the units of the inputs; for p = 0 a number of features. One
+            number, or one per channel or feature (0: it may not change): changes then count in
+            units of their own eps.
+        low: Lowest allowed value: one number, or one per channel or feature.
+        high: Highest allowed value, likewise.
+
+    Raises:
+        DurometerError: `p` is no such norm, or `eps` is not positive.
     """
 
     p: float = field(metadata={"most": math.inf})
@@ -98,12 +106,16 @@ class Lp:
         return f"{_NAMES.get(self.p, f'Lp(p={self.p})')}({self.eps!r}{box})"
 
     def to_dict(self, whole: bool = False) -> serialization.Table:
-        """As it is called: the box stays unsaid where it is [0, 1]."""
+        """The space as plain values for a file or a report.
+
+        Args:
+            whole: Ignored: eps is always written, the box only where it is not [0, 1].
+        """
         return {"type": _NAMES[self.p]} | serialization.non_default_fields(self, leave=("p",))
 
     @property
     def norm(self) -> float:
-        """The p."""
+        """The p of the norm."""
         return self.p
 
     @property
@@ -169,50 +181,98 @@ class Lp:
 
 
 def Linf(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Every feature may change by at most `eps`: one number, or one per channel or feature.
+    """Inputs of which every feature differs from the clean one by at most `eps`.
 
-    A picture that is normalised channel by channel has all three so, its eps, low and high.
+    Args:
+        eps: The largest change, in the units of the inputs: 8 / 255 for images in [0, 1]. One
+            number, or one per channel or feature (0: it may not change).
+        low: Lowest allowed value: one number, or one per channel or feature.
+        high: Highest allowed value, likewise. Give `low` and `high` for data outside [0, 1], e.g.
+            images normalised channel by channel.
+
+    Returns:
+        The space.
+
+    Raises:
+        DurometerError: `eps` is not positive.
 
     >>> import torch
     >>> import durometer as du
     >>> region = du.Linf(0.3).around(torch.tensor([[0.5, 0.5]]))
-    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
-    True
+    >>> [region.contains(torch.tensor([x])).item() for x in ([0.7, 0.3], [0.9, 0.5])]
+    [True, False]
     """
     return Lp(math.inf, eps, low, high)
 
 
 def L2(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Euclidean distance at most `eps`; with one eps per channel or feature, of d / eps at most 1.
+    """Inputs at a Euclidean distance of at most `eps` from the clean one.
+
+    Args:
+        eps: The largest distance, in the units of the inputs. With one number per channel or
+            feature, each change counts in units of its own eps and the length of these is at most
+            1.
+        low: Lowest allowed value: one number, or one per channel or feature.
+        high: Highest allowed value, likewise.
+
+    Returns:
+        The space.
+
+    Raises:
+        DurometerError: `eps` is not positive.
 
     >>> import torch
     >>> import durometer as du
-    >>> region = du.L2(1.0).around(torch.tensor([[0.5, 0.5]]))
-    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
-    True
+    >>> region = du.L2(0.3).around(torch.tensor([[0.5, 0.5]]))
+    >>> [region.contains(torch.tensor([x])).item() for x in ([0.7, 0.5], [0.75, 0.25])]
+    [True, False]
     """
     return Lp(2.0, eps, low, high)
 
 
 def L1(eps: float | Sequence[float], low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """Sum of absolute changes at most `eps`; with one eps each, of |d| / eps at most 1.
+    """Inputs whose absolute changes sum up to at most `eps`.
+
+    Args:
+        eps: The largest sum, in the units of the inputs. With one number per channel or feature,
+            each change counts in units of its own eps and the sum of these is at most 1.
+        low: Lowest allowed value: one number, or one per channel or feature.
+        high: Highest allowed value, likewise.
+
+    Returns:
+        The space.
+
+    Raises:
+        DurometerError: `eps` is not positive.
 
     >>> import torch
     >>> import durometer as du
-    >>> region = du.L1(2.0).around(torch.tensor([[0.5, 0.5]]))
-    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
-    True
+    >>> region = du.L1(0.3).around(torch.tensor([[0.5, 0.5]]))
+    >>> [region.contains(torch.tensor([x])).item() for x in ([0.7, 0.5], [0.7, 0.3])]
+    [True, False]
     """
     return Lp(1.0, eps, low, high)
 
 
 def L0(eps: float, low: Any = 0.0, high: Any = 1.0) -> Lp:
-    """At most `eps` features changed.
+    """Inputs that differ from the clean one in at most `eps` features.
+
+    Args:
+        eps: Number of features that may change, each to any value of the box. A pixel of a colour
+            image is three features.
+        low: Lowest allowed value: one number, or one per channel or feature.
+        high: Highest allowed value, likewise.
+
+    Returns:
+        The space.
+
+    Raises:
+        DurometerError: `eps` is not positive, or is more than one number.
 
     >>> import torch
     >>> import durometer as du
     >>> region = du.L0(1).around(torch.tensor([[0.5, 0.5]]))
-    >>> region.contains(torch.tensor([[0.7, 0.5]])).item()
-    True
+    >>> [region.contains(torch.tensor([x])).item() for x in ([1.0, 0.5], [0.6, 0.4])]
+    [True, False]
     """
     return Lp(0.0, eps, low, high)

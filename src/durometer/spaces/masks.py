@@ -21,7 +21,18 @@ def eyeglasses(
     apart: float = 0.36,
     thick: float = 0.035,
 ) -> NDArray[np.bool_]:
-    """(height, width) bool.
+    """The mask of an eyeglass frame for aligned faces (the shape of Sharif et al., 2016).
+
+    Args:
+        height: Height of the images, in pixels.
+        width: Width of the images, in pixels.
+        eyes: Height of the eyes from the top, as a share of the image.
+        apart: Distance between the eyes, as a share of the width.
+        thick: Thickness of the rims, as a share of the image.
+
+    Returns:
+        A boolean array (height, width), true on the frame. With the defaults it covers 6.7 % of the
+            pixels.
 
     >>> frame = eyeglasses(224, 224)
     >>> round(float(frame.mean()), 3)

@@ -23,13 +23,22 @@ MASKS: dict[str, Callable[[int, int], np.ndarray]] = {"eyeglasses": eyeglasses}
 
 @noun(eq=False)
 class Patch:
-    """Images that differ from the clean one inside `mask` only, by any colour in [low, high].
+    """Images that differ from the clean one inside a fixed mask only, by any colours.
 
-    `mask` is an array (h, w) or (channels, h, w), the name "eyeglasses", or a function (h, w) ->
-    array.
+    Args:
+        mask: Where the image may change: an array (height, width) or (channels, height, width), the
+            name "eyeglasses" (the frame of Sharif et al., 2016; see `masks.eyeglasses`), or a
+            function of height and width that returns an array.
+        low: Lowest allowed value of a pixel.
+        high: Highest allowed value of a pixel.
 
-    >>> Patch("eyeglasses")
-    Patch('eyeglasses')
+    >>> import torch
+    >>> import durometer as du
+    >>> corner = du.Patch([[True, False], [False, False]])
+    >>> region = corner.around(torch.zeros(1, 1, 2, 2))
+    >>> tried = torch.tensor([[[[[1.0, 0], [0, 0]]]], [[[[0, 1], [0, 0]]]]])
+    >>> [region.contains(x).item() for x in tried]
+    [True, False]
     """
 
     mask: Any = "eyeglasses"

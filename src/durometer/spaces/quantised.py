@@ -28,11 +28,22 @@ _SHRINK = (0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
 
 @noun(eq=False)
 class Quantised:
-    """The images of `inner` on a grid of `levels` values from its low to its high.
+    """Another image space, restricted to images that can be stored with a few levels of brightness.
 
-    >>> from durometer.spaces.lp import Linf
-    >>> Quantised(Linf(8 / 255))
-    Quantised(Linf(0.03137254901960784))
+    Attacks search as in the inner space; every candidate is rounded to the nearest level before it
+    is judged, and gradients pass through the rounding unchanged.
+
+    Args:
+        inner: The space before rounding, e.g. `Linf(8 / 255)`; its `low` and `high` must be single
+            numbers.
+        levels: Number of levels from `low` to `high`; 256 for 8-bit images. The clean inputs must
+            lie on them.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> region = du.Quantised(du.Linf(8 / 255)).around(torch.zeros(1, 1, 1, 1))
+    >>> [region.contains(torch.full((1, 1, 1, 1), v)).item() for v in (3 / 255, 3.5 / 255)]
+    [True, False]
     """
 
     inner: Space
@@ -52,15 +63,17 @@ class Quantised:
 
     @property
     def norm(self) -> float | None:
-        """That of the images before they are stored."""
+        """The p of the inner space."""
         return self.inner.norm
 
     @property
     def low(self) -> float:
+        """The lowest level."""
         return self._end("low")
 
     @property
     def high(self) -> float:
+        """The highest level."""
         return self._end("high")
 
     def _end(self, name: str) -> float:

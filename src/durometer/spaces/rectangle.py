@@ -22,10 +22,21 @@ from durometer.spaces.region import per_row
 
 @noun
 class Rectangle:
-    """Images that differ from the clean one inside one window of `height` x `width` pixels.
+    """Images that differ from the clean one inside one rectangular window of any place and content
+    (Wu et al., ICLR 2020).
 
-    >>> Rectangle(8, 8).around(torch.zeros(1, 1, 32, 32)).eps
-    1.0
+    Args:
+        height: Height of the window, in pixels.
+        width: Width of the window, in pixels.
+        low: Lowest allowed value of a pixel.
+        high: Highest allowed value of a pixel.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> region = du.Rectangle(1, 2).around(torch.zeros(1, 1, 2, 2))
+    >>> tried = torch.tensor([[[[[1.0, 1], [0, 0]]]], [[[[1, 0], [0, 1]]]]])
+    >>> [region.contains(x).item() for x in tried]
+    [True, False]
     """
 
     height: int

@@ -42,39 +42,106 @@ class Region(Protocol):
         ...
 
     def decode(self, z: Tensor) -> Tensor:
-        """The input that would be handed in; straight-through gradient."""
+        """The input that a point of the search space stands for: rounded, repaired, immutables
+        restored.
+
+        Args:
+            z: Search coordinates (n, D).
+
+        Returns:
+            Inputs (n, ...); gradients pass straight through to `z`.
+        """
         ...
 
     def encode(self, x: Tensor) -> Tensor:
-        """Search coordinates of an input."""
+        """Search coordinates of inputs.
+
+        Args:
+            x: Inputs (n, ...).
+
+        Returns:
+            (n, D).
+        """
         ...
 
     def project(self, z: Tensor) -> Tensor:
-        """The nearest point inside (bounds and distance; relations are the penalty's business)."""
+        """The nearest point inside the region; relations are left to `penalty`.
+
+        Args:
+            z: Search coordinates (n, D).
+
+        Returns:
+            (n, D).
+        """
         ...
 
     def ascend(self, z: Tensor, grad: Tensor, step: Tensor) -> Tensor:
-        """A steepest-ascent step in this geometry, `step` (n,) long; not projected."""
+        """One step of steepest ascent in the region's geometry, not projected.
+
+        Args:
+            z: Where to start (n, D).
+            grad: The gradient there (n, D).
+            step: Length of the step of each row (n,), in the units of `eps`.
+
+        Returns:
+            (n, D).
+        """
         ...
 
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
-        """A random point inside for each row; `rows` are the stream's names for the rows."""
+        """A random point inside, for each row.
+
+        Args:
+            stream: The random numbers.
+            rows: The names of the rows in the stream (n,).
+
+        Returns:
+            (n, D).
+        """
         ...
 
     def penalty(self, z: Tensor) -> Tensor:
-        """(n,): differentiable, 0 exactly where the relations hold."""
+        """How far the relations are from holding; differentiable, 0 exactly where they hold.
+
+        Args:
+            z: Search coordinates (n, D).
+
+        Returns:
+            (n,).
+        """
         ...
 
     def violation(self, x: Tensor) -> Tensor:
-        """(n,): how far inputs are from their relations, as they are; `penalty` repairs first."""
+        """How far inputs are from their relations as they are, without repair.
+
+        Args:
+            x: Inputs (n, ...).
+
+        Returns:
+            (n,).
+        """
         ...
 
     def contains(self, x: Tensor) -> Tensor:
-        """(n,) bool: may this input be handed in? The only authority on validity."""
+        """Whether an input is allowed: the only authority on validity.
+
+        Args:
+            x: Inputs (n, ...), row i for row i of the region.
+
+        Returns:
+            (n,) bool.
+        """
         ...
 
     def distance(self, x: Tensor) -> Tensor:
-        """(n,): how far the input is from the clean row."""
+        """How far inputs are from the clean rows, in the region's norm.
+
+        Args:
+            x: Inputs (n, ...).
+
+        Returns:
+            (n,).
+        """
         ...
 
     def box(self) -> tuple[Tensor, Tensor]:
@@ -85,13 +152,20 @@ class Region(Protocol):
         ...
 
     def take(self, rows: Tensor) -> Self:
-        """The region of these rows (indices, repeats allowed, or a mask)."""
+        """The region of some rows.
+
+        Args:
+            rows: Positions (repeats allowed) or a mask.
+        """
         ...
 
 
 @runtime_checkable
 class Space(Protocol):
-    """Configuration of what may change."""
+    """The configuration of what may change; `around` binds it to a batch.
+
+    A property `description` may state the threat as a sentence for the report.
+    """
 
     @property
     def norm(self) -> float | None:
@@ -99,11 +173,25 @@ class Space(Protocol):
         return None
 
     def check(self, x: Tensor) -> None:
-        """Raise DurometerError if no region can be made around these inputs."""
+        """Checks that regions can be made around these inputs.
+
+        Args:
+            x: Inputs (n, ...).
+
+        Raises:
+            DurometerError: They do not fit; the message says what was expected.
+        """
         ...
 
     def around(self, x: Tensor) -> Region:
-        """The region around each row of a batch."""
+        """The region around each row of a batch.
+
+        Args:
+            x: Inputs (n, ...).
+
+        Returns:
+            A `Region` of n rows.
+        """
         ...
 
 

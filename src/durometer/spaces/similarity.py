@@ -39,10 +39,17 @@ class Similarity(Protocol):
 
 @noun(eq=False)
 class Centroid:
-    """The cosine of the means of the words' vectors; GloVe's where none are given.
+    """Similarity of two sentences: the cosine of the means of their words' vectors.
 
-    >>> float(Centroid()(["a good film"], ["a good film"])[0])
-    1.0
+    It hardly falls when one word of twenty is replaced: it limits how much changes, and does not
+    judge meaning.
+
+    Args:
+        vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
+
+    >>> near = Centroid()(["a good film"] * 2, ["a good film", "a terrible film"])
+    >>> [round(float(c), 2) for c in near]
+    [1.0, 0.95]
     """
 
     measures: ClassVar[str] = "the cosine of mean word vectors"
@@ -72,7 +79,15 @@ class Centroid:
 
 @noun(eq=False)
 class SentenceEncoder:
-    """The cosine of the mean states of a Hugging Face encoder: a folder, or a model and tokeniser.
+    """Similarity of two sentences: the cosine of the mean states of a Hugging Face encoder.
+
+    Args:
+        model: The folder of a saved encoder and its tokenizer, or an encoder of `transformers`.
+            Nothing is downloaded.
+        tokenizer: The tokenizer, where `model` is no folder.
+
+    Raises:
+        Unsupported: `transformers` is not installed; raised on first use.
 
     >>> SentenceEncoder("models/minilm")
     SentenceEncoder('models/minilm')
@@ -86,7 +101,12 @@ class SentenceEncoder:
         return f"SentenceEncoder({_named(self.model)!r})"
 
     def to_dict(self, whole: bool = False) -> serialization.Table:
-        """The folder, or the kind of a model that was given as such."""
+        """The encoder as plain values for a file or a report: the folder, or the class of the
+        model.
+
+        Args:
+            whole: Ignored: everything is always written.
+        """
         return {"type": "SentenceEncoder", "model": _named(self.model)}
 
     @cached_property

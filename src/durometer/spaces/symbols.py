@@ -1,6 +1,6 @@
 """Symbols: sequences of small whole numbers (bytes, DNA, tokens), some of which may be exchanged.
 
-A space of choices (`choices.py`): at most `most` of the positions may change, each to any of the
+A space of choices (`discrete.py`): at most `most` of the positions may change, each to any of the
 `alphabet`; the order of the numbers means nothing. Where only a part of the sequence is in the
 attacker's hands, `first` and `last` count its positions from either end, `where` names them.
 
@@ -23,14 +23,27 @@ from durometer.spaces.discrete import SubstitutionRegion
 
 @noun
 class Symbols:
-    """At most `most` positions, among the `first`, the `last` or those in `where`; else all.
+    """Sequences of symbols (bytes, DNA bases, tokens) of which a few positions may be replaced.
 
-    `alphabet` is the number of symbols, 0 up to it, or lists them; `without` takes some out.
+    Symbols are whole numbers whose order means nothing. Give at most one of `first`, `last` and
+    `where`; without any, all positions may change.
+
+    Args:
+        most: Number of positions that may change, at least 1.
+        alphabet: Number of symbols, 0 up to it (256 for bytes), or a list of them.
+        first: Only the first so many positions may change.
+        last: Only the last so many positions may change.
+        where: Only these positions may change; negative ones count from the end.
+        without: Symbols of the alphabet that nothing may turn into.
+
+    Raises:
+        DurometerError: A number is too small, or several of `first`, `last` and `where` are given.
 
     >>> space = Symbols(most=1, alphabet=256, last=2)
     >>> region = space.around(torch.tensor([[127.0, 69.0, 76.0]]))
-    >>> region.contains(torch.tensor([[127.0, 69.0, 0.0]])).item()
-    True
+    >>> tried = torch.tensor([[[127.0, 69.0, 0.0]], [[0.0, 69.0, 76.0]]])
+    >>> [region.contains(x).item() for x in tried]
+    [True, False]
     """
 
     most: int
@@ -55,7 +68,7 @@ class Symbols:
 
     @property
     def symbols(self) -> tuple[int, ...]:
-        """What may be written."""
+        """The symbols that may be written."""
         listed = range(self.alphabet) if isinstance(self.alphabet, int) else self.alphabet
         return tuple(s for s in listed if s not in self.without)
 

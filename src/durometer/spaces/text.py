@@ -1,9 +1,9 @@
 """Text: sentences in which some words may be replaced by others that say nearly the same.
 
-A space of choices (`choices.py`): every word has the candidates of a maker (`candidates.py`), words
-in `keep` have none, at most a share `most` of a sentence's words may change (one in any case), no
-word may turn into the opposite of one that stood within two places of it (the rule of T-PGD), and
-`similarity`, where given, must stay at `least`.
+A space of choices (`discrete.py`): every word has the candidates of a maker (`candidates.py`),
+words in `keep` have none, at most a share `most` of a sentence's words may change (one in any
+case), no word may turn into the opposite of one that stood within two places of it (the rule of
+T-PGD), and `similarity`, where given, must stay at `least`.
 
 What a reader would get wrong: candidates are of the *original* sentence and stay what they are
 however much of it has changed; so the space is a product, and can be counted and enumerated.
@@ -46,12 +46,28 @@ _TAKES = 'Text takes sentences, du.Dataset(list of strings, y); in a file, [data
 
 @noun(eq=False)
 class Text:
-    """At most `most` of the words, each by one of its candidates.
+    """Sentences of which some words may be replaced by candidates of similar meaning.
+
+    Candidates are those of the original sentence, so the space is finite and can be enumerated.
+
+    Args:
+        candidates: What may replace a word: `Synonyms()` (default), `Neighbours()`, `Typos()`,
+            `Masked(...)` or a maker of your own.
+        most: Share of a sentence's words that may change, above 0 and at most 1; one word may
+            always change.
+        keep: Words that stay. Default: English stop words.
+        similarity: A measure of two lists of sentences, e.g. `Centroid()`. None: no such condition.
+        least: Smallest similarity to the original sentence; used with `similarity` only.
+        antonyms: Whether a word may be replaced by the opposite of a word within two places of it;
+            the default forbids it, as T-PGD does (Yuan et al., 2021).
+
+    Raises:
+        DurometerError: A parameter has an impossible value.
 
     >>> space = Text(Synonyms({"good": ("fine",)}), most=0.5)
     >>> region = space.around(words.encode(["a good film"]))
-    >>> bool(region.contains(words.encode(["a fine film"])))
-    True
+    >>> [bool(region.contains(words.encode([s]))) for s in ("a fine film", "a bad film")]
+    [True, False]
     """
 
     candidates: Candidates = field(default_factory=Synonyms)
@@ -70,7 +86,12 @@ class Text:
         object.__setattr__(self, "keep", tuple(sorted({w.lower() for w in self.keep})))
 
     def to_dict(self, whole: bool = False) -> serialization.Table:
-        """The stop words stay unsaid where they are the usual ones."""
+        """The space as plain values for a file or a report.
+
+        Args:
+            whole: Whether to write parameters at their default too; the usual stop words are never
+                written.
+        """
         usual = self.keep == tuple(sorted(STOPWORDS))
         return {"type": "Text"} | serialization.non_default_fields(
             self, whole, leave=("keep",) if usual else ()
@@ -120,7 +141,12 @@ class Text:
         return SubstitutionRegion(x, torch.from_numpy(options), counts, also)
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
-        """What a table of synonyms offers that is outside this space, in words."""
+        """What a table of synonyms offers that lies outside this space, as sentences for the
+        report.
+
+        Args:
+            x: Inputs (n, ...).
+        """
         maker = self.candidates
         if not isinstance(maker, Synonyms) or maker.table is None:
             return ()

@@ -18,6 +18,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from durometer.tables.rounding import Coordinates
 from durometer.tables.schema import Schema
 
 
@@ -93,6 +94,11 @@ class Encoding:
             return 1 / costs.clamp_min(1e-9)  # a free feature is nearly free: no infinite widths
         widths = [f.range[1] - f.range[0] for f in self._numbers()]
         return torch.tensor([w if w > 0 else 1.0 for w in widths], dtype=torch.float64)
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """The numbers, as `rounded` takes them."""
+        return Coordinates(self.numeric, self.width, self.schema.whole)
 
     def _numbers(self) -> list:  # type: ignore[type-arg]
         return [self.schema.features[int(i)] for i in self.numeric]

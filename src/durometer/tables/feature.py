@@ -21,13 +21,33 @@ _ANY = {"least": -math.inf, "most": math.inf}
 
 @noun
 class Feature:
-    """One column. `scale` is the range that counts as 1 in distances; default: its bounds.
+    """One column of a table: what it may hold, and how far an attacker may move it.
 
-    `missing`: a record may lack it. What that means to an attacker is said apart: `fill` and `hide`
-    are the distances of filling in a missing cell and of leaving a known one blank (None: neither
-    may be done, a missing cell stays missing), `fill_cost` and `hide_cost` the same as money.
-    `cost` is the price of one unit, or of another value of a category: `schema.space(cost=)` needs
-    one of every feature that can change; one that a relation computes from others is free.
+    Args:
+        name: Name of the column.
+        kind: "real", "integer", "category" or "boolean".
+        low: Lowest value an attacker may set: a number, "original" (the record's own value: it may
+            grow, not shrink) or None (no bound).
+        high: Highest value, likewise.
+        mutable: Whether an attacker may change it at all.
+        values: Of a category: its labels or codes. Labels are coded by their position here.
+        group: Name of the one-hot group it belongs to; exactly one member of a group is 1. Booleans
+            only.
+        unit: Unit, for reports, e.g. "$".
+        cost: Price of a change by one unit, or of another value of a category. `TableSpace(cost=)`
+            needs it of every feature that can change, except those that a relation computes from
+            others, which are free.
+        scale: (smallest, largest) value that counts as a distance of 1. Default: its bounds;
+            `Schema.fit` takes it from data.
+        missing: Whether a record may lack it.
+        fill: Distance of filling in a missing cell. None: it stays missing.
+        hide: Distance of leaving a known cell blank. None: not allowed.
+        fill_cost: Price of filling in a missing cell. None: not allowed.
+        hide_cost: Price of leaving a known cell blank. None: not allowed.
+
+    Raises:
+        DurometerError: A value is of the wrong type, bounds are swapped, or settings contradict
+            each other.
 
     >>> import durometer as du
     >>> age = du.Feature('age', 'integer', low='original', high=120)
@@ -98,20 +118,22 @@ class Feature:
 
     @property
     def gaps(self) -> bool:
-        """May an attacker fill it in, or leave it blank?"""
+        """Whether an attacker may fill the cell in or leave it blank."""
         given = (self.fill, self.hide, self.fill_cost, self.hide_cost)
         return any(amount is not None for amount in given)
 
     @property
     def codes(self) -> tuple[float, ...]:
-        """The numbers that stand for a category's values."""
+        """The numbers that stand for a category's values in tensors."""
         if any(isinstance(v, str) for v in self.values):
             return tuple(float(i) for i in range(len(self.values)))
         return tuple(float(v) for v in self.values)
 
     @property
     def range(self) -> tuple[float, float]:
-        """The range by which it is scaled: `scale`, or what can be told from bounds and kind."""
+        """The range it is scaled by: `scale`, else its bounds; raises `DurometerError` where
+        neither gives one.
+        """
         if self.scale is not None:
             return self.scale
         if self.kind == "category":
@@ -130,10 +152,7 @@ class Feature:
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The values it may take, which `scale` (what was seen in data) does not bound.
-
-        A bound that is the record's own, or of a feature that cannot move, is taken from the range.
-        """
+        """Lowest and highest value that an attacker may set; infinite where there is no bound."""
         if self.kind in ("category", "boolean"):
             return self.range
         ends = []

@@ -9,6 +9,7 @@ is a projection on the cone of feasible directions. As tensors both are a dozen 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +61,8 @@ _keep_sums = Kernel(
 )
 
 
-class Coordinates(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Coordinates:
     """Which features are numbers, and what a unit of their search coordinate is."""
 
     numeric: Tensor  # (k,) positions of the features
@@ -83,7 +85,7 @@ def rounded(
     """(n, d) records; `lift` is what a step of a whole number is lifted by before it is floored."""
     out = x0.clone(memory_format=torch.contiguous_format)
     read = (t.contiguous() for t in (z0, z, low, high))
-    _round_records(coordinates, threads_for(z), lift, *read, out)
+    _round_records(COORDINATES.pack(coordinates), threads_for(z), lift, *read, out)
     return out
 
 

@@ -46,14 +46,25 @@ if TYPE_CHECKING:
 
 @noun(eq=False)
 class Schema:
-    """The features in column order, and the relations between them (Python or text).
+    """What the columns of a table are, how far each may move, and the relations between them.
+
+    Args:
+        features: The features, in the order of the columns.
+        relations: Relations that every valid record satisfies, in Python (`F.a <= F.b`) or as text
+            ("a <= b").
+        name: What reports call it.
+
+    Raises:
+        DurometerError: A name occurs twice, a relation names no feature, or a relation can never
+            hold within the bounds.
 
     >>> import durometer as du
+    >>> import torch
     >>> schema = du.Schema(
     ...     [du.Feature("a", low=0, high=9), du.Feature("b", low=0, high=9)], ["a <= b"]
     ... )
-    >>> schema.names
-    ('a', 'b')
+    >>> schema.validate(torch.tensor([[1.0, 2.0], [3.0, 2.0]]))["rule"].tolist()
+    ['a <= b']
     """
 
     features: tuple[Feature, ...]
@@ -144,12 +155,12 @@ class Schema:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns, in order."""
+        """The names of the columns, in order."""
         return tuple(f.name for f in self.features)
 
     @cached_property
     def one_hot_groups(self) -> dict[str, list[int]]:
-        """The members of each one-hot group, by position."""
+        """Name of each one-hot group -> positions of its columns."""
         found: dict[str, list[int]] = {}
         for i, f in enumerate(self.features):
             if f.group:
@@ -158,22 +169,22 @@ class Schema:
 
     @cached_property
     def mutable(self) -> Tensor:
-        """(d,) bool."""
+        """(d,) bool: which columns an attacker may change."""
         return torch.tensor([f.mutable for f in self.features])
 
     @cached_property
     def gaps(self) -> Tensor:
-        """(d,) bool: a record may lack it."""
+        """(d,) bool: which columns a record may lack."""
         return torch.tensor([f.missing for f in self.features])
 
     @cached_property
     def whole(self) -> Tensor:
-        """(d,) bool: may hold whole numbers only."""
+        """(d,) bool: which columns hold whole numbers only."""
         return torch.tensor([f.kind in ("integer", "boolean") for f in self.features])
 
     @cached_property
     def layout(self) -> Layout:
-        """What relations need to know of this table."""
+        """Ranges, labels and kinds of the columns, as the compiler of relations needs them."""
         return Layout(
             {f.name: f.range for f in self.features},
             frozenset(
@@ -196,7 +207,7 @@ class Schema:
 
     @cached_property
     def repair(self) -> Repair:
-        """How broken relations are repaired; categories are never written, they are not amounts."""
+        """How broken relations are repaired; categories are never changed by a repair."""
         amounts = [f.kind != "category" and not f.group for f in self.features]
         return Repair(self.program, self.mutable & torch.tensor(amounts))
 
@@ -215,12 +226,26 @@ class Schema:
         return sides
 
     def bounds(self, x0: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, d) lowest and highest allowed values for records that were x0."""
+        """Lowest and highest allowed values for each record.
+
+        Args:
+            x0: The original records (n, d).
+
+        Returns:
+            Two tensors (n, d), infinite where there is no bound.
+        """
         low, high = (torch.where(own, x0, fixed) for fixed, own in self._sides)
         return low, high
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The schema of these columns, with the relations that name no other."""
+        """The schema of some columns, with the relations that name no other column.
+
+        Args:
+            names: The columns to keep, in the new order.
+
+        Raises:
+            DurometerError: There is no such column.
+        """
         from durometer.relations.expression import Column
         from durometer.relations.tree import walk
 
@@ -236,7 +261,14 @@ class Schema:
         return Schema([by_name[n] for n in wanted], kept, self.name)
 
     def freeze(self, *names: str) -> Schema:
-        """The same schema with these features immutable."""
+        """The same schema with some features immutable.
+
+        Args:
+            *names: The features to freeze.
+
+        Raises:
+            DurometerError: There is no such feature.
+        """
         for each in names:
             if each not in self.names:
                 raise DurometerError(f"no feature '{each}'{nearest(each, self.names)}")
@@ -244,7 +276,12 @@ class Schema:
         return Schema(changed, self.relations, self.name)
 
     def fit(self, table: pd.DataFrame | Tensor) -> Schema:
-        """The same schema, each feature scaled by its smallest and largest value in the data."""
+        """The same schema, with each numeric feature scaled by its smallest and largest value in
+        the data.
+
+        Args:
+            table: A data frame, or records (n, d).
+        """
         x = self.tensor(table)
         low = x.nan_to_num(nan=math.inf).amin(0)
         high = x.nan_to_num(nan=-math.inf).amax(0)
@@ -257,7 +294,15 @@ class Schema:
         return Schema(changed, self.relations, self.name)
 
     def tensor(self, table: Any) -> Tensor:
-        """(n, d) float64 of a DataFrame (labels become codes) or of an array in column order."""
+        """Records as a float64 tensor (n, d): labels become codes.
+
+        Args:
+            table: A table that holds the columns by name, or an array in their order.
+
+        Raises:
+            DurometerError: A column is missing, a label is unknown, or a cell is missing where it
+                must not be.
+        """
         if isinstance(table, Tensor | np.ndarray):
             x = torch.as_tensor(table).detach().to(torch.float64)
             if x.ndim != 2 or x.shape[1] != len(self):
@@ -280,8 +325,12 @@ class Schema:
         return torch.from_numpy(np.stack(columns, axis=1))
 
     def frame(self, x: Any) -> pd.DataFrame:
-        """Records (a tensor or an array) as a DataFrame: whole numbers as integers, categories as
-        their labels, dates as dates. (`data.frame(x)` has all types of the data's own table.)"""
+        """Records as a data frame: whole numbers as integers, categories as labels, dates as dates.
+
+        Args:
+            x: The records (n, d), a tensor or an array. `Dataset.frame` also restores the types of
+                the original table.
+        """
         rows = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
         dates = [
             Column(f.name, "date") if f.unit == DAYS else mine
@@ -291,11 +340,15 @@ class Schema:
 
     @cached_property
     def columns(self) -> Columns:
-        """How records of this schema stand in tensors."""
+        """How records of this schema are held in tensors."""
         return Columns(tuple(_column(f) for f in self.features))
 
     def columns_of(self, frame: pd.DataFrame) -> Columns:
-        """The same for the records of a frame, which lead back to the frame's own types."""
+        """How records of a data frame are held in tensors, with the frame's own types.
+
+        Args:
+            frame: The data frame.
+        """
         own = []
         for f, mine in zip(self.features, self.columns.each, strict=True):
             theirs = Column.of(f.name, frame[f.name])
@@ -305,41 +358,72 @@ class Schema:
         return Columns(tuple(own))
 
     def space(self, eps: float | None = None, p: float = 2.0, **options: Any) -> TableSpace:
-        """What an attacker may do to records of this schema, within `eps` (0.5) of the original,
-        within a `cost`, or both."""
+        """The `TableSpace` of this schema.
+
+        Args:
+            eps: Size of the ball in scaled coordinates. None: 0.5, unless a cost is given.
+            p: The norm: 0, 1, 2 or infinity.
+            **options: Further parameters of `TableSpace`, e.g. `cost=`.
+        """
         from durometer.tables.space import TableSpace
 
         return TableSpace(self, eps, p, **options)
 
     def validate(self, table: Any, tolerance: float = 1e-6) -> pd.DataFrame:
-        """Which rows break what: columns `row`, `rule`, `found`; empty if all is well."""
+        """Lists what the records of a table violate.
+
+        Args:
+            table: A table or records (n, d).
+            tolerance: Relative slack of the relations.
+
+        Returns:
+            A data frame with `row`, `rule` and `found`; empty where all records are valid.
+        """
         from durometer.tables.validation import breaches
 
         return breaches(self, table, tolerance)
 
     @staticmethod
     def suggest(table: pd.DataFrame, **options: Any) -> Any:
-        """A schema proposed from data: types, bounds, groups, relations with their support."""
+        """Proposes a schema from data: kinds, bounds, one-hot groups, and relations with their
+        support.
+
+        Args:
+            table: The data frame.
+            **options: Parameters of the search; see `durometer.tables.discovery.suggest`.
+
+        Returns:
+            A `Suggestion`, to be reviewed before it is used.
+        """
         from durometer.tables.discovery.suggest import suggest
 
         return suggest(table, **options)
 
     @staticmethod
     def from_frame(table: pd.DataFrame, relations: Iterable[Relation | str] = ()) -> Schema:
-        """Kinds and bounds as found in the data; every feature mutable."""
+        """A schema with kinds and bounds as found in data; every feature is mutable.
+
+        Args:
+            table: The data frame.
+            relations: Relations between its columns.
+        """
         from durometer.tables.discovery.suggest import features
 
         return Schema(features(table), relations)
 
     @staticmethod
     def read(path: Any) -> Schema:
-        """A schema from a .toml file, or from a .csv of features in the CAA authors' format."""
+        """Reads a schema from a file.
+
+        Args:
+            path: A .toml file (see `toml`), or a .csv of features in the format of the CAA authors.
+        """
         from durometer.tables import files
 
         return files.read(path)
 
     def toml(self) -> str:
-        """The schema as editable text, which `Schema.read` reads back."""
+        """The schema as editable TOML text, which `Schema.read` reads back."""
         from durometer.tables import files
 
         return files.to_toml(self)

@@ -26,12 +26,25 @@ _LISTED = 30  # prices that a sentence names
 
 @noun(eq=False)
 class TableSpace:
-    """Within `eps` of the original in the `p` norm (0, 1, 2, inf) of scaled coordinates.
+    """Records near the original that keep their types, bounds and relations.
 
-    `margin`: attacks search in a ball smaller by this share (the paper: 0.05). `tolerance` is the
-    relative slack of relations. `cost`: an L1 budget in the currency of the features' `cost`s,
-    instead of eps or, where both are given, besides it. `repair=False` leaves broken relations to
-    the penalty alone.
+    Distances are measured in scaled coordinates: a change counts as a share of its feature's range.
+
+    Args:
+        schema: The features and their relations.
+        eps: Largest distance from the original record. None: 0.5, unless a cost is given.
+        p: The norm: 0 (number of changed features), 1, 2 or infinity.
+        margin: Attacks search in a ball smaller by this share, so that repairs do not leave the
+            ball. 0 by default; 0.05 in CAA (Simonetto et al., 2024).
+        tolerance: Relative slack of the relations.
+        cost: Largest total cost, in the currency of the features' `cost`. Instead of `eps` or
+            besides it.
+        repair: Whether candidates that break a relation are repaired. False leaves that to the
+            penalty of the attack's loss.
+        priced: Whether distances are costs. None: where only `cost` is given.
+
+    Raises:
+        DurometerError: A size is not positive, or `p` is no such norm.
 
     >>> import torch
     >>> import durometer as du
@@ -115,7 +128,12 @@ class TableSpace:
         return f"TableSpace({self.schema.name or len(self.schema)}, {size}{more})"
 
     def to_dict(self, whole: bool = False) -> serialization.Table:
-        """With the schema by its name: a file has it with the data."""
+        """The space as plain values for a file or a report, with the schema by its name.
+
+        Args:
+            whole: Ignored: eps and p are always written, other parameters where they differ from
+                the default.
+        """
         size: serialization.Table = {} if self.priced else {"eps": self.eps, "p": self.p}
         size |= {} if self.cost is None else {"cost": self.cost}
         rest = serialization.non_default_fields(
@@ -146,12 +164,14 @@ class TableSpace:
 
     @cached_property
     def encoding(self) -> Encoding:
-        """Search coordinates."""
+        """The search coordinates: scaled numbers, one-hot categories."""
         return Encoding(self.schema, bool(self.priced))
 
     @cached_property
     def prices(self) -> Encoding | None:
-        """Coordinates in money, where a cost is to be kept besides a distance."""
+        """Coordinates in the currency of costs, where a cost limits the region besides eps; else
+        None.
+        """
         return None if self.cost is None or self.priced else Encoding(self.schema, True)
 
     @property
@@ -161,7 +181,7 @@ class TableSpace:
 
     @cached_property
     def sums(self) -> list[tuple[Tensor, Tensor]]:
-        """Columns of z and coefficients in z of each linear equality."""
+        """Columns and coefficients, in search coordinates, of each linear equality."""
         encoding = self.encoding
         place = torch.full((len(self.schema),), -1)
         place[encoding.numeric] = torch.arange(len(encoding.numeric))
@@ -174,7 +194,15 @@ class TableSpace:
         return found
 
     def check(self, x: Tensor) -> None:
-        """Refuse tables that no region can be made around."""
+        """Checks that regions can be made around these records.
+
+        Args:
+            x: The records (n, d).
+
+        Raises:
+            DurometerError: Shape, type or device is wrong, a cell is missing that must not be, or
+                no feature is mutable.
+        """
         if x.ndim != 2 or x.shape[1] != len(self.schema):
             raise DurometerError(
                 f"x has shape {tuple(x.shape)}; {self.schema!r} needs (rows, {len(self.schema)})"
@@ -203,7 +231,11 @@ class TableSpace:
             )
 
     def around(self, x: Tensor) -> TableRegion:
-        """The region around each record."""
+        """The region around each record.
+
+        Args:
+            x: The records (n, d), float64.
+        """
         self.check(x)
         gaps, records = Gaps.of(self.schema, x, self.encoding), x
         low, high = self.schema.bounds(x)

@@ -32,23 +32,29 @@ from durometer.model.classifier import wrap
 from durometer.problem.budget import Budget
 from durometer.report.stats import at_most
 from durometer.spaces.lp import Lp
-from durometer.testing.toys import ROWS, Case, cases
+from durometer.testing.toys import ROWS, Case, cases, odd_shapes
 
 _LUCK = 1e-3  # how unlikely it must be that an honest search is that unlucky
 PART = 24  # rows for what is run many times over
 
 
 def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: int = 20) -> None:
-    """Raise AssertionError unless the attack keeps every promise of an attack.
+    """Checks that an attack keeps every promise of an attack.
 
-    It claims only what holds, finds at least what random points find, does not depend on the batch,
-    stays within its budget, and leaves global random states and the model as they were. `space` is
-    an Lp space with a finite box of two numbers; `at_once` is how many queries of a row the attack
-    makes in one go (a population), which is by how much it may exceed a budget; `luck` is how many
-    random points per row it must not lose to (at most as many as it made queries itself).
+    Its successes hold, it finds at least what random points find, it does not depend on the batch,
+    it stays within its budget, and it leaves global random states and the model untouched.
+
+    Args:
+        attack: The attack.
+        space: An Lp space with a finite box. None: one of each norm that the attack works in.
+        at_once: Queries of a row that the attack makes in one go, by which it may exceed a budget.
+        luck: Random points per row that it must not lose to.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which.
 
     >>> from durometer import Linf, PGD, testing
-    >>> testing.check_attack(PGD(5), Linf(0.1))
+    >>> testing.check_attack(PGD(5), Linf(0.1))  # silent: all promises are kept
     """
     _check_repr(attack)
     try:
@@ -73,6 +79,15 @@ def _check_cases(attack: Any, space: Lp | None, at_once: int, luck: int) -> None
                 _check_strength(report, case, attack, luck)
                 _check_batches(report, case, attack)
         _check_budget(case, attack, at_once)
+    for case in odd_shapes(space, attack.needs.norms):
+        try:
+            report = evaluate(case.model, case.data, space=case.space, attack=attack,
+                              progress=False)  # fmt: skip
+        except Exception as error:
+            raise AssertionError(
+                f"{attack!r} on {case.name}: {type(error).__name__}: {error}"
+            ) from error
+        _check_claims(report, case, Untargeted(), attack)
 
 
 def _check_repr(thing: Any) -> None:
@@ -181,12 +196,18 @@ def _check_budget(case: Case, attack: Any, at_once: int) -> None:
 
 
 def check_space(space: Any, x: Any, seed: int = 0) -> None:
-    """Raise AssertionError unless the space's regions keep every promise of a region.
+    """Checks that the regions of a space keep every promise of a region.
 
-    `x` are clean inputs (n, ...), n >= 2, that lie in the space.
+    Args:
+        space: The space.
+        x: At least two clean inputs (n, ...) that lie in the space.
+        seed: Seed of the points that are tried.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which.
 
     >>> from durometer.spaces.lp import L2
-    >>> check_space(L2(0.5), torch.rand(8, 3))
+    >>> check_space(L2(0.5), torch.rand(8, 3))  # silent: all promises are kept
     """
     x = torch.as_tensor(x)
     n, rows, what = len(x), torch.arange(len(x)), repr(space)
@@ -236,9 +257,18 @@ def _skip_normal(seed: int, n: int, size: int) -> Stream:
 
 def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = None,
                rows: int | None = None) -> None:  # fmt: skip
-    """Raise AssertionError unless the goal gives a proper mask, row by row.
+    """Checks that a goal gives a proper mask, row by row.
 
-    >>> check_goal(Targeted(3))
+    Args:
+        goal: The goal.
+        classes: Number of classes to try it with.
+        names: Names of the classes, where the goal uses names.
+        rows: Number of rows, where the goal has a fixed one. None: three per class.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which.
+
+    >>> check_goal(Targeted(3))  # silent: all promises are kept
     """
     n, what = rows or 3 * classes, repr(goal)
     index = torch.arange(n)
@@ -260,10 +290,16 @@ def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = Non
 
 
 def check_defender(defender: Any, x: Tensor, seed: int = 0) -> None:
-    """Raise AssertionError unless a test-time defence is a pure function of (state, x, seed).
+    """Checks that a test-time defence is a pure function of state, batch and seed.
 
-    Same state and seed, same answer; the state and the batch are not changed; global random numbers
-    neither matter nor move; and the state after a round leads to the same next round. `x`: a batch.
+    Args:
+        defender: The defence.
+        x: A batch (n, ...).
+        seed: Seed of the adaptation.
+
+    Raises:
+        AssertionError: It changes its state or the batch, depends on global random numbers, or
+            answers differently the second time.
 
     >>> import torch
     >>> import durometer as du

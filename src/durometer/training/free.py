@@ -27,7 +27,18 @@ from durometer.training.loop import Batch
 
 @noun
 class Free:
-    """Perturbations of size `eps` inside the box [low, high], in Linf or (`p=2`) in L2.
+    """Free adversarial training: one backward pass for the weights and the perturbation (Shafahi et
+    al., 2019).
+
+    Args:
+        eps: Size of the perturbation, in the units of the inputs.
+        replays: Updates per batch; 8 as published.
+        low: Lowest allowed value of an input.
+        high: Highest allowed value of an input.
+        p: The norm: infinity or 2.
+
+    Raises:
+        DurometerError: `p` is another norm, or `eps` is more than one number.
 
     >>> import torch
     >>> import durometer as du
@@ -35,9 +46,10 @@ class Free:
     >>> net = du.training.fresh(
     ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
     ... )
-    >>> history = du.training.fit(net, data, du.training.Free(eps=0.1, replays=2), epochs=2)
-    >>> len(history)
-    2
+    >>> recipe = du.training.Free(eps=0.05, replays=2)
+    >>> history = du.training.fit(net, data, recipe, epochs=20, rate=0.05)
+    >>> history[-1].loss < history[0].loss, du.training.accuracy(net, data) > 0.5
+    (True, True)
     """
 
     eps: float = 8 / 255

@@ -14,7 +14,18 @@ from durometer.data.dataset import Dataset
 
 
 def holdout(data: Dataset, share: float = 0.2, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """(rest, held out): `share` of every class, drawn by seed and ids.
+    """Splits off rows for validation, a share of every class.
+
+    Args:
+        data: The training data.
+        share: Share of the rows to hold out, between 0 and 1.
+        seed: Seed of the draw, which depends on the seed and the ids only.
+
+    Returns:
+        The rest, and the rows held out.
+
+    Raises:
+        DurometerError: One part would be empty.
 
     >>> data = Dataset(torch.zeros(10, 2), [0] * 5 + [1] * 5)
     >>> [len(part) for part in holdout(data, 0.4)]

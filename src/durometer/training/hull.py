@@ -35,15 +35,29 @@ from durometer.training.loop import Batch
 
 @noun
 class InHull:
-    """`weight` of the bounded loss, `ramp` updates until the options stand where they are.
+    """Certified training for texts: minimises a bound on the loss over all allowed sentences (Jia
+    et al., 2019; Huang et al., 2019).
+
+    Args:
+        space: The `Text` space.
+        weight: Weight of the bounded loss, above 0 and at most 1.
+        ramp: Updates until the candidates have their full distance from the original words.
+        goal: The classes that the attacker wants. None: all.
+
+    Raises:
+        DurometerError: A parameter has an impossible value.
+        Unsupported: The network has no such bounds (TextCNN and TextLSTM do); raised while
+            training.
 
     >>> import durometer as du
     >>> from durometer.architectures.text import TextCNN
     >>> data = du.Dataset(["a good film", "a dull film"] * 4, [1, 0] * 4)
     >>> space = du.Text(du.Synonyms({"good": ("fine",)}), most=0.5)
     >>> net = du.training.fresh(lambda: TextCNN(classes=2, filters=4))
-    >>> len(du.training.fit(net, data, du.training.InHull(space, ramp=2), epochs=2))
-    2
+    >>> recipe = du.training.InHull(space, ramp=2)
+    >>> history = du.training.fit(net, data, recipe, epochs=20, rate=0.01)
+    >>> history[-1].loss < history[0].loss
+    True
     """
 
     space: Space

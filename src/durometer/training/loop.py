@@ -30,15 +30,23 @@ Score = Callable[[torch.nn.Module], float]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """One batch, and what a recipe may need besides it.
+    """One batch of training data, and what a recipe may need besides it.
+
+    Args:
+        x: Inputs (n, ...).
+        y: True classes (n,).
+        rows: Positions of the rows in `data` (n,).
+        data: The whole training set; a recipe may fetch further rows.
+        generator: The only source of random numbers.
+        memory: What a recipe keeps between batches; saved in checkpoints.
 
     >>> import torch
     >>> import durometer as du
     >>> _, data = du.testing.toy()
     >>> rows = torch.arange(4)
     >>> batch = du.training.Batch(data.x[rows], data.y[rows], rows, data, torch.Generator())
-    >>> len(batch.x)
-    4
+    >>> batch.x.shape, batch.y.tolist()
+    (torch.Size([4, 8]), [1, 2, 1, 1])
     """
 
     x: Tensor
@@ -51,7 +59,7 @@ class Batch:
 
 @runtime_checkable
 class Recipe(Protocol):
-    """What training means, batch by batch.
+    """What training means, batch by batch: it gives the losses, `fit` does the rest.
 
     >>> import torch
     >>> import durometer as du
@@ -62,18 +70,35 @@ class Recipe(Protocol):
     >>> class Squared:  # a recipe of one's own
     ...     def losses(self, net, batch):
     ...         yield (net(batch.x) - torch.nn.functional.one_hot(batch.y, 3)).square().mean()
-    >>> len(du.training.fit(net, data, Squared(), epochs=2))
-    2
+    >>> history = du.training.fit(net, data, Squared(), epochs=20)
+    >>> history[-1].loss < history[0].loss
+    True
     """
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
-        """One scalar per weight update; the update happens while the generator waits."""
+        """The losses of a batch, one scalar per weight update.
+
+        The update is made while the generator waits, so its gradients are there when it goes on.
+
+        Args:
+            net: The network, in training mode.
+            batch: The batch.
+
+        Yields:
+            A scalar loss per weight update.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over the data gave; `score` is None where no `select` was given.
+    """The outcome of one pass over the data.
+
+    Args:
+        number: Its number, from 0.
+        loss: Mean loss.
+        seconds: How long it took.
+        score: What `select` gave after it. None: no `select`.
 
     >>> import torch
     >>> import durometer as du
@@ -82,8 +107,8 @@ class Epoch:
     ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
     ... )
     >>> history = du.training.fit(net, data, du.training.Standard(), epochs=2)
-    >>> [epoch.number for epoch in history]
-    [0, 1]
+    >>> [(epoch.number, round(epoch.loss, 2)) for epoch in history]
+    [(0, 1.45), (1, 1.45)]
     """
 
     number: int
@@ -93,7 +118,12 @@ class Epoch:
 
 
 def fresh(make: Callable[[], torch.nn.Module], seed: int = 0) -> torch.nn.Module:
-    """A network whose first weights are a function of the seed; the caller's RNG is untouched.
+    """Makes a network whose first weights depend on the seed only; the global random state is
+    untouched.
+
+    Args:
+        make: Makes the network.
+        seed: The seed.
 
     >>> a, b = (fresh(lambda: torch.nn.Linear(2, 2), seed=3) for _ in range(2))
     >>> bool((a.weight == b.weight).all())
@@ -104,7 +134,12 @@ def fresh(make: Callable[[], torch.nn.Module], seed: int = 0) -> torch.nn.Module
 
 
 def accuracy(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
-    """Share of rows classified correctly, in eval mode.
+    """The share of rows that a network classifies correctly, in eval mode.
+
+    Args:
+        net: The network.
+        data: The rows.
+        batch: Rows per forward pass.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -115,7 +150,12 @@ def accuracy(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
 
 
 def recall(net: torch.nn.Module, data: Dataset, batch: int = 512) -> float:
-    """The same within each class, averaged over classes: a rare one counts as much as any.
+    """The accuracy within each class, averaged over the classes, in eval mode.
+
+    Args:
+        net: The network.
+        data: The rows.
+        batch: Rows per forward pass.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -152,13 +192,35 @@ def fit(
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> list[Epoch]:
-    """Train `net` in place; the history, one entry per epoch.
+    """Trains a network in place.
 
-    `select` scores the network after each epoch, and the best epoch's weights are kept (otherwise
-    the last one's); with `patience` training ends after that many epochs without a better score.
-    Score on rows held out from training (`holdout`), never on test rows. With `checkpoint` every
-    epoch is saved there, and a run that finds its file goes on from it; a file of another run is
-    refused.
+    An interrupted run continues exactly: order, draws and dropout depend on the seed and the epoch
+    only.
+
+    Args:
+        net: The network.
+        data: The training data.
+        recipe: What training means, e.g. `Standard()` or `Adversarial(...)`.
+        epochs: Passes over the data.
+        batch: Rows per batch.
+        rate: Learning rate.
+        optimiser: Makes the optimiser from the parameters and `lr`.
+        schedule: Makes a learning-rate schedule from the optimiser; stepped after each epoch. None:
+            constant.
+        seed: Seed of the order and of all draws.
+        select: Scores the network after each epoch; the weights of the best epoch are kept. Score
+            on rows held out from training. None: the last epoch is kept.
+        patience: Epochs without a better score after which training ends. None: never early.
+        checkpoint: A file that every epoch is saved to; a run that finds its file continues from
+            it.
+        progress: Whether to show a progress bar. None shows it in a terminal only.
+
+    Returns:
+        The history, one `Epoch` per pass. The network ends in eval mode.
+
+    Raises:
+        DurometerError: A number is too small, the loss became NaN, or the checkpoint belongs to
+            another run.
 
     >>> import torch
     >>> import durometer as du
@@ -166,9 +228,9 @@ def fit(
     >>> net = du.training.fresh(
     ...     lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 3)).double()
     ... )
-    >>> history = du.training.fit(net, data, du.training.Standard(), epochs=2)
-    >>> len(history)
-    2
+    >>> history = du.training.fit(net, data, du.training.Standard(), epochs=50, rate=0.1)
+    >>> round(history[0].loss, 2), round(history[-1].loss, 2), du.training.accuracy(net, data)
+    (1.45, 0.3, 0.9375)
     """
     if epochs < 1 or batch < 1:
         raise DurometerError(f"fit(epochs={epochs}, batch={batch}): expected at least 1 of each")

@@ -32,7 +32,14 @@ def cross_entropy(logits: Tensor, batch: Batch, weights: Weights = None) -> Tens
 
 
 def balanced(y: Tensor, classes: int) -> tuple[float, ...]:
-    """One weight per class; a class that does not occur weighs nothing.
+    """Class weights that give every class the same total weight.
+
+    Args:
+        y: True classes (n,).
+        classes: Number of classes.
+
+    Returns:
+        One weight per class, n / (classes x rows of the class); 0 for a class without rows.
 
     >>> balanced(torch.tensor([0, 0, 0, 1]), 2)
     (0.6666666666666666, 2.0)

@@ -86,8 +86,32 @@ def effective(threshold: ArrayLike, operator: str, precision: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trees as flat arrays; children may be shared, so categorical splits are chains of
-    thresholds."""
+    """A tree ensemble as flat arrays, the same for every library; made by `read`.
+
+    Children may be shared, so that categorical splits are chains of thresholds.
+
+    Args:
+        feature: Feature that each node tests (nodes,); -1 at a leaf.
+        threshold: Threshold of each node: x <= threshold, in float64, goes left exactly where the
+            library goes left.
+        left: Left child of each node.
+        right: Right child of each node.
+        missing_left: Whether a missing value goes left.
+        value: Values of each node (nodes, outputs); those of leaves are summed.
+        roots: Root of each tree, in the order in which the library sums.
+        base: What is added to the sums (outputs,).
+        n_features: Number of features.
+        classes: The class labels.
+        source: The library, for messages.
+        operator: The library's own comparison: "<=" or "<".
+        precision: The library's own precision: "float32" or "float64".
+        cut: With one output: class 1 where the sum exceeds it.
+        single: Whether scores are summed in float32.
+        missing: Whether missing values are allowed.
+        categorical: Features that hold codes of categories.
+        library: The library's own labels, asked where two scores are within rounding of a tie.
+            None: not known.
+    """
 
     feature: NDArray[np.int32]  # (nodes,) -1 at a leaf
     threshold: Floats  # (nodes,) effective: x <= threshold goes left
@@ -110,29 +134,44 @@ class Ensemble:
 
     @property
     def n_trees(self) -> int:
+        """Number of trees."""
         return len(self.roots)
 
     @property
     def outputs(self) -> int:
+        """Number of outputs: 1 for two classes in most boosting libraries."""
         return int(self.value.shape[1])
 
     @property
     def n_classes(self) -> int:
+        """Number of classes."""
         return len(self.classes)
 
     def scores(self, x: ArrayLike) -> Floats:
-        """Summed leaf values plus base, (n, outputs)."""
+        """The summed leaf values (n, outputs).
+
+        Args:
+            x: Records (n, features).
+        """
         rows = self.rows(x)
         out = np.empty((len(rows), self.outputs))
         _scores(self, 1, rows, out)
         return out
 
     def predict(self, x: ArrayLike) -> Ints:
-        """Class indices (positions in `classes`), (n,)."""
+        """The class indices (n,), from the scores alone.
+
+        Args:
+            x: Records (n, features).
+        """
         return self._label(self.scores(x))
 
     def decide(self, x: ArrayLike) -> Ints:
-        """As `predict`, but rows within rounding of a tie are asked of the library itself."""
+        """The class indices (n,); rows within rounding of a tie are asked of the library itself.
+
+        Args:
+            x: Records (n, features).
+        """
         rows = self.rows(x)
         scores = self.scores(rows)
         label = self._label(scores)
@@ -142,7 +181,12 @@ class Ensemble:
         return label
 
     def asked_by(self, place: Sequence[int], n_features: int) -> Ensemble:
-        """The same trees for rows in which feature f stands in column `place[f]`."""
+        """The same trees for records with their columns in another order.
+
+        Args:
+            place: The column in which each feature stands.
+            n_features: Number of columns of the records.
+        """
         at = np.asarray(place, dtype=np.int32)
         if n_features == self.n_features and np.array_equal(at, np.arange(n_features)):
             return self
@@ -156,7 +200,11 @@ class Ensemble:
         )
 
     def near_tie(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Where the two best scores are too close for the library's own precision."""
+        """Where the two best scores are too close for the library's own precision (n,).
+
+        Args:
+            x: Records (n, features).
+        """
         return self._close(self.scores(x))
 
     def _label(self, s: Floats) -> Ints:
@@ -171,7 +219,15 @@ class Ensemble:
         return np.asarray(top[:, -1] - top[:, -2] <= self.slack())
 
     def rows(self, x: ArrayLike) -> Floats:
-        """x as checked float64 rows."""
+        """Records as float64 rows, checked.
+
+        Args:
+            x: Records (n, features).
+
+        Raises:
+            DurometerError: The number of features is wrong, or a value is missing where it must not
+                be.
+        """
         a = np.ascontiguousarray(np.asarray(x, dtype=np.float64))
         if a.ndim != 2 or a.shape[1] != self.n_features:
             raise DurometerError(
@@ -186,7 +242,7 @@ class Ensemble:
         return a
 
     def slack(self) -> float:
-        """What rounding in the library's own summation may change a difference of two scores by."""
+        """By how much rounding in the library's summation may change a difference of two scores."""
         unit = 2.0**-24 if self.single else 2.0**-53
         size = np.where((self.feature < 0)[:, None], np.abs(self.value), 0.0)
         steps = np.maximum.reduceat(size, self.roots, axis=0)  # (trees, outputs)

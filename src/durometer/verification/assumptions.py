@@ -71,7 +71,7 @@ def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single:
     low, high = np.empty(d), np.empty(d)
     values: list[Any] = []
     for i, f in enumerate(schema.features):
-        width = 1 / max(f.cost or 0.0, 1e-9) if priced else f.range[1] - f.range[0]
+        unit = 1 / max(f.cost or 0.0, 1e-9) if priced else f.range[1] - f.range[0]
         for to, side, sign in ((low, f.low, -1.0), (high, f.high, 1.0)):
             bound = x0[i] if isinstance(side, str) else sign * np.inf if side is None else side
             to[i] = bound + sign * 1.2e-7 * max(1.0, abs(bound)) if np.isfinite(bound) else bound
@@ -85,8 +85,8 @@ def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single:
             low[i], high[i] = (x0[i], x0[i]) if far else (values[-1][0], values[-1][-1])
         elif p > 0:
             low[i], high[i] = (
-                max(low[i], x0[i] - reach * width),
-                min(high[i], x0[i] + reach * width),
+                max(low[i], x0[i] - reach * unit),
+                min(high[i], x0[i] + reach * unit),
             )
         if not f.mutable or np.isnan(x0[i]):
             low[i] = high[i] = x0[i]

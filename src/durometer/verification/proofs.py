@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
 from durometer.model.classifier import Classifier
-from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
+from durometer.trees.align_ensemble import ensemble_of, own_classes
 from durometer.verification import judge
 from durometer.verification.assumptions import KNOWN, around
 from durometer.verification.certificate import check, constraints

@@ -36,7 +36,14 @@ SHOWN = 10  # rows that are named
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it is said to be; `rows` are ids."""
+    """Something that is not as a saved run says.
+
+    Args:
+        kind: "hash", "figure", "record", "label", "input", "model", "answer", "space", "goal" or
+            "proof".
+        text: What is wrong.
+        rows: Ids of the rows concerned.
+    """
 
     kind: str  # hash, figure, record, label, input, model, answer, space, goal, proof
     text: str
@@ -53,17 +60,16 @@ Status = Literal["verified", "contradicted", "consistent", "unreadable"]
 
 @dataclass
 class Verification:
-    """What was looked at, what was found, and what could not be looked at.
-
-    Truthy only where `status` is "verified".
+    """The outcome of `verify`; true only where `status` is "verified".
 
     Args:
-        folder: The saved run.
+        folder: The folder that was checked.
         findings: What is not as the run says.
-        checked: How many of each kind were looked at; "proofs" are those re-checked by certificate.
-        unchecked: Proven rows whose proofs were not re-checked: how many, by reason.
-        notes: What else could not be looked at.
-        readable: False where the records could not be loaded, so that no row was looked at.
+        checked: How many files, figures, rows ... were checked; "proofs" are those checked by
+            certificate.
+        notes: What could not be checked, and why.
+        unchecked: Proven rows whose proofs were not checked again: how many, by reason.
+        readable: False where the records could not be loaded, so that no row was checked.
     """
 
     folder: Path
@@ -107,7 +113,14 @@ class Verification:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def name_rows(self, kind: str, text: str, ids: Any, wrong: Any) -> None:
-        """A finding, where any row is wrong, with the ids of those that are."""
+        """Adds a finding where any row is wrong.
+
+        Args:
+            kind: Kind of the finding.
+            text: What is wrong with the rows.
+            ids: Ids of all rows.
+            wrong: Which of them are wrong, bool.
+        """
         wrong = np.asarray(wrong, bool)
         if wrong.any():
             many = f"{int(wrong.sum())} of {len(wrong)}"
@@ -118,20 +131,35 @@ def verify(
     folder: str | Path, model: Any = None, data: Dataset | Parquet | None = None,
     space: Any = None, goal: Any = None,
 ) -> Verification:  # fmt: skip
-    """Look at a saved run again; truthy where nothing is wrong and every proof was re-checked.
+    """Checks a saved run again, independently of the code that played it.
 
-    `Verification.status` tells apart: "verified", "consistent" (nothing is wrong, but some proofs
-    have no certificate that could be checked), "contradicted" and "unreadable".
+    Without the model, the files' hashes and the figures are checked. With it, every row is judged
+    again: its label and input are those of the data, the model answers as recorded, each
+    adversarial input is allowed by the space and reaches the goal, and certificates of proven rows
+    hold.
 
-    `model` and `data` are what it was run on; without them only files and figures are checked.
-    `space` and `goal` are needed only where the judge has no rule of its own for them.
+    Args:
+        folder: The folder of the saved report.
+        model: The model it was run on. None: no row is judged again.
+        data: The data it was run on. None: no row is judged again.
+        space: The space; needed only where the checker has no rule of its own for it.
+        goal: The goal; needed only where the checker has no rule of its own for it.
+
+    Returns:
+        A `Verification`: true where nothing is wrong and every proof was checked again. Its
+            `status` is "verified", "consistent" (nothing is wrong, but some proofs have no
+            certificate), "contradicted" or "unreadable".
+
+    Raises:
+        DurometerError: There is no saved report in the folder.
 
     >>> import durometer as du
     >>> import tempfile
     >>> net, data = du.testing.toy()
     >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(5))
-    >>> bool(du.verify(report.save(tempfile.mkdtemp()), net, data))
-    True
+    >>> found = du.verify(report.save(tempfile.mkdtemp()), net, data)
+    >>> found.status, found.checked["rows"], found.findings
+    ('verified', 16, [])
     """
     folder = Path(folder)
     if not (folder / "spec.json").exists():

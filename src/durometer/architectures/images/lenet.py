@@ -10,7 +10,14 @@ from torch import Tensor, nn
 
 
 class LeNet(nn.Module):
-    """Clamps its input to [0, 1], as the published network does.
+    """A LeNet with two convolutions and one hidden layer; clamps its input to [0, 1] (TADV's
+    network for MNIST, Chen et al., 2022).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        side: Height and width of the images, in pixels.
+        width: Channels of the first convolution; 32 as published.
 
     >>> import torch
     >>> LeNet(width=4)(torch.zeros(2, 1, 28, 28)).shape
@@ -41,7 +48,13 @@ class LeNet(nn.Module):
 
 
 class NormLeNet(nn.Module):
-    """Two convolutions and two linear layers with batch normalisation between them.
+    """A LeNet with batch normalisation (RMC's network for MNIST, Wu et al., 2020).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        side: Height and width of the images, in pixels.
+        width: Channels of the first convolution; 32 as published.
 
     >>> import torch
     >>> NormLeNet(width=4)(torch.zeros(2, 1, 28, 28)).shape

@@ -35,7 +35,13 @@ class Inverted(nn.Module):
 
 
 class MobileNet(nn.Module):
-    """Four stages of `width`, 2, 4 and 8 times `width` channels, two blocks each.
+    """A small MobileNetV2 for small images (Sandler et al., 2018).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage; each of the next three doubles them.
+        times: Expansion factor inside a block.
 
     >>> import torch
     >>> MobileNet(43, width=8)(torch.zeros(2, 3, 32, 32)).shape

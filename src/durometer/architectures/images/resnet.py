@@ -34,7 +34,14 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stages of blocks, each but the first halving the image and doubling the channels.
+    """A ResNet for small images (He et al., 2016).
+
+    Args:
+        blocks: Number of blocks of each stage; each stage but the first halves the image and
+            doubles the channels.
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage.
 
     >>> import torch
     >>> resnet18(classes=43, width=8)(torch.zeros(2, 3, 32, 32)).shape
@@ -66,7 +73,12 @@ class ResNet(nn.Module):
 
 
 def resnet18(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:
-    """URejectron's and DANN's (CIFAR-10).
+    """A ResNet with 18 layers in four stages (used with URejectron and DANN on CIFAR-10).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage; 64 as published.
 
     >>> import torch
     >>> import durometer as du
@@ -77,7 +89,12 @@ def resnet18(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:
 
 
 def resnet20(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
-    """TADV's (CIFAR-10).
+    """A ResNet with 20 layers in three stages (used with TADV on CIFAR-10).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage; 16 as published.
 
     >>> import torch
     >>> import durometer as du
@@ -88,7 +105,12 @@ def resnet20(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
 
 
 def resnet32(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
-    """The 32 layers of He et al. for CIFAR-10.
+    """A ResNet with 32 layers in three stages (He et al., 2016, for CIFAR-10).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage; 16 as published.
 
     >>> import torch
     >>> import durometer as du
@@ -99,7 +121,12 @@ def resnet32(classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
 
 
 def resnet34(classes: int = 10, channels: int = 3, width: int = 64) -> ResNet:
-    """RMC's (CIFAR-10).
+    """A ResNet with 34 layers in four stages (used with RMC on CIFAR-10).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage; 64 as published.
 
     >>> import torch
     >>> import durometer as du

@@ -47,7 +47,13 @@ class Unit(nn.Module):
 
 
 class ShuffleNet(nn.Module):
-    """Three stages of `width`, 2 and 4 times `width` channels; `width` must be even.
+    """A small ShuffleNetV2 for small images (Ma et al., 2018).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage, an even number; each of the next two doubles them.
+        blocks: Number of units of each stage.
 
     >>> ShuffleNet(43, width=16)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 43])

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 
 class SmallCNN(nn.Module):
-    """Convolutions of `width`, 2 and 4 times `width` channels, each halving the image.
+    """Three strided convolutions with batch normalisation and a linear layer; trains adversarially
+    in minutes on one core.
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first convolution; the next two double them.
+        grid: Height and width that features are pooled to before the linear layer.
 
     >>> SmallCNN(43, channels=3)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 43])

@@ -27,7 +27,12 @@ class Fire(nn.Module):
 
 
 class SqueezeNet(nn.Module):
-    """Eight fire modules of `width`, 2, 3 and 4 times `width` channels, two of each.
+    """A small SqueezeNet with batch normalisation for small images (Iandola et al., 2016).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first fire modules; later ones have 2, 3 and 4 times as many.
 
     >>> SqueezeNet(43, width=16)(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 43])

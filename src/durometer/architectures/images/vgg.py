@@ -12,7 +12,14 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 
 class VGG(nn.Module):
-    """`stages` are the numbers of convolutions between poolings; channels double up to 8 widths.
+    """A VGG with batch normalisation and one linear layer, for small images (Simonyan & Zisserman,
+    2015).
+
+    Args:
+        classes: Number of classes.
+        channels: Channels of the images: 1 for grey, 3 for colour.
+        width: Channels of the first stage; they double up to 8 times it.
+        stages: Number of convolutions of each stage; each stage ends in pooling.
 
     >>> import torch
     >>> VGG(43, width=8)(torch.zeros(2, 3, 32, 32)).shape

@@ -26,7 +26,15 @@ def layers(*sizes: int, between: type[nn.Module] = nn.ReLU, dropout: float = 0.0
 
 
 class MLP(TableNet):
-    """`widths` are the hidden layers'.
+    """A multilayer perceptron for tables: linear layers and ReLU.
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        widths: Units of the hidden layers. The default is that of the CAA and MOEVA networks for
+            loans.
+        dropout: Dropout probability between them.
+        seed: Seed of the first weights and of the training.
 
     >>> import torch
     >>> import durometer as du
@@ -49,6 +57,10 @@ class MLP(TableNet):
             self.body = layers(self.input.size, *widths, classes, dropout=dropout)
 
     def logits(self, z: Tensor) -> Tensor:
-        """Encoded records -> logits."""
+        """The logits (n, classes) of encoded records.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         out: Tensor = self.body(z)
         return out

@@ -29,7 +29,16 @@ from durometer.tables.schema import Schema
 
 
 class RLN(TableNet):
-    """`theta` is the mean log coefficient, `nu` the rate at which coefficients are learnt.
+    """A regularisation learning network: every weight learns its own L1 coefficient (Shavitt &
+    Segal, 2018).
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        widths: Units of the hidden layers.
+        theta: Mean logarithm of the coefficients of a layer.
+        nu: Rate at which the coefficients are learnt.
+        seed: Seed of the first weights and of the training.
 
     >>> import torch
     >>> import durometer as du
@@ -62,7 +71,11 @@ class RLN(TableNet):
             self.register_buffer(f"left{k}", layer.weight.detach().clone())  # ... and left of it
 
     def logits(self, z: Tensor) -> Tensor:
-        """Encoded records -> logits."""
+        """The logits (n, classes) of encoded records.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         out: Tensor = self.body(z)
         return out
 
@@ -82,6 +95,10 @@ class RLN(TableNet):
             left.copy_(weight)
 
     def share_of_zeros(self, below: float = 1e-3) -> float:
-        """How many weights ended (nearly) at 0."""
+        """The share of weights that ended near 0.
+
+        Args:
+            below: What counts as near 0.
+        """
         sizes = torch.cat([layer.weight.detach().abs().flatten() for layer in self._linear])
         return float((sizes < below).double().mean())

@@ -25,7 +25,16 @@ from durometer.training.loop import Batch
 
 
 class STG(TableNet):
-    """`lam` is the price of a feature, `sigma` the gates' noise (published: 0.5).
+    """A network with a stochastic gate on every feature, which learns to use few of them (Yamada et
+    al., 2020).
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        widths: Units of the hidden layers, with tanh.
+        lam: Price of an open gate in the loss.
+        sigma: Standard deviation of the gates' noise; 0.5 as published.
+        seed: Seed of the first weights and of the training.
 
     >>> import torch
     >>> import durometer as du
@@ -54,7 +63,11 @@ class STG(TableNet):
             self.body = layers(size, *widths, classes, between=nn.Tanh)
 
     def logits(self, z: Tensor) -> Tensor:
-        """Encoded records, gated -> logits."""
+        """The logits (n, classes) of encoded records.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         gate: Tensor = self.mu
         if self.training:
             gate = gate + self.sigma * torch.randn_like(z)
@@ -62,11 +75,17 @@ class STG(TableNet):
         return out
 
     def extra(self, batch: Batch) -> Tensor:
-        """The price of the open gates."""
+        """The price of the open gates, added to every loss.
+
+        Args:
+            batch: The batch.
+        """
         price: Tensor = self.lam * torch.special.ndtr(self.mu / self.sigma).mean()
         return price
 
     def open_gates(self) -> dict[str, float]:
-        """How far each gate is open, 0 (closed) to 1, by feature; `pet=dog` is a category's."""
+        """How far the gate of each feature is open, from 0 (closed) to 1; `pet=dog` is a category's
+        value.
+        """
         gates = self.mu.detach().clamp(0.0, 1.0).tolist()
         return dict(zip(self.input.names, gates, strict=True))

@@ -65,17 +65,27 @@ class Own:
 
 
 class TableNet(nn.Module):
-    """Abstract: subclasses give `logits` and pass their own settings on to be saved.
+    """The base class of networks for tables: raw records in, logits out, with `fit` and
+    `predict_proba`.
 
-    >>> import torch
+    A subclass defines `logits`, and may define `before`, `extra` and `after`.
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        seed: Seed of the first weights and of the training.
+        **settings: Parameters of the subclass, which `save` stores.
+
+    Raises:
+        DurometerError: There are fewer than two classes.
+
     >>> import durometer as du
     >>> _, data = du.testing.toy(classes=2)
     >>> schema = du.Schema([du.Feature(f"f{i}", low=0, high=1) for i in range(8)])
-    >>> net = du.architectures.MLP(schema, 2, widths=(4,)).fit(
-    ...     data.x.numpy(), data.y.numpy(), epochs=1
-    ... )
-    >>> net.predict_proba(data.x.numpy()).shape
-    (16, 2)
+    >>> x, y = data.x.numpy(), data.y.numpy()
+    >>> net = du.architectures.MLP(schema, 2).fit(x, y, epochs=60, rate=0.05, validation=None)
+    >>> net.score(x, y)
+    1.0
     """
 
     training_: ClassVar[Training] = Training()
@@ -94,18 +104,34 @@ class TableNet(nn.Module):
         return self.logits(self.input(x.float()))
 
     def logits(self, z: Tensor) -> Tensor:
-        """(n, size) encoded records -> logits."""
+        """The logits of encoded records; defined by each subclass.
+
+        Args:
+            z: Encoded records (n, size): scaled numbers and one-hot categories.
+
+        Returns:
+            (n, classes).
+        """
         raise DurometerError(f"{type(self).__name__} gives no logits; use one of its subclasses")
 
     def before(self, data: Dataset, options: dict[str, Any]) -> None:
-        """Whatever must be learnt before the labels are."""
+        """Runs before training, e.g. self-supervised learning.
+
+        Args:
+            data: The training data.
+            options: Batch size, learning rate and other options of the training loop.
+        """
 
     def extra(self, batch: Batch) -> Tensor | float:
-        """What is added to every loss."""
+        """What is added to the loss of every batch.
+
+        Args:
+            batch: The batch.
+        """
         return 0.0
 
     def after(self) -> None:
-        """What follows every weight update."""
+        """Runs after every weight update."""
 
     def fit(
         self,
@@ -121,12 +147,27 @@ class TableNet(nn.Module):
         checkpoint: str | Path | None = None,
         progress: bool | None = False,
     ) -> Self:
-        """Learn from records (array, tensor or DataFrame) and labels; what is None has a default.
+        """Trains the network on records and labels.
 
-        `validation` is a share of the rows, or (x, y), or None: no early stopping, last epoch.
-        `recipe` is how to train: `Standard("balanced")` unless given.
+        Args:
+            x: The records: an array, a tensor or a data frame, in raw units.
+            y: Their labels.
+            validation: Share of the rows to hold out for early stopping, or (x, y), or None: no
+                early stopping, the last epoch is kept.
+            recipe: How to train; see `training`. None: `Standard("balanced")`.
+            epochs: Passes over the data. None: the architecture's default, as for the next three.
+            batch: Rows per batch; small tables get smaller batches by default.
+            rate: Learning rate of AdamW.
+            patience: Epochs without a better balanced accuracy on the validation rows after which
+                training ends.
+            checkpoint: A file to save every epoch to and to continue from. None: nothing is saved.
+            progress: Whether to show a progress bar.
 
-        >>> net = MLP(schema).fit(frame, labels)            # doctest: +SKIP
+        Returns:
+            The network itself.
+
+        Raises:
+            DurometerError: The labels do not fit the number of classes.
         """
         defaults = self.training_
         data = self._data(x, y, learn=True)
@@ -157,7 +198,11 @@ class TableNet(nn.Module):
         return self
 
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
-        """(n, classes) probabilities."""
+        """The class probabilities (n, classes).
+
+        Args:
+            x: The records, in raw units.
+        """
         was = self.training
         self.eval()
         with torch.no_grad():
@@ -167,16 +212,29 @@ class TableNet(nn.Module):
         return found
 
     def predict(self, x: Any) -> NDArray[Any]:
-        """(n,) labels, as they were given to `fit`."""
+        """The labels (n,), as they were given to `fit`.
+
+        Args:
+            x: The records, in raw units.
+        """
         labels: NDArray[Any] = self.classes_[self.predict_proba(x).argmax(1)]
         return labels
 
     def score(self, x: Any, y: Any) -> float:
-        """Share of rows classified correctly."""
+        """The share of rows classified correctly.
+
+        Args:
+            x: The records, in raw units.
+            y: Their labels.
+        """
         return float((self.predict(x) == np.asarray(y)).mean())
 
     def save(self, path: str | Path) -> None:
-        """Weights, settings and schema in one file."""
+        """Writes weights, settings and schema into one file.
+
+        Args:
+            path: The file.
+        """
         state = {
             "architecture": type(self).__name__,
             "settings": self.settings,
@@ -189,7 +247,15 @@ class TableNet(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A saved network; `TableNet.load` takes any architecture, a subclass only its own."""
+        """Reads a network that `save` wrote; `TableNet.load` takes any architecture, a subclass
+        only its own.
+
+        Args:
+            path: The file.
+
+        Raises:
+            DurometerError: The file is none that `save` wrote, or holds another architecture.
+        """
         try:
             state = torch.load(path, weights_only=True)
             state["architecture"], state["schema"]

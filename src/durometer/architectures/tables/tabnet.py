@@ -82,7 +82,19 @@ class Reader(nn.Module):
 
 
 class TabNet(TableNet):
-    """`n_d` units for the decision and `n_a` for the choice, at each of `n_steps` steps.
+    """TabNet: several steps, each of which attends to a few features (Arik & Pfister, 2021).
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        n_d: Units for the decision, per step.
+        n_a: Units for the attention, per step.
+        n_steps: Number of steps.
+        gamma: How often a feature may be used again: 1 is once, larger is more.
+        shared: Layers shared by all steps.
+        independent: Layers of each step alone.
+        sparsity: Price of masks that spread over many features.
+        seed: Seed of the first weights and of the training.
 
     >>> import torch
     >>> import durometer as du
@@ -130,7 +142,11 @@ class TabNet(TableNet):
         self._spread: Tensor | float = 0.0
 
     def steps(self, z: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """What the decision is made from, and the masks of all steps."""
+        """What the decision is made from, and the attention masks of all steps.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         z = self.norm(z)
         free, total, masks = torch.ones_like(z), z.new_zeros(len(z), self.n_d), []
         choice = self.readers[0](z)[:, self.n_d :]
@@ -144,7 +160,11 @@ class TabNet(TableNet):
         return total, masks
 
     def logits(self, z: Tensor) -> Tensor:
-        """Encoded records -> logits."""
+        """The logits (n, classes) of encoded records.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         total, masks = self.steps(z)
         if self.training:
             each = [-(m * (m + 1e-15).log()).sum(1).mean() for m in masks]
@@ -153,5 +173,9 @@ class TabNet(TableNet):
         return out
 
     def extra(self, batch: Batch) -> Tensor | float:
-        """The price of masks that spread, as of the last training pass."""
+        """The price of masks that spread, as of the last training pass.
+
+        Args:
+            batch: The batch.
+        """
         return self.sparsity * self._spread

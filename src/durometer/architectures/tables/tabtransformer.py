@@ -46,7 +46,20 @@ class Mixing(nn.Module):
 
 
 class TabTransformer(TableNet):
-    """Embeddings of `width`, `depth` blocks with `heads` heads of size `head`.
+    """TabTransformer: attention between embedded categories, joined with the numbers (Huang et al.,
+    2020).
+
+    Without categories it is layer normalisation and a perceptron.
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        width: Size of an embedding.
+        depth: Number of attention blocks.
+        heads: Attention heads per block.
+        head: Size of a head.
+        dropout: Dropout probability.
+        seed: Seed of the first weights and of the training.
 
     >>> import torch
     >>> import durometer as du
@@ -87,7 +100,11 @@ class TabTransformer(TableNet):
             self.body = layers(size, 4 * eighth, 2 * eighth, classes)
 
     def logits(self, z: Tensor) -> Tensor:
-        """Encoded records -> logits."""
+        """The logits (n, classes) of encoded records.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         numbers, *blocks = torch.split(z, [len(self.input.numbers), *self.input.sizes], dim=1)
         parts = [self.norm(numbers)]
         if blocks:

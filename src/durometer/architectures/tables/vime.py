@@ -52,7 +52,19 @@ class SelfSupervised:
 
 
 class VIME(TableNet):
-    """The paper's symbols: p_m, alpha, K, beta; a predictor of `depth` layers of `width`.
+    """VIME: self-supervised learning of the table first, then of the labels (Yoon et al., 2020).
+
+    Args:
+        schema: The schema of the records, which the network takes in raw units.
+        classes: Number of classes.
+        width: Units of the predictor's hidden layers.
+        depth: Number of these layers.
+        p_m: Probability that a value is replaced during self-supervision.
+        alpha: Weight of restoring the values.
+        K: Corrupted copies per row during supervision.
+        beta: Weight of answering differently on them.
+        first: Epochs of self-supervision.
+        seed: Seed of the first weights and of the training.
 
     >>> import torch
     >>> import durometer as du
@@ -89,19 +101,33 @@ class VIME(TableNet):
             self.predictor = layers(2 * size, *[width] * depth, classes)
 
     def logits(self, z: Tensor) -> Tensor:
-        """Encoded records -> logits."""
+        """The logits (n, classes) of encoded records.
+
+        Args:
+            z: Encoded records (n, size).
+        """
         out: Tensor = self.predictor(self.encoder(z))
         return out
 
     def before(self, data: Dataset, options: dict[str, Any]) -> None:
-        """The self-supervised part: `first` epochs without labels, then the encoder is fixed."""
+        """Self-supervised learning: `first` epochs without labels, after which the encoder is
+        fixed.
+
+        Args:
+            data: The training data.
+            options: Options of the training loop.
+        """
         self.encoder.requires_grad_(True)
         fit(self, data, SelfSupervised(self.p_m, self.alpha), epochs=self.first, **options)
         for part in (self.encoder, self.mask, self.restored):
             part.requires_grad_(False)
 
     def extra(self, batch: Batch) -> Tensor:
-        """beta times the variance of the answers over K corrupted copies."""
+        """`beta` times the variance of the answers over `K` corrupted copies.
+
+        Args:
+            batch: The batch.
+        """
         with torch.no_grad():
             z = self.input(batch.x.float())
             copies = [corrupt(z, self.p_m, batch.generator)[0] for _ in range(self.K)]

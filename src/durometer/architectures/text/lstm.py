@@ -13,7 +13,14 @@ from durometer.spaces.lexicon import Vectors
 
 
 class TextLSTM(nn.Module):
-    """`hidden` units each way.
+    """A bidirectional LSTM over word vectors; mean and largest states, one linear layer.
+
+    Args:
+        classes: Number of classes.
+        hidden: Units in each direction.
+        dropout: Dropout probability before the linear layer.
+        vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
+        train_vectors: Whether the word vectors are trained too.
 
     >>> from durometer.spaces.words import encode
     >>> TextLSTM(classes=5)(encode(["a good film"])).shape
@@ -21,6 +28,7 @@ class TextLSTM(nn.Module):
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,
@@ -51,12 +59,21 @@ class TextLSTM(nn.Module):
         return logits
 
     def parts(self, vectors: Tensor) -> Tensor:
-        """What a word adds to the sums of the gates, both ways."""
+        """The contribution of each word to the first layer; used by `Bounds`.
+
+        Args:
+            vectors: Word vectors (..., d).
+        """
         of = dict(self.lstm.named_parameters())
         return vectors @ torch.cat([of["weight_ih_l0"], of["weight_ih_l0_reverse"]]).T
 
     def highest(self, hull: Hull, spec: Tensor) -> Found:
-        """Upper bounds over sets of sentences (`proofs/sentences/lstm.py`)."""
+        """Upper bounds of linear functions of the logits over sets of sentences; used by `Bounds`.
+
+        Args:
+            hull: The sets of sentences.
+            spec: Coefficients of the functions (n, functions, classes).
+        """
         plain_input(self.words)
         plain(self.last, nn.Linear)
         plain(self.dropout, nn.Dropout)

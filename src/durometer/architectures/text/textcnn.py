@@ -15,7 +15,15 @@ from durometer.spaces.lexicon import Vectors
 
 
 class TextCNN(nn.Module):
-    """`filters` of each width over word vectors; max and mean over the sentence; dropout, linear.
+    """Convolutions over windows of words; largest and mean answers, one linear layer (Kim, 2014).
+
+    Args:
+        classes: Number of classes.
+        filters: Filters of each window width.
+        widths: Widths of the windows, in words.
+        dropout: Dropout probability before the linear layer.
+        vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
+        train_vectors: Whether the word vectors are trained too.
 
     >>> from durometer.spaces.words import encode
     >>> net = TextCNN(classes=5)
@@ -24,6 +32,7 @@ class TextCNN(nn.Module):
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,
@@ -53,14 +62,23 @@ class TextCNN(nn.Module):
         return logits
 
     def parts(self, vectors: Tensor) -> Tensor:
-        """What a word gives to the windows it stands in: `width` numbers for each filter."""
+        """The contribution of each word to the first layer; used by `Bounds`.
+
+        Args:
+            vectors: Word vectors (..., d).
+        """
         return torch.cat(
             [torch.einsum("...d,fdo->...of", vectors, conv.weight).flatten(-2)
              for conv in self.convs], dim=-1,
         )  # fmt: skip
 
     def highest(self, hull: Hull, spec: Tensor) -> Found:
-        """Upper bounds over sets of sentences (`proofs/sentences/cnn.py`)."""
+        """Upper bounds of linear functions of the logits over sets of sentences; used by `Bounds`.
+
+        Args:
+            hull: The sets of sentences.
+            spec: Coefficients of the functions (n, functions, classes).
+        """
         plain_input(self.words)
         plain(self.last, nn.Linear)
         plain(self.dropout, nn.Dropout)

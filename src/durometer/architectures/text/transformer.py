@@ -12,7 +12,16 @@ from durometer.spaces.lexicon import Vectors
 
 
 class TextTransformer(nn.Module):
-    """`layers` of `heads` heads of size `hidden`; sine positions (Vaswani et al. 2017).
+    """A small transformer encoder over word vectors; the mean state, one linear layer.
+
+    Args:
+        classes: Number of classes.
+        hidden: Size of the states.
+        heads: Attention heads per layer.
+        layers: Number of layers.
+        dropout: Dropout probability.
+        vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
+        train_vectors: Whether the word vectors are trained too.
 
     >>> from durometer.spaces.words import encode
     >>> TextTransformer(classes=5).eval()(encode(["a good film"])).shape
@@ -20,6 +29,7 @@ class TextTransformer(nn.Module):
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,

@@ -11,8 +11,8 @@ found by halving, and the rest of the way straight towards the clean input likew
 
     normal    30 sqrt(step) labels; their mean is taken off (noise that mostly hits says little),
               and what would leave the box is left out
-    a step    1 label at the angle where the distance is eps, 7 halvings of it, 4 of the straight
-    way a start   five donors of different labels, each brought near by 7 halvings; the nearest is
+    a step    1 label at the angle of distance eps, 7 halvings of it, 4 of the straight way
+    a start   five donors of different labels, each brought near by 7 halvings; the nearest is
               walked. Four steps that gain less than 1 %: the next donor
 
 What a reader would get wrong: the circle is cut by the box, so a point of it may be nearer than its
@@ -76,7 +76,7 @@ class _Circles:
         self.point = region.origin.clone()  # T
         self.radius = region.origin.new_full((len(rows),), math.inf)  # R; infinite: no T yet
         self.mark = self.radius.clone()  # the smallest R so far
-        self.no_noise = torch.zeros_like(rows)  # steps without a gain
+        self.stalled = torch.zeros_like(rows)  # steps without a gain
         self.steps = torch.zeros_like(rows)  # since the start
 
     def run(self) -> None:
@@ -86,9 +86,9 @@ class _Circles:
             self._start(torch.arange(len(self.rows), device=self.rows.device), nearest=True)
         while self._keep(self.labels.alive(self.rows)):
             shrunk = self.radius < self.mark * (1 - _GAIN)
-            self.no_noise = torch.where(shrunk, 0, self.no_noise + 1)
+            self.stalled = torch.where(shrunk, 0, self.stalled + 1)
             self.mark = torch.minimum(self.mark, self.radius)
-            lost = self.radius.isinf() | (self.no_noise > _STALL)
+            lost = self.radius.isinf() | (self.stalled > _STALL)
             if bool(lost.any()):
                 self._start(lost.nonzero()[:, 0], nearest=False)
             go = self.radius.isfinite().nonzero()[:, 0]
@@ -98,7 +98,7 @@ class _Circles:
     def _keep(self, alive: Tensor) -> bool:
         at = alive.nonzero()[:, 0]
         if len(at) < len(self.rows):
-            for name in ("rows", "point", "radius", "mark", "still", "steps"):
+            for name in ("rows", "point", "radius", "mark", "stalled", "steps"):
                 setattr(self, name, getattr(self, name)[at])
         return bool(len(at))
 
@@ -119,7 +119,7 @@ class _Circles:
         better = far < self.radius[at] if nearest else torch.ones_like(far, dtype=torch.bool)
         at, point, far = at[better], point[better], far[better]
         self.point[at], self.radius[at], self.mark[at] = point, far, far
-        self.no_noise[at], self.steps[at] = 0, 0
+        self.stalled[at], self.steps[at] = 0, 0
 
     def _straight(self, at: Tensor, point: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """Points that reach the goal, nearer on the straight way by halving; and how far."""
@@ -182,4 +182,5 @@ class _Circles:
             steered[mine] += (moved * sign[..., None]).sum(1)
             drift[mine] += moved.sum(1)
             balance[mine] += sign.sum(1, keepdim=True)
-        return steered - balance / wanted[:, None] * drift
+        normal: Tensor = steered - balance / wanted[:, None] * drift
+        return normal

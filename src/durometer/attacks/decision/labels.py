@@ -25,7 +25,8 @@ def blocks(problem: Problem, at_once: int) -> Iterator[Tensor]:
     """The open rows, so many at a time that `at_once` points of each fit into memory."""
     rows = problem.open
     width = max(1, problem.regions.origin.shape[1]) * 8 * at_once
-    return iter(rows.split(max(1, _HELD // width)))
+    size = max(1, _HELD // width)
+    return (rows[begin : begin + size] for begin in range(0, len(rows), size))
 
 
 class Labels:
@@ -97,7 +98,7 @@ def _ranked(problem: Problem, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     far = torch.cdist(origin.double(), known.double())
     far = far.masked_fill(~problem.goal[rows][:, donors.label], torch.inf)
     rank = torch.zeros_like(far)
-    for c in donors.label.unique().tolist():
+    for c in sorted(set(donors.label.tolist())):
         its = (donors.label == c).nonzero()[:, 0]
         rank[:, its] = (
             far[:, its].argsort(dim=1, stable=True).argsort(dim=1, stable=True).to(far.dtype)

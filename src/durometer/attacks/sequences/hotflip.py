@@ -28,9 +28,18 @@ from durometer.spaces.discrete import SubstitutionRegion
 
 @noun
 class HotFlip:
-    """At most `steps` gradients per start, each with about 2 log2(`most`) queries.
+    """Exchanges the symbols that the gradient ranks highest, in texts and byte sequences (Ebrahimi
+    et al., 2018).
 
-    `start` is "clean", "random" or "best" (what is kept so far).
+    The paper makes exchanges one by one with a beam; here each step tries 1, 2, 4, ... of the best
+    exchanges together, since long sequences need hundreds.
+
+    Args:
+        steps: Gradients per start, each followed by about 2 log2(number of positions that may
+            change) queries.
+        loss: The loss to climb; see `losses`. None: the one that the goal implies.
+        start: "clean", "random" or "best" (the best point found so far).
+        restarts: Number of runs; each further one attacks the rows that are still open.
 
     >>> import torch
     >>> import durometer as du
@@ -38,7 +47,7 @@ class HotFlip:
     ...     reads_symbols = True
     ...     def forward(self, x):
     ...         code = torch.nn.functional.one_hot(x.long(), 4).float()
-    ...         if isinstance(x, du.extend.Chosen):
+    ...         if isinstance(x, du.extend.RelaxedTokens):
     ...             options = torch.nn.functional.one_hot(x.options.nan_to_num(0).long(), 4)
     ...             mixed = (x.weights[..., None] * options).sum(2)
     ...             code = code + mixed - mixed.detach()

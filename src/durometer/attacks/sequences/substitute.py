@@ -42,17 +42,29 @@ OUT = 0.0  # in the place of a symbol that is taken out: padding, which no vocab
 
 @noun
 class Greedy:
-    """One position after the other, in the order of "gain" or of "importance"; then `swaps`.
+    """Replaces words or symbols one position after the other; no gradients needed.
+
+    `Greedy("gain", swaps=0)` is PWWS (Ren et al., 2019) without its softmax over saliencies,
+    `Greedy("importance", swaps=0)` the order of TextFooler (Jin et al., 2020).
+
+    Args:
+        order: Which position comes first: "gain" (the one whose best replacement helps most) or
+            "importance" (the one whose removal changes the score most).
+        swaps: Exchanges tried afterwards on rows still open: the change that matters least is taken
+            back and the best other one made.
+
+    Raises:
+        DurometerError: There is no such order.
 
     >>> import torch
     >>> import durometer as du
-    >>> film = lambda texts: torch.tensor(
-    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
-    ... )
-    >>> data = du.Dataset(['a good film', 'a good bad film'], [0, 0])
-    >>> space = du.Text(du.Synonyms({'good': ('fine',)}), most=0.5)
-    >>> du.evaluate(film, data, space=space, attack=du.Greedy()).metric('robust').value
-    0.0
+    >>> likes = lambda texts: torch.tensor([[float("good" in t), 0.5] for t in texts])
+    >>> film = du.wrap(likes, inputs="text")
+    >>> data = du.Dataset(["a good film", "such a good and good film"], [0, 0])
+    >>> space = du.Text(du.Synonyms({"good": ("fine",)}), most=0.3)
+    >>> report = du.evaluate(film, data, space=space, attack=du.Greedy())
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.5)
     """
 
     order: Literal["gain", "importance"] = "gain"
@@ -126,17 +138,24 @@ class Greedy:
 
 @noun
 class Beam:
-    """The `width` best sequences so far, each with every single replacement, step after step.
+    """A beam search over replacements of words or symbols; no gradients needed.
+
+    Args:
+        width: Number of sequences that are kept at each step. 1 reconsiders every position at each
+            step.
+
+    Raises:
+        DurometerError: The width is below 1.
 
     >>> import torch
     >>> import durometer as du
-    >>> film = lambda texts: torch.tensor(
-    ...     [[1.0, 0.0] if "good" in t else [0.0, 1.0] for t in texts]
-    ... )
-    >>> data = du.Dataset(['a good film', 'a good bad film'], [0, 0])
-    >>> space = du.Text(du.Synonyms({'good': ('fine',)}), most=0.5)
-    >>> du.evaluate(film, data, space=space, attack=du.Beam(2)).metric('robust').value
-    0.0
+    >>> likes = lambda texts: torch.tensor([[float("good" in t), 0.5] for t in texts])
+    >>> film = du.wrap(likes, inputs="text")
+    >>> data = du.Dataset(["a good film", "such a good and good film"], [0, 0])
+    >>> space = du.Text(du.Synonyms({"good": ("fine",)}), most=0.3)
+    >>> report = du.evaluate(film, data, space=space, attack=du.Beam(2))
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.5)
     """
 
     width: int = 4

@@ -45,11 +45,28 @@ CENTROID = Centroid()
 
 @noun
 class TPGD:
-    """`segments` starts of `steps` gradients; `language` is a masked model, or the folder of one.
+    """Perturbs the hidden states of a transformer and reads sentences from them with a language
+    model (T-PGD, Yuan et al., 2021).
 
-    `size` is the length of a step for a sentence of average length; `layer` is 2/3 of the depth
-    unless given (16 of 24 as published). The victim is a Hugging Face classifier that was made from
-    the same encoder; other models are refused.
+    The victim must be a Hugging Face classifier made from the same encoder as the language model.
+    Of all successes the sentence most similar to the original is kept.
+
+    Args:
+        language: A masked language model of `transformers`, or the folder of one. Nothing is
+            downloaded.
+        tokenizer: Its tokenizer, where `language` is no folder.
+        segments: Starts from random perturbations, each with one random word masked.
+        steps: Gradient steps per start.
+        size: Length of a step, for a sentence of average length.
+        weight: Weight of the reconstruction loss, which keeps the states readable.
+        layer: The layer behind which states are read. None: 2/3 of the depth (16 of 24 as
+            published).
+        similarity: Similarity of two lists of sentences. Default: `Centroid()`.
+        stop: Similarity at which a row's success is good enough.
+
+    Raises:
+        Unsupported: `transformers` is not installed, or the victim is no such classifier; raised on
+            first use.
 
     >>> import durometer as du
     >>> du.TPGD("models/roberta", segments=10)
@@ -75,7 +92,11 @@ class TPGD:
         return self.language if isinstance(self.language, str) else type(self.language).__name__
 
     def to_dict(self, whole: bool = False) -> serialization.Table:
-        """The folder, or the kind of a model that was given as such."""
+        """The attack as plain values for a file or a report: models by their folder or class.
+
+        Args:
+            whole: Whether to write parameters at their default too.
+        """
         leave = ("language", "tokenizer")
         return {"type": "TPGD", "language": self._name} | serialization.non_default_fields(
             self, whole, leave=leave
@@ -87,6 +108,7 @@ class TPGD:
 
     @cached_property
     def loaded(self) -> tuple[Any, Any]:
+        """The language model and its tokenizer, loaded on first use."""
         if not isinstance(self.language, str):
             return self.language.eval(), self.tokenizer
         try:
@@ -146,7 +168,8 @@ class TPGD:
         return z.detach() + (step / norm)[:, None, None] * grad, reading.slots(said.detach())
 
     def _ask(
-        self, problem: Problem, clean: Problem, rows: Tensor, region: SubstitutionRegion, slots: Tensor,
+        self, problem: Problem, clean: Problem, rows: Tensor, region: SubstitutionRegion,
+        slots: Tensor,
         near: Tensor, asked: list[set[bytes]],
     ) -> None:  # fmt: skip
         """Ask the victim about what is new, changed and nearer than the best success."""

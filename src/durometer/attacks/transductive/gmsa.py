@@ -43,31 +43,49 @@ _ONCE = {"static": "Transfer", "state": "PGD-skip", "clean": "DENT-AA"}  # by th
 
 @noun
 class GMSA:
-    """`inner` solves each iteration; `combine` is "avg", "min" or "last" (FPA).
+    """The greedy model space attack on test-time defences: attacks all models that the defender
+    moved to when it was simulated (Chen et al., 2022).
 
-    `simulations`: runs of the defender per candidate; all of them join the model space. None: 3
-    where the game's probe found the defender random, else 1.
-    `select`: by "error" (published) or by "loss". `fallback`: "attacked", or "clean": hand in the
-    clean batch if no candidate does better. `first`: F_0 is the model in the "state" in which the
-    defender is believed to be, the "static" one from before the first round, or the one adapted to
-    the "clean" batch. `window`: attack only so many of the latest models.
-    `warm`: inner steps from the second iteration on, starting from the set before; None: each
-    iteration starts anew. `selective`: leave a row clean unless most victims are fooled on it.
-    `scale`: for "min", as many times the inner steps as there are models.
+    Each iteration attacks the models found so far, then simulates the defender on the result, which
+    adds a model. The candidate that did most harm when simulated is handed in.
+
+    Args:
+        inner: The attack of each iteration. Default `APGD(100)`.
+        combine: How the losses of several models become one: "avg" (GMSA-AVG), "min" (GMSA-MIN), or
+            "last" for the newest model only (FPA).
+        iterations: Iterations after the first one: 9 makes ten candidates, as published.
+        simulations: Runs of the defender per candidate; all of them join the models. None: 3 where
+            the defender was found to be random, else 1.
+        select: How the candidate is chosen: by "error" (published) or by "loss" of the simulated
+            model.
+        fallback: "attacked" hands in the best candidate; "clean" hands in the clean batch where no
+            candidate does better.
+        first: The first model: in the present "state", the "static" one before the first round, or
+            the one adapted to the "clean" batch.
+        window: Attack only so many of the latest models. None: all.
+        warm: Inner steps from the second iteration on, started from the candidate before. None:
+            each iteration starts anew.
+        selective: Whether to leave a row clean unless most models are fooled on it.
+        scale: Whether "min" multiplies the inner steps by the number of models.
+
+    Raises:
+        DurometerError: A parameter has an impossible value.
+        Unsupported: The inner attack cannot attack several models at once.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
     >>> report = du.evaluate(
-    ...     game, data, space=du.Linf(0.1), attack=du.GMSA(du.PGD(3), iterations=1)
+    ...     game, data, space=du.Linf(0.1), attack=du.GMSA(du.PGD(5), iterations=2)
     ... )
-    >>> len(report.table)
-    16
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.625)
     """
 
     inner: Attack = _INNER
@@ -88,7 +106,7 @@ class GMSA:
 
     @property
     def name(self) -> str:
-        """What records call it."""
+        """The name in the records: GMSA-AVG, GMSA-MIN, FPA ..."""
         if self.combine == "last" and self.iterations == 0:
             return _ONCE.get(self.first, self.first)
         return _NAMES.get(self.combine, self.combine)
@@ -238,79 +256,112 @@ def warmed(attack: Any, steps: int) -> Any:
 
 
 def Transfer(inner: Attack = _INNER) -> GMSA:
-    """Attack the model from before the first round, and hope: the defender is never rehearsed.
+    """The transfer attack on a test-time defence: attacks the static model and never simulates the
+    defender.
+
+    Args:
+        inner: The attack on the static model.
+
+    Returns:
+        A `GMSA` with these settings.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
-    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=du.Transfer(du.PGD(3)))
-    >>> len(report.table)
-    16
+    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=du.Transfer(du.PGD(5)))
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.75)
     """
     return GMSA(inner, "last", 0, first="static")
 
 
 def FPA(inner: Attack = _INNER, iterations: int = 9, **more: Any) -> GMSA:
-    """The fixed point attack: each iteration attacks the last simulated model only.
+    """The fixed point attack: each iteration attacks the newest simulated model only (Chen et al.,
+    2022, Algorithm 1).
+
+    Args:
+        inner: The attack of each iteration.
+        iterations: Iterations after the first one.
+        **more: Further parameters of `GMSA`.
+
+    Returns:
+        A `GMSA` with these settings.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
     >>> report = du.evaluate(
-    ...     game, data, space=du.Linf(0.1), attack=du.FPA(du.PGD(3), iterations=1)
+    ...     game, data, space=du.Linf(0.1), attack=du.FPA(du.PGD(5), iterations=2)
     ... )
-    >>> len(report.table)
-    16
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.5625)
     """
     return GMSA(inner, "last", iterations, **more)
 
 
 def PGDSkip(inner: Attack = _INNER) -> GMSA:
-    """Attack the model in its present state, without the move to come (Wu et al. 2020).
+    """Attacks the model in its present state, without the adaptation to come (Wu et al., 2020).
 
-    The attack RMC was published with; in a game with information="state" it is given that state.
+    RMC was published with this attack. In a game with `information="state"` the attacker is given
+    the true state.
+
+    Args:
+        inner: The attack on the model.
+
+    Returns:
+        A `GMSA` with these settings.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
-    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=du.PGDSkip(du.APGD(3)))
-    >>> len(report.table)
-    16
+    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=du.PGDSkip(du.PGD(5)))
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.75)
     """
     return GMSA(inner, "last", 0, first="state")
 
 
 def DENTAA(inner: Attack = _INNER) -> GMSA:
-    """Attack what the defender makes of the clean batch, its parameters taken as constants.
+    """Attacks the model adapted to the clean batch, with its parameters held constant.
 
-    AutoAttack on DENT's module (Wang et al. 2021) comes to this: gradients pass through the last
-    forward pass only. Croce et al. (2022) call it an attack that does not see the defence.
+    This is what AutoAttack on DENT's module (Wang et al., 2021) comes to; Croce et al. (2022) point
+    out that it does not see the adaptation.
+
+    Args:
+        inner: The attack on the model.
+
+    Returns:
+        A `GMSA` with these settings.
 
     >>> import torch
     >>> import durometer as du
-    >>> net, data = du.testing.toy()
+    >>> _, data = du.testing.toy()
     >>> build = lambda: torch.nn.Sequential(
     ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
     ... ).double()
-    >>> model = du.training.fresh(build).eval()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
     >>> game = du.Transductive(du.defenses.TENT(model), batch=8)
-    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=du.DENTAA(du.APGD(3)))
-    >>> len(report.table)
-    16
+    >>> report = du.evaluate(game, data, space=du.Linf(0.1), attack=du.DENTAA(du.PGD(5)))
+    >>> report.metric("clean").value, report.metric("robust").value
+    (1.0, 0.75)
     """
     return GMSA(inner, "last", 0, first="clean")

@@ -32,10 +32,32 @@ _INNER = APGD(40)
 
 @noun
 class Poison:
-    """`inner` climbs the harm done `ahead` rounds from now.
+    """Changes the attacker's rows so that the adaptation harms the rows of others, now or in later
+    rounds.
 
-    >>> Poison(ahead=2).name
-    'Poison+2'
+    This round: distribution invading attacks (Wu et al., 2023). Later rounds: TePA (Cong et al.,
+    2024), RTTDP (Su et al., 2025). The game's `controlled` mask says which rows are the attacker's;
+    `report.metric("benign")` is the accuracy of the others.
+
+    Args:
+        inner: The attack that climbs the harm. Default `APGD(40)`.
+        ahead: Rounds between the attack and the harm; 0 is the same batch. The clean batch stands
+            in for later ones.
+        simulations: Runs of the defender per step. None: 3 where it was found to be random, else 1.
+
+    >>> import torch
+    >>> import durometer as du
+    >>> _, data = du.testing.toy()
+    >>> build = lambda: torch.nn.Sequential(
+    ...     torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    ... ).double()
+    >>> model = du.training.fresh(build)
+    >>> _ = du.training.fit(model, data, du.training.Standard(), epochs=50, rate=0.1)
+    >>> mine = [i % 2 == 0 for i in range(len(data))]
+    >>> game = du.Transductive(du.defenses.Norm(model), batch=8, controlled=mine)
+    >>> report = du.evaluate(game, data, space=du.Linf(1.0), attack=du.Poison(du.APGD(10)))
+    >>> report.metric("clean").value, report.metric("benign").value
+    (1.0, 0.625)
     """
 
     inner: Attack = _INNER
@@ -48,7 +70,7 @@ class Poison:
 
     @property
     def name(self) -> str:
-        """What records call it."""
+        """The name in the records."""
         return f"Poison+{self.ahead}" if self.ahead else "Poison"
 
     def __call__(self, problem: Problem) -> None:

@@ -18,7 +18,8 @@
 #endif
 #define DUROMETER_KERNEL(name) DUROMETER_EXPORT int32_t durometer_##name
 
-// Loops over neighbours in memory: compiled twice, for processors with and without wide registers.
+// Loops over neighbours in memory, or full of roundings: compiled twice, for processors with and
+// without wide registers.
 // The arithmetic is the same, element by element.
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define DUROMETER_WIDE __attribute__((target_clones("avx2", "default")))

@@ -3,7 +3,7 @@
 Meant to be read and edited: `print(Schema.suggest(df).toml())`. Each relation comes with its
 support (rows that would break it if the columns were unrelated) and the rows that do break it, the
 surest first; what follows from others or from the bounds is left out. The search itself is in
-`pairs` (of columns), `equalities`, `families` (columns named alike) and `categories` (what a
+`pairs` (of columns), `equalities`, `families` (columns named alike, and what a
 category implies, amounts that exclude each other).
 
 What a reader would get wrong: data cannot tell a law from a habit. Every proposal holds in the
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from durometer.core import serialization
 from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Floats
-from durometer.tables.discovery import categories, equalities, families, pairs
+from durometer.tables.discovery import equalities, families, pairs
 from durometer.tables.discovery.kinds import kinds
 from durometer.tables.discovery.pairs import Candidate, Sample, tokens
 from durometer.tables.feature import Feature, plain
@@ -46,7 +46,16 @@ _MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
-    """What was found; `schema` takes all of it, `table` shows the pairs."""
+    """A schema proposed from data, with the evidence; it can be used as a schema at once.
+
+    Args:
+        features: The features found.
+        candidates: The relations found, each with its support.
+        consider: Features that an attacker probably cannot change.
+        rows: Number of rows it was found in.
+        reasons: Why a feature is what it is, by name.
+        left_out: Columns that are no features, and why.
+    """
 
     features: tuple[Feature, ...]
     candidates: tuple[Candidate, ...]
@@ -125,8 +134,19 @@ class Suggestion:
 
 
 def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggestion:
-    """Propose a schema. `broken`: the share of rows a relation may fail on; `support`: how many
-    rows would have to break it by chance. Searched on 20,000 rows, counted on all."""
+    """Proposes a schema from data; relations are searched on 20,000 rows and counted on all.
+
+    Args:
+        table: The data frame.
+        broken: Share of the rows that a relation may fail on, from 0 to 0.5.
+        support: How many rows would have to break a relation by chance for it to be proposed.
+
+    Returns:
+        A `Suggestion`, to be reviewed before it is used.
+
+    Raises:
+        DurometerError: `broken` is no such share.
+    """
     if not 0 <= broken < 0.5:
         raise DurometerError(f"broken={broken}: expected a share of the rows, from 0 to 0.5")
     seen = kinds(table)
@@ -139,8 +159,8 @@ def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggest
     sample = Sample(described.names, known[few], int(broken * len(few)), support)
     found = list(_search(sample, skip))
     if len(described.names) <= equalities.WIDEST:
-        found += [*categories.implications(sample, described.features)]
-        found += [*categories.exclusive(sample, skip)]
+        found += [*families.implications(sample, described.features)]
+        found += [*families.exclusive(sample, skip)]
     program = Schema(described.features, [c.relation for c in found]).program
     counts = (~program.holds(x, x)).sum(0).tolist()
     counted = [replace(c, broken=int(k)) for c, k in zip(found, counts, strict=True)]

@@ -48,7 +48,8 @@ class Checkpoint:
             if file.read(len(self._head)) != self._head:
                 raise DurometerError(
                     f"'{path}' is from another hardening (other data, model, space, goal, seed or "
-                    "settings, or an older version of durometer); give another folder= or delete this "
+                    "settings, or an older version of durometer); give another folder= or delete "
+                    "this "
                     "one"
                 )
             kept: dict[str, Any] = joblib.load(file)

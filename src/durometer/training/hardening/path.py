@@ -60,9 +60,21 @@ class Unmovable:
 
 @dataclass(frozen=True, eq=False)
 class Hardened:
-    """The chosen model, the path to it, and why.
+    """The outcome of `harden`.
 
-    `model` is an estimator of the kind that was given; `models` are those of every round.
+    Args:
+        model: The chosen model, of the kind that was given.
+        chosen: Number of the round it comes from; 0 is the model refitted as it was.
+        path: One entry per round: accuracy, proven, broken and open shares.
+        rows: Number of held-out rows.
+        attacked: How many of them were proven or broken.
+        features: Number of features.
+        kept: Number of features that keep their information under attack.
+        unmovable: What a model of the features that nobody can change achieves. None: there are
+            none.
+        explanation: Which features and relations the weakness and the robustness rest on. None: not
+            known.
+        models: The models of all rounds.
 
     >>> print(Hardened(None, 0, (), 100, 60, 300, 280, None, None))
     held out: 100 rows, 60 judged as attacked
@@ -95,7 +107,7 @@ class Hardened:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """What a reader should not overlook."""
+        """Warnings about the result, as sentences."""
         if not self.path:
             return []
         now, found = self.path[self.chosen], []
@@ -130,7 +142,14 @@ class Hardened:
         )
 
     def save_page(self, path: str | Path) -> Path:
-        """Before and after on one HTML page."""
+        """Writes an HTML page with the models before and after.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The file.
+        """
         from durometer.core.durable_files import write
         from durometer.training.hardening.page import page
 

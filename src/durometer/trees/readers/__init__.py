@@ -54,7 +54,28 @@ def reader(model: Any, columns: Columns | None = None) -> str | None:
 
 
 def read(model: Any, columns: Columns | None = None, *, checked: bool = True) -> Ensemble:
-    """Read a fitted model and compare the reading with the model's own predictions."""
+    """Reads a fitted tree model into flat arrays, and compares the reading with the model's own
+    predictions.
+
+    Args:
+        model: A scikit-learn, XGBoost, LightGBM or CatBoost classifier, or a pipeline of scalers
+            and encoders before one.
+        columns: The columns of the data, for pipelines that encode text.
+        checked: Whether to compare with the model's own predictions.
+
+    Returns:
+        The `Ensemble`.
+
+    Raises:
+        Unsupported: The model is of a kind that is not read.
+        DurometerError: The model is not fitted, damaged, or the reading differs from it.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> found = read(tree)
+    >>> found.n_trees, found.threshold[found.feature >= 0].round(3).tolist()
+    (1, [1.5])
+    """
     if isinstance(model, Ensemble):
         return model
     name = reader(model, columns)

@@ -29,10 +29,18 @@ inline std::vector<int64_t> fronts(const double* f, int64_t n, int64_t enough) {
         double second, third;
     };
     std::vector<int64_t> rank(n, -1);
+    const auto individual = [f](int64_t i) { return Individual{{f[3 * i], f[3 * i + 1], f[3 * i + 2]}, i}; };
+    struct Key {
+        double first;
+        int64_t place;
+    };
+    std::vector<Key> keys(n);  // half of what an individual is: sorting moves them about
+    for (int64_t i = 0; i < n; ++i) keys[i] = {f[3 * i], i};
+    std::sort(keys.begin(), keys.end(), [&](const Key& a, const Key& b) {
+        return a.first != b.first ? a.first < b.first : individual(a.place).before(individual(b.place));
+    });
     std::vector<Individual> order(n);
-    for (int64_t i = 0; i < n; ++i) order[i] = {{f[3 * i], f[3 * i + 1], f[3 * i + 2]}, i};
-    std::sort(order.begin(), order.end(),
-              [](const Individual& a, const Individual& b) { return a.before(b); });
+    for (int64_t i = 0; i < n; ++i) order[i] = individual(keys[i].place);
     std::vector<Step> steps(n);
     int64_t ranked = 0, left = n;
     for (int64_t front = 0; ranked < enough && ranked < n; ++front) {

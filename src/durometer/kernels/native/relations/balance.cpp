@@ -12,7 +12,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kSweeps = 20;  // over the relations whose features have moved; most rows need two or three
 constexpr int64_t kStubborn = 4;
-constexpr int64_t kBlock = 16;  // rows that share their scratch
+constexpr int64_t kBlock = 64;  // rows that share their scratch
 
 // Clauses of linear branches: sum_i weight_i * x[place_i] + start <= or == 0. The same fields in the
 // same order as `CLAUSES` in relations/balance.py.

@@ -6,14 +6,14 @@
 
 namespace {
 
-constexpr int64_t kRounds = 6;   // of finding out which coordinates are free
-constexpr int64_t kBlock = 16;  // rows that share their scratch
+constexpr int64_t kRounds = 6;  // of finding out which coordinates are free
+constexpr int64_t kBlock = 64;  // rows that share their scratch
 
 // The same fields in the same order as `COORDINATES` in tables/rounding.py.
 struct Coordinates {
     int64_t numbers, features;
     const int64_t* numeric;  // (numbers,) the features that are numbers
-    const double* width;          // (numbers,)
+    const double* width;     // (numbers,)
     const uint8_t* whole;    // (features,)
 };
 
@@ -27,7 +27,8 @@ struct Sums {
 
 // x comes in as the clean record and leaves as the rounded one; `lift` is what a step of a whole
 // number is lifted by before it is floored.
-void round(const Coordinates& c, double lift, const double* z0, const double* z, const double* low, const double* high, double* x) {
+DUROMETER_WIDE void round(const Coordinates& c, double lift, const double* z0, const double* z, const double* low,
+                      const double* high, double* x) {
     for (int64_t k = 0; k < c.numbers; ++k) {
         const int64_t i = c.numeric[k];
         const double was = x[i];
@@ -42,7 +43,8 @@ void round(const Coordinates& c, double lift, const double* z0, const double* z,
 
 // Projection on the cone of feasible directions: g - l a on the coordinates of each sum that are
 // free to move that way, with the l that keeps the sum.
-void keep(const Sums& s, const double* z, const double* low, const double* high, uint8_t* free, double* moved, double* grad) {
+void keep(const Sums& s, const double* z, const double* low, const double* high, uint8_t* free, double* moved,
+          double* grad) {
     for (int64_t sum = 0; sum + 1 < s.ends; ++sum) {
         const int64_t first = s.starts[sum], last = s.starts[sum + 1];
         std::fill(free + first, free + last, uint8_t{1});

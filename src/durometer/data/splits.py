@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Splits:
-    """The parts of a data set; `val` is None where the source has no third part.
+    """The parts of a data set; the split is fixed.
+
+    Args:
+        train: Rows for training.
+        test: Rows for testing.
+        val: Rows for validation. None where the source has no third part.
 
     >>> import durometer as du
     >>> splits = du.datasets.pima()
@@ -37,7 +42,13 @@ class Splits:
 
 @dataclass(frozen=True)
 class TestOnly:
-    """Rows to attack and none to learn from; asking for the others says where to get them."""
+    """The parts of a data set without training rows; asking for those raises an error that says
+    where to get them.
+
+    Args:
+        test: Rows for testing.
+        why: What the error says.
+    """
 
     __test__ = False  # not a test class, whatever pytest thinks of the name
 
