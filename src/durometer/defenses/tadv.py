@@ -24,7 +24,6 @@ from durometer.attacks.pgd import PGD
 from durometer.core.errors import DurometerError
 from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_build
 from durometer.defenses.control import Control
 from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
@@ -41,7 +40,6 @@ class Halves:
     space: Space
 
     def __post_init__(self) -> None:
-        check_build(self.build)
         if not hasattr(self.attack, "start") or not self.attack.needs.gradient:
             raise DurometerError(
                 f"TADV(attack={self.attack!r}): expected a gradient attack with a start, "
