@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Array
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -53,7 +54,7 @@ from durometer.tables.region import TableRegion
 _MEMORY = 2 * 10**7  # numbers carried backwards at a time
 
 
-@dataclass(frozen=True)
+@noun
 class Bounds:
     """Proves rows of a neural network robust by linear bounds on its outputs over the whole region.
 
