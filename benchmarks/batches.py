@@ -4,8 +4,8 @@
 
 A batch runs empty as its rows are broken, so narrow ones ask the model about a handful of rows.
 Two jobs: 10,000 rows on a network of 8-16-3 under PGD(10), where nearly all is overhead, and 600
-MNIST images on a small CNN under `standard()`, most of which fall early. Prints CPU time a row,
-model calls and rows a call, and whether the records are the same.
+MNIST images on a small CNN under `Standard(proofs=False)`, most of which fall early. Prints CPU
+time a row, model calls and rows a call, and whether the records are the same.
 
 Aims: the default within 1.15 of the best batch, 20 us a row on the tiny network, the same records.
 A network may compute other last digits in wider batches, so verdicts, classes and counts are
@@ -60,7 +60,7 @@ def tiny(rows: int) -> tuple[nn.Module, du.Dataset, object, object]:
 def images(rows: int, cache: Path, small: bool) -> tuple[nn.Module, du.Dataset, object, object]:
     space = du.Linf(0.15)
     net = network("standard", cache, small)
-    return net, splits("mnist")[1].head(rows), space, du.standard(space)
+    return net, splits("mnist")[1].head(rows), space, du.Standard(proofs=False)
 
 
 def measured(

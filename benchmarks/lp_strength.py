@@ -16,11 +16,11 @@ Seconds are CPU seconds of this process.
 With `--keep` each contender's figure is written to a file as soon as it is there, and read from it
 the next time: a run of an hour can be made in parts, and ends with the table of all of them.
 
-"standard" is `standard()`, a `Cascade`, with its own steps and queries; "AutoAttack" is ours at the
-given ones. Ends with exit code 1 if a bound is broken: robust accuracy more than 0.5 points above a
-peer's (on average over the cells of a row, and 1.5 points in a single one; for `standard()` 0.0 on
-average and 0.5 in a single one), or more time than the faster peer for APGD, or more than 0.2 of
-pyautoattack's for `standard()`.
+"standard" is `Standard(proofs=False)`: a `Cascade` with its own steps and queries; "AutoAttack"
+is ours at the given ones. Ends with exit code 1 if a bound is broken: robust accuracy more than
+0.5 points above a peer's (on average over the cells of a row, and 1.5 points in a single one; for
+`Standard(proofs=False)` 0.0 on average and 0.5 in a single one), or more time than the faster
+peer for APGD, or more than 0.2 of pyautoattack's for `Standard(proofs=False)`.
 """
 
 import argparse
@@ -153,7 +153,7 @@ class Runs:
                 "torchattacks": lambda s: self.torchattacks("Square", s),
             },
             "standard": {
-                "durometer": lambda s: self.ours(du.standard(self.space), s),
+                "durometer": lambda s: self.ours(du.Standard(proofs=False), s),
                 "pyautoattack": self.autoattack,
                 "AutoAttack": lambda s: self.ours(du.AutoAttack(steps, queries=queries), s),
             },

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 import durometer as du
 from durometer.architectures import LeNet
-from durometer.defenses.neighbours import Bank
+from durometer.defenses.rmc import Bank
 from durometer.model.classifier import wrap
 from durometer.problem.victims import Victims
 from durometer.training.loop import fit, fresh

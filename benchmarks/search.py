@@ -29,8 +29,7 @@ from pymoo.functions import is_compiled
 
 import durometer as du
 from durometer import losses
-from durometer.attacks.evolution.reference_points import reference_points
-from durometer.attacks.evolution.survival import fronts
+from durometer.attacks.evolution.survival import fronts, reference_points
 from durometer.core.streams import Stream, keys
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee

@@ -39,7 +39,6 @@ from scale import job, phishing
 
 import durometer as du
 from durometer.architectures.images.resnet import ResNet
-from durometer.attacks.standard import standard
 from durometer.run.executors import Executor, Here
 from durometer.run.job import Job
 from durometer.run.on_ray import Ray
@@ -51,7 +50,7 @@ QUIET = 0.5  # load average of a minute: above, two workers do not have two core
 ROWS = {"tables": 250, "net": 64, "resnet": 8, "forest": 64}  # of a chunk
 
 SPACES = {"net": du.Linf(0.01), "resnet": du.Linf(4 / 255)}
-ATTACKS = {"net": (du.APGD(20),), "resnet": (standard(SPACES["resnet"]),),
+ATTACKS = {"net": (du.APGD(20),), "resnet": (du.Standard(proofs=False),),
            "forest": (du.Graft(200),)}  # fmt: skip
 RUNNING = "Ray, running already"
 CACHE = Path(os.environ.get("DUROMETER_CACHE") or Path.home() / ".cache" / "durometer")

@@ -46,7 +46,7 @@ class FileType(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.graph = du.wrap(GRAPH, outputs="probabilities", gradients=True)
+        self.graph = du.wrap(GRAPH, answers="probabilities", gradients=True)
         usual = SETTINGS["medium_confidence_threshold"]
         floors = [SETTINGS["thresholds"].get(t, usual) for t in TYPES]
         self.register_buffer("floors", torch.tensor(floors).log())

@@ -31,9 +31,9 @@ from durometer.datasets.gtsrb import held_out
 from durometer.datasets.gtsrb import read as read_gtsrb
 from durometer.datasets.mnist import read as read_mnist
 from durometer.datasets.orl import read as read_orl
-from durometer.datasets.packed import pack
 from durometer.datasets.pima import FEATURES as PIMA_FEATURES
 from durometer.datasets.pima import ROWS as PIMA_ROWS
+from durometer.datasets.source import pack
 from durometer.datasets.url import ROWS as URL_ROWS
 from durometer.datasets.url import read as read_url
 
@@ -94,7 +94,7 @@ def bundle_cifar10(path: Path) -> source.Arrays:
 
 
 def packed(sample: source.Arrays) -> source.Arrays:
-    """The same with colour pictures in little room (`datasets/packed.py`)."""
+    """The same with colour pictures in little room (`datasets/source.py`)."""
     small: source.Arrays = {}
     for key, value in sample.items():
         if value.ndim == 4 and value.dtype == np.uint8:

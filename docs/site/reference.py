@@ -12,7 +12,7 @@ STUB = Path(du.__file__).with_suffix(".pyi")
 # Page -> (title, what it is for, prefixes of the modules whose names belong there, first one wins).
 PAGES = {
     "evaluate": ("Evaluate", "What one calls: an evaluation, a sweep, a ladder, a gate, a check.",
-                 ("durometer._", "durometer.verification", "durometer.attacks.standard")),
+                 ("durometer._", "durometer.verification", "durometer.standard")),
     "data": ("Data and models", "What is evaluated: rows with labels, and who answers.",
              ("durometer.data.dataset", "durometer.model", "durometer.datasets")),
     "spaces": ("Spaces", "What may change: balls, patches, tables, words.",

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.2.0"  # the one place: pyproject.toml and the site read it here
+__version__ = "0.3.0"  # the one place: pyproject.toml and the site read it here
 
 
 def _homes() -> dict[str, str]:

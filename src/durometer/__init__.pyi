@@ -18,6 +18,7 @@ from durometer._ladder import ladder as ladder
 from durometer._sweep import sweep as sweep
 from durometer.attacks import orders as orders
 from durometer.attacks.apgd import APGD as APGD
+from durometer.attacks.autoattack import AutoAttack as AutoAttack
 from durometer.attacks.bfs import BFS as BFS
 from durometer.attacks.caa import CAA as CAA
 from durometer.attacks.campaign import Campaign as Campaign
@@ -47,8 +48,6 @@ from durometer.attacks.sequences.substitute import Beam as Beam
 from durometer.attacks.sequences.substitute import Greedy as Greedy
 from durometer.attacks.sequences.tpgd import TPGD as TPGD
 from durometer.attacks.square import Square as Square
-from durometer.attacks.standard import AutoAttack as AutoAttack
-from durometer.attacks.standard import standard as standard
 from durometer.attacks.transductive.gmsa import DENTAA as DENTAA
 from durometer.attacks.transductive.gmsa import FPA as FPA
 from durometer.attacks.transductive.gmsa import GMSA as GMSA
@@ -58,6 +57,7 @@ from durometer.attacks.transductive.poison import Poison as Poison
 from durometer.attacks.transductive.unrolled import Unrolled as Unrolled
 from durometer.core.errors import DurometerError as DurometerError
 from durometer.core.errors import Unsupported as Unsupported
+from durometer.core.spec import Spec as Spec
 from durometer.data.dataset import Dataset as Dataset
 from durometer.data.parquet import Parquet as Parquet
 from durometer.games.nature import Nature as Nature
@@ -82,7 +82,6 @@ from durometer.problem.budget import Budget as Budget
 from durometer.proofs.enumerate import Enumerate as Enumerate
 from durometer.proofs.linear import Linear as Linear
 from durometer.proofs.networks import Bounds as Bounds
-from durometer.proofs.standard import Standard as Standard
 from durometer.proofs.trees import Exact as Exact
 from durometer.relations.language import F as F
 from durometer.relations.language import implies as implies
@@ -105,6 +104,7 @@ from durometer.spaces.similarity import Centroid as Centroid
 from durometer.spaces.similarity import SentenceEncoder as SentenceEncoder
 from durometer.spaces.symbols import Symbols as Symbols
 from durometer.spaces.text import Text as Text
+from durometer.standard import Standard as Standard
 from durometer.tables.feature import Feature as Feature
 from durometer.tables.schema import Schema as Schema
 from durometer.tables.space import TableSpace as TableSpace

@@ -17,6 +17,7 @@ from durometer.attacks.base import Attack, attack_names, for_other_goals
 from durometer.core.errors import DurometerError, Unsupported, nearest
 from durometer.core.records import Gathered
 from durometer.core.serialization import format_spec, to_dict
+from durometer.core.spec import Provenance, Spec
 from durometer.core.streams import Stream, keys
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
@@ -24,7 +25,7 @@ from durometer.games.arguments import check_kinds
 from durometer.games.game import Game
 from durometer.games.static import as_game
 from durometer.goals.classes import Untargeted
-from durometer.goals.goal import Expandable
+from durometer.goals.goal import Aims, Expandable
 from durometer.model.classifier import AnyModel
 from durometer.problem.budget import Budget
 from durometer.report import checks
@@ -158,14 +159,14 @@ def evaluate(
     job = Job(target, rows, space, aim, played, seed, batch, budget or Budget(), widen)
     job.source, job.asked = source, goal
     facts = job.prepare()
-    spec = describe(job, goal) | dict(run.note)
-    if run.until is not None:
-        spec["order"] = "random"
     count = facts.get("classes", 0) or len(data.classes or ())
-    if count:
-        spec |= goal.aims(count, data.classes)
-    if run.shard is not None:
-        spec["shard"] = list(run.shard)
+    aims = goal.aims(count, data.classes) if count else Aims()
+    spec = replace(
+        describe(job, goal).with_provenance(run.provenance),
+        aims=aims.classes, quota=aims.quota,
+        order="given" if run.until is None else "random",
+        shard=None if run.shard is None else (run.shard[0], run.shard[1]),
+    )  # fmt: skip
     done = _collect(job, run, spec, facts, progress)
     report = _make_report(done, facts, spec)
     if isinstance(done, Gathered):
@@ -196,7 +197,9 @@ def _play_further_goals(
     for name, goal in goals.items():
         out = run.out and Path(run.out) / "also" / name
         try:
-            done[name] = play(goal=goal, run=replace(run, out=out, note={}, until=until))
+            done[name] = play(
+                goal=goal, run=replace(run, out=out, provenance=Provenance(), until=until)
+            )
             stopped = any(f.id == "interrupted" for f in done[name].flags)
         except KeyboardInterrupt:
             stopped = True
@@ -221,7 +224,7 @@ def goal_names(goals: Sequence[Any]) -> dict[str, Any]:
 
 
 def _collect(
-    job: Job, run: Run, spec: dict[str, Any], facts: dict[str, Any], progress: bool | None
+    job: Job, run: Run, spec: Spec, facts: dict[str, Any], progress: bool | None
 ) -> Gathered | Tally:
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
     done = Gathered(job.rows, job.batch) if job.source is None else Tally(SHOWN)
@@ -269,7 +272,7 @@ def _collect(
     return done
 
 
-def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: dict[str, Any]) -> Report:
+def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: Spec) -> Report:
     """The report on what is finished; of data in files, the totals are of all rows."""
     if isinstance(done, Gathered):
         return Report(spec, done.records, checks.of_report(done.records, facts, spec))
@@ -277,31 +280,31 @@ def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: dict[str, 
     return Report(spec, done.records, flags, totals=done.totals)
 
 
-def describe(job: Job, asked: Expandable) -> dict[str, Any]:
-    """What was asked, as plain values: the spec of a report."""
+def describe(job: Job, asked: Expandable) -> Spec:
+    """What was asked: the spec of a report, but for what the run adds."""
     data, space = job.data, job.space
     whole = job.source or data
-    return {
-        **as_game(job.game).describe(),
-        "data": data.name or "data",
-        "data_hash": whole.hash,
-        "rows": len(whole),
-        "classes": list(data.classes) if data.classes else None,
-        "id_type": "int" if data.ids.dtype.kind in "iu" else "str",
-        "space": space if space is None else to_dict(space, whole=True),
-        "goal": to_dict(asked, whole=True),
-        "attack": job.attack if job.attack is None else to_dict(job.attack, whole=True),
-        "attacks": list(dict.fromkeys(attack_names(job.attack))),
-        **({"proves": True} if job.attack is not None and job.attack.needs.is_proof else {}),
-        "threat": _threat(space, asked),
-        "budget": None if job.budget == Budget() else to_dict(job.budget),
-        "seed": job.seed,
-        "batch": job.batch,
-        **({} if job.source is None else {"shown": SHOWN}),
-        "chunks": job.count,
-        **({"turn": job.at_once} if job.at_once > 1 else {}),
-        "versions": versions([job.target, job.game, space, asked, job.attack]),
-    }
+    return replace(
+        as_game(job.game).describe(),
+        data=data.name or "data",
+        data_hash=whole.hash,
+        rows=len(whole),
+        classes=tuple(map(str, data.classes)) if data.classes else None,
+        id_type="int" if data.ids.dtype.kind in "iu" else "str",
+        space=None if space is None else to_dict(space, whole=True),
+        goal=to_dict(asked, whole=True),
+        attack=None if job.attack is None else to_dict(job.attack, whole=True),
+        attacks=tuple(dict.fromkeys(attack_names(job.attack))),
+        proves=job.attack is not None and job.attack.needs.is_proof,
+        threat=_threat(space, asked),
+        budget=None if job.budget == Budget() else to_dict(job.budget),
+        seed=int(job.seed),
+        batch=job.batch,
+        shown=None if job.source is None else SHOWN,
+        chunks=job.count,
+        turn=job.at_once,
+        versions=versions([job.target, job.game, space, asked, job.attack]),
+    )
 
 
 def _threat(space: Space | None, goal: Expandable) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from durometer._evaluate import evaluate
 from durometer.config.config import Config, read
 from durometer.core.errors import DurometerError
+from durometer.core.spec import GateSpec
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
 from durometer.games.static import as_game
@@ -72,15 +73,14 @@ def gate(
     if isinstance(what, str | Path):
         what = read(what)
     if isinstance(what, Report):
-        return decide(what, *_asked(criteria, alpha, what.spec.get("gate", {})))
+        return decide(what, *_asked(criteria, alpha, what.spec.gate))
     if isinstance(what, Config):
-        fixed = {"criteria": what.gate.criteria, "alpha": what.gate.alpha} if what.gate else {}
-        criteria, alpha = _asked(criteria, alpha, fixed)
+        criteria, alpha = _asked(criteria, alpha, what.provenance.gate)
         run = run or Run()
-        run = replace(run, note={**what.note, **run.note})
+        run = replace(run, provenance=what.provenance.updated(run.provenance))
         what = what.job()
     elif isinstance(what, Job):
-        criteria, alpha = _asked(criteria, alpha, {})
+        criteria, alpha = _asked(criteria, alpha, None)
     else:
         raise DurometerError(
             f"gate({type(what).__name__}): expected a report, the folder of one, a Job or a run "
@@ -101,7 +101,7 @@ def played(
     """Evaluate until the criteria are decided; `options` are those of `evaluate`."""
     run, watch = run or Run(), SequentialTest(criteria, alpha)
     watch.begin()  # a baseline that is not there is said before anything is played
-    run = replace(run, note={**run.note, "gate": watch.asked})
+    run = replace(run, provenance=replace(run.provenance, gate=watch.asked))
     folder = None if run.out is None else Path(run.out)
     if not as_game(target).divisible:
         report = evaluate(target, data, run=run, **options)
@@ -111,11 +111,11 @@ def played(
 
 
 def _asked(
-    criteria: Criteria | None, alpha: float | None, fixed: dict[str, Any]
+    criteria: Criteria | None, alpha: float | None, fixed: GateSpec | None
 ) -> tuple[Criteria, float]:
     """What is to be decided, and how surely: given now or fixed beforehand, never both."""
     given = [str(c) for c in _listed(criteria or ())]
-    before = [str(c) for c in _listed(fixed.get("criteria", ()))]
+    before = list(fixed.criteria) if fixed else []
     if given and before and given != before:
         raise DurometerError(
             f"criteria {given}: {before} were fixed beforehand; change the [gate] table, or take "
@@ -123,13 +123,13 @@ def _asked(
         )
     if not (given or before):
         raise DurometerError("gate: no criterion; give e.g. ['robust >= 0.8'], or a [gate] table")
-    if alpha is not None and fixed.get("alpha", alpha) != alpha:
+    if alpha is not None and fixed and fixed.alpha != alpha:
         raise DurometerError(
-            f"alpha={alpha}: {fixed['alpha']} was fixed beforehand, with the criteria; change the "
+            f"alpha={alpha}: {fixed.alpha} was fixed beforehand, with the criteria; change the "
             "[gate] table, or take one away"
         )
-    chosen: Criteria = criteria or fixed["criteria"]
-    return chosen, float(fixed.get("alpha", 0.05) if alpha is None else alpha)
+    usual = 0.05 if fixed is None else fixed.alpha
+    return criteria or before, usual if alpha is None else float(alpha)
 
 
 def _listed(criteria: Criteria) -> Sequence[Criterion | str]:

@@ -1,4 +1,4 @@
-"""choices(): Rob over random choices of who attacks (S) and whom they want to be (T).
+"""sample_groups(): Rob over random choices of who attacks (S) and whom they want to be (T).
 
 A group goal is a choice of classes, and Rob depends on it. Lin et al. (NDSS 2024, figures 4 and
 7-9) draw S and T at random, again and again, for several sizes, and show the range. Attacking anew
@@ -26,6 +26,7 @@ from durometer._evaluate import evaluate
 from durometer.attacks.base import Attack
 from durometer.attacks.campaign import Campaign
 from durometer.core.errors import DurometerError
+from durometer.core.spec import QuotaRule
 from durometer.core.streams import Stream
 from durometer.data.dataset import Dataset
 from durometer.goals.classes import Targeted
@@ -121,7 +122,7 @@ def sample_groups(
     """
     for given in (sources, targets):
         if isinstance(given, int | str):
-            raise DurometerError(f"choices: {given!r} is one class; expected a list of classes")
+            raise DurometerError(f"sample_groups: {given!r} is one class; expected a list")
     classes = len(data.classes) if data.classes else int(data.y.max()) + 1
     start, end = (
         list(range(classes)) if given is None
@@ -208,8 +209,7 @@ def _line(
         held = np.asarray(~part.hits.any(axis=1))
         rob = wilson(int(held.sum()), len(held))
     else:
-        rule = {"k": k, "reuse": reuse, "least": 0, "managers": [], "sources": s, "targets": t}
-        rob = robustness(part, rule)
+        rob = robustness(part, QuotaRule(k, reuse, sources=tuple(s), targets=tuple(t)))
     said = (lambda cs: tuple(names[c] for c in cs)) if names else tuple
     return {
         "size_s": len(s), "size_t": len(t), "sources": said(s), "targets": said(t),

@@ -21,7 +21,6 @@ from typing import Any
 from durometer._evaluate import evaluate
 from durometer.attacks.base import Attack, label
 from durometer.attacks.parameters import check_made
-from durometer.attacks.standard import standard
 from durometer.attacks.transductive.gmsa import GMSA, Transfer
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.dataset import Dataset
@@ -32,6 +31,7 @@ from durometer.report import checks
 from durometer.report.checks import Flag
 from durometer.report.page.ladder import cost, folder_of, page
 from durometer.report.report import Report
+from durometer.standard import Standard, check_space
 
 MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
 
@@ -121,12 +121,13 @@ def ladder(
         space: What the attacker may change.
         attacks: The attacks on the game to try, e.g. `[GMSA(APGD(40))]`; at least one.
         goal: What counts as a success. None is `Untargeted()`.
-        static: The attack on the model before it adapts. None uses the standard one for the space,
-            or the inner attack of the first `GMSA` where there is no standard one.
+        static: The attack on the model before it adapts. None uses `Standard(proofs=False)`,
+            or the inner attack of the first `GMSA` where the space has no standard attack.
         control: A defender that ignores the batch, usually `defenses.Control`. None leaves out this
             rung.
         public: Whether to play the rung "public randomness".
         seed: Seed of all evaluations.
+        progress: Whether to show a bar for each rung, as in `evaluate`.
 
     Returns:
         A `Ladder`; printed, it is a table of the accuracies.
@@ -201,6 +202,7 @@ def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[
     if given is not None:
         return base, given
     try:
-        return base, standard(space, gradients=base.differentiable)
+        check_space(space)
     except Unsupported:
         return base, inner
+    return base, Standard(proofs=False)

@@ -113,7 +113,7 @@ def _play(
         loaded.clear()  # one model and data set at a time
         loaded[same] = config.load()
     model, data = loaded[same]
-    run = replace(run, out=folder, note={**config.note, "command": "durometer run"})
+    run = replace(run, out=folder, provenance=replace(config.provenance, command="durometer run"))
     report = evaluate(model, data, **config.options(data), progress=progress, run=run)
     keep(config, folder)
     report.save(folder)

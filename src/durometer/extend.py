@@ -9,11 +9,12 @@ checks each of them. A package registers its parts through the entry points `dur
 
 from durometer.attacks.base import Attack
 from durometer.core.records import Records
+from durometer.core.spec import GateSpec, Provenance, QuotaRule, Spec
 from durometer.core.streams import Stream
-from durometer.datasets.splits import Splits
+from durometer.data.splits import Splits
 from durometer.games.game import Game, Play
 from durometer.games.transductive import Defender
-from durometer.goals.goal import Expandable, Goal
+from durometer.goals.goal import Aims, Expandable, Goal
 from durometer.model.answers import ANY, SCORES, AnswerKind
 from durometer.model.classifier import AnyModel, Classifier
 from durometer.noise.joint import Noise
@@ -27,6 +28,7 @@ from durometer.spaces.region import Region, Space
 __all__ = [
     "ANY",
     "SCORES",
+    "Aims",
     "AnswerKind",
     "AnyModel",
     "Attack",
@@ -36,15 +38,19 @@ __all__ = [
     "Estimate",
     "Expandable",
     "Game",
+    "GateSpec",
     "Goal",
     "Needs",
     "Noise",
     "Play",
     "Problem",
+    "Provenance",
+    "QuotaRule",
     "Records",
     "Region",
     "RelaxedTokens",
     "Space",
+    "Spec",
     "Splits",
     "Stream",
     "SubstitutionRegion",

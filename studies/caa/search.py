@@ -58,7 +58,7 @@ def peer(p: Pair, seed: int, file: Path) -> np.ndarray:
     """Which rows the one-at-a-time MOEVA breaks; from the file as far as it is there."""
     import one_by_one
 
-    from durometer.attacks.evolution.reference_points import reference_points
+    from durometer.attacks.evolution.survival import reference_points
 
     known: dict[int, bool] = {}
     for line in file.read_text().splitlines() if file.exists() else ():

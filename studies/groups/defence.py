@@ -151,9 +151,9 @@ def judged(model, test, burglars, wanted, given):
     vault = du.Quota(3, burglars, wanted)
     attack = du.Campaign(du.APGD(given.face_steps))
     report = du.evaluate(model, test, space=GLASSES, goal=vault, attack=attack)
-    pairs, rule = Pairs.of(report.records.columns), report.spec["quota"]
+    pairs, rule = Pairs.of(report.records.columns), report.spec.quota
     right = _right(model, test)
-    staff = np.isin(test.y.numpy(), rule["targets"])
+    staff = np.isin(test.y.numpy(), rule.targets)
     inputs = np.repeat(pairs.ids, len(pairs.targets))
     robs = [1 - chances(pairs, rule | {"k": k, "reuse": reuse})[0]
             for k in (2, 3) for reuse in (True, False)]  # fmt: skip

@@ -189,7 +189,7 @@ def attempts(net, test, val, sources, targets, space, managers, given):
 def strategies(pairs, rule, scores, given):
     robust = 1 - chances(pairs, rule)[0]
     if robust > 0.99:  # as in the paper: where less than 1 % of the bands can, K is left out
-        print(f"{rule['k']:5d}  {robust:10.3f}  left out: less than 1 % of the bands can")
+        print(f"{rule.k:5d}  {robust:10.3f}  left out: less than 1 % of the bands can")
         return
     rng = np.random.default_rng(0)
     able, base = [], []
@@ -201,7 +201,7 @@ def strategies(pairs, rule, scores, given):
         if len(able) == given.bands:
             break
     chance = np.array(base)
-    text = f"{rule['k']:5d}  {robust:10.3f}  {len(able):5d}  {chance.mean():6.2f}   "
+    text = f"{rule.k:5d}  {robust:10.3f}  {len(able):5d}  {chance.mean():6.2f}   "
     for name, score in scores.items():
         tried = np.array([replay(pairs, rule, band, score).attempts for band in able])
         other = tried - chance

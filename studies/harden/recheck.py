@@ -36,7 +36,7 @@ def recheck(model: Any, of: Case, name: str, rows: int, highs: bool) -> dict[str
     found["contradictions"] = sum(max(1, len(f.rows)) for f in seen.findings)
     if found["proven"]:
         proven = part.take(torch.from_numpy(verdict == "proven")).head(SEARCHED)
-        search: Any = du.standard(of.space) if network else du.Graft()
+        search: Any = du.Standard(proofs=False) if network else du.Graft()
         again = du.evaluate(model, proven, space=of.space, goal=of.goal, attack=search, seed=1,
                             progress=False)  # fmt: skip
         found["searched"] = len(proven)

@@ -81,7 +81,7 @@ def _threat(row: board.Row) -> str:
     with tempfile.TemporaryDirectory() as folder:
         where = board.unpack(row.archive, Path(folder)) / "run"
         report = du.Report.load(where / "static" if row.task.adapts else where)
-    return f"Space: `{_short(report.spec['space'])}`. {len(report.table)} rows."
+    return f"Space: `{_short(report.spec.space)}`. {len(report.table)} rows."
 
 
 def _short(space: dict[str, Any]) -> str:

@@ -3,12 +3,12 @@
     python studies/nature/smoothing.py [--records 100] [--shifts 10000] [--split 3] [--smoke]
 
 Breast cancer scaled to [0, 1], XGBoost 100 x 4, normal noise of sd 0.05. Per record: the certified
-radius of `Nature.radius` (`like=10**5`, budget 0.25 s) and the one of randomised smoothing as
-published (label by 100 draws, then 100,000 draws at level 0.001 through the library's own predict),
-with the CPU time of either. Then the other side: shifts of up to 1.5 times each record's radius,
-half of them towards records of the other class, half at random along the features that the trees
-look at most; the exact probability there must never be surely below Phi(Phi^-1(p) - |d| / sd).
-Settings were chosen on the records of another split.
+radius of `Nature.certified_radius` (`like=10**5`, budget 0.25 s) and the one of randomised
+smoothing as published (label by 100 draws, then 100,000 draws at level 0.001 through the library's
+own predict), with the CPU time of either. Then the other side: shifts of up to 1.5 times each
+record's radius, half of them towards records of the other class, half at random along the features
+that the trees look at most; the exact probability there must never be surely below Phi(Phi^-1(p) -
+|d| / sd). Settings were chosen on the records of another split.
 """
 
 from __future__ import annotations

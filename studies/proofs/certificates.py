@@ -31,8 +31,7 @@ from xgboost import XGBClassifier
 
 import durometer as du
 from durometer.core import serialization
-from durometer.proofs.certificate import pack_certificate
-from durometer.proofs.search.decide import decide
+from durometer.proofs.search.decide import decide, pack_certificate
 from durometer.trees import read
 from durometer.verification.assumptions import Space, around
 from durometer.verification.certificate import check, constraints

@@ -117,7 +117,7 @@ def cell(name: str, seed: int, defence: str, given: argparse.Namespace) -> dict[
     how = {"space": space, "seed": seed, "progress": False}
     if defence == "static":
         began = time.process_time()
-        report = du.evaluate(net, data, attack=du.standard(space), **how)
+        report = du.evaluate(net, data, attack=du.Standard(proofs=False), **how)
         took = time.process_time() - began
         held = (~report.table["success"]).astype(int).tolist()
         right = (report.table["clean"] == report.table["y"]).astype(int).tolist()

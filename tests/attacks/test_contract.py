@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import durometer as du
-from durometer.attacks.standard import AutoAttack
+from durometer.attacks.autoattack import AutoAttack
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.testing import check_attack, check_goal, check_space

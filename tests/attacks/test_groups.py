@@ -246,6 +246,6 @@ def test_faces_have_staff_and_burglars():
     pairs, goal = vault.expand(faces.test)
     assert len(pairs) == 5 * 3 * 5 + 35 * 3  # five burglars, three pictures each, five targets
     rule = vault.rule(40, faces.test.classes)
-    assert not set(rule["sources"]) & set(rule["targets"]) and not rule["reuse"]
+    assert not set(rule.sources) & set(rule.targets) and not rule.reuse
     assert set(faces.staff_goal().relation) == set(vault.sources)
     assert len(goal.target) == len(pairs)

@@ -17,7 +17,7 @@ from tests.toys.search import SCHEMA, rows
 
 import durometer as du
 from durometer.attacks.evolution import reference_points as kernel
-from durometer.attacks.evolution.reference_points import reference_points
+from durometer.attacks.evolution.survival import reference_points
 from durometer.attacks.evolution.variation import vary
 from durometer.spaces.genes import Genetic
 

@@ -147,11 +147,6 @@ def test_caa_by_default_is_the_published_one() -> None:
     assert du.CAA() == du.CAA(du.CAPGD(steps=10), du.MOEVA(100, 206, 100))
 
 
-def test_the_standard_attack_of_a_table_is_the_strongest_one_measured() -> None:
-    assert du.standard(SPACE) == du.CAA(search=du.Graft())
-    assert du.standard(SPACE, gradients=False) == du.Graft()
-
-
 def test_refusals_name_the_value_and_what_would_work() -> None:
     for attack in (du.MOEVA(generations=0), du.Graft(offspring=0), du.BFS(bins=0)):
         with pytest.raises(du.DurometerError, match="expected at least"):

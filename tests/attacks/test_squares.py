@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.oracles import square
 
 import durometer as du
-from durometer.attacks.square_moves import compiled, moves
+from durometer.attacks import square as moves
 from durometer.core.streams import Stream
 from durometer.spaces.lp import Lp
 
@@ -69,7 +69,7 @@ def test_moves_are_what_the_paper_says(shape, ball, seed, share, where, in_torch
     region, made, z, u = case(shape, *ball, seed, where, torch.float64)
     with pytest.MonkeyPatch.context() as patch:
         if in_torch:
-            patch.setattr(compiled, "serves", lambda *tensors: False)
+            patch.setattr(moves, "serves", lambda *tensors: False)
         found = made.propose(region, z, share, u)
     wanted = by_hand(region, made, z, share, u)
     exact = 0.0 if ball[0] == math.inf else 1e-9
@@ -81,7 +81,7 @@ def test_moves_are_what_the_paper_says(shape, ball, seed, share, where, in_torch
 def test_single_precision_is_compiled_to_the_same(ball, monkeypatch):
     region, made, z, u = case((3, 9, 9), *ball, 1, "start", torch.float32)
     found = made.propose(region, z, 0.2, u)
-    monkeypatch.setattr(compiled, "serves", lambda *tensors: False)
+    monkeypatch.setattr(moves, "serves", lambda *tensors: False)
     wanted = made.propose(region, z, 0.2, u)
     assert found.dtype == torch.float32
     assert float((found - wanted).abs().max()) <= (0.0 if ball[0] == math.inf else 1e-6)

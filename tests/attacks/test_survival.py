@@ -18,8 +18,7 @@ from tests.oracles.survival import associate, directions, niching
 
 import durometer as du
 from durometer.attacks.evolution import survival as nsga
-from durometer.attacks.evolution.reference_points import reference_points
-from durometer.attacks.evolution.survival import fronts
+from durometer.attacks.evolution.survival import fronts, reference_points
 
 
 class Identity:

@@ -270,7 +270,7 @@ def test_settings_that_mean_nothing_are_refused_when_they_are_written():
 
 
 def test_fab_takes_one_model_and_says_so():
-    for inner in (du.FAB(3), du.Then(du.PGD(3), du.FAB(3)), du.standard(SPACE)):
+    for inner in (du.FAB(3), du.Then(du.PGD(3), du.FAB(3)), du.Standard(proofs=False)):
         with pytest.raises(du.Unsupported, match="one model at a time"):
             du.GMSA(inner, "avg", 2)
         with pytest.raises(du.Unsupported, match="one model at a time"):

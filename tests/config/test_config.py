@@ -86,12 +86,12 @@ def test_in_the_folder_of_a_run_a_file_finds_what_it_names(tmp_path):
     assert read(tmp_path / "elsewhere" / "config.toml").folder == "../in"
 
 
-def test_standard_takes_the_space_of_the_run():
-    text = GOOD[: GOOD.index("[goal]")] + '[attack]\ntype = "standard"\n'
+def test_the_standard_policy_is_written_like_any_attack():
+    text = GOOD[: GOOD.index("[goal]")] + '[attack]\ntype = "Standard"\nproofs = false\n'
     config = parse(text)
     toy = du.Dataset([[0.0]], [0])
-    assert config.options(toy)["attack"] == du.standard(du.Linf(0.1))
-    assert parse(to_toml(config)).options(toy)["attack"] == du.standard(du.Linf(0.1))
+    assert config.options(toy)["attack"] == du.Standard(proofs=False)
+    assert parse(to_toml(config)).options(toy)["attack"] == du.Standard(proofs=False)
 
 
 def test_a_table_space_takes_the_schema_of_the_data():
@@ -298,7 +298,7 @@ def test_every_public_noun_is_described_and_takes_typed_parameters(kind):
 
 
 def test_the_kinds_hold_what_the_package_says():
-    assert {"APGD", "PGD", "Then", "Worst", "Restarts", "Guess", "standard"} <= set(
+    assert {"APGD", "PGD", "Then", "Worst", "Restarts", "Guess", "Standard"} <= set(
         names("attacks")
     )
     assert {"L0", "L1", "L2", "Linf"} <= set(names("spaces"))

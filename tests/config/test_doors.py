@@ -88,7 +88,7 @@ def test_a_package_is_used_from_a_file(package, attack):
     assert repr(config.attack) == "Corner(tries=2)"
     model, data = config.load()
     report = du.evaluate(model, data, progress=False, **config.options(data))
-    assert report.spec["attacks"] == ["corners:Corner"]
+    assert report.spec.attacks == ("corners:Corner",)
     assert 0 < report.table["success"].sum() < len(report.table)
 
 

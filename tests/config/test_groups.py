@@ -38,7 +38,7 @@ def test_a_group_goal_on_a_table(tmp_path):
     exec((EXAMPLES / "grades.py").read_text(), scope)
     scope["write"](tmp_path)
     report = played(read(tmp_path / "grades.toml"), lambda data: data.take(slice(0, 120)))
-    assert report.spec["aims"] == [0, 1]
+    assert report.spec.aims == (0, 1)
     assert report.metric("valid").value == 1
     won = report.table[report.table["success"]]
     assert len(won) and set(won["final"]) <= {0, 1}  # an A or a B, nothing else counts

@@ -75,7 +75,7 @@ def test_the_same_records_as_from_a_file_that_is_held(folder: Path) -> None:
         said = durometer("run", folder / f"{name}.toml", "--out", folder / name)
         assert said.exit_code == 0, said.output
     big, held = du.Report.load(folder / "big"), du.Report.load(folder / "held")
-    assert big.spec["classes"] == ["no", "yes"] and big.spec["data"] == "d"
+    assert big.spec.classes == ("no", "yes") and big.spec.data == "d"
     for name in FIELDS:
         if name not in TIMES:
             np.testing.assert_array_equal(

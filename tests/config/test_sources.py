@@ -56,7 +56,7 @@ def test_where_comes_before_rows(folder):
     assert len(data) == 4 and set(data.y.tolist()) == {1}
 
 
-def test_bytes_are_scaled(folder):
+def test_bytes_keep_their_units_unless_a_scale_is_given(folder):
     np.savez(folder / "bytes.npz", x=np.full((2, 4), 255, np.uint8), y=[0, 1])
     assert Data(path="bytes.npz").load(folder).x.tolist() == [[255.0] * 4] * 2
     assert Data(path="bytes.npz", scale=1 / 255).load(folder).x.tolist() == [[1.0] * 4] * 2

@@ -257,7 +257,7 @@ def test_the_log_tells_what_happened(saved: tuple[du.Report, Path]) -> None:
 def test_compare_writes_a_page(saved: tuple[du.Report, Path], tmp_path: Path) -> None:
     _, folder = saved
     durometer("compare", str(folder), str(folder))
-    assert "No difference in robust accuracy" in (tmp_path / "run-run.html").read_text()
+    assert "Same model: both runs broke the same rows." in (tmp_path / "run-run.html").read_text()
     durometer("compare", str(folder), str(folder), "--out", str(tmp_path / "c.html"))
     assert (tmp_path / "c.html").exists()
 

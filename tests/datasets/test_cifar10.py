@@ -9,7 +9,7 @@ import torch
 import durometer as du
 from durometer import datasets
 from durometer.datasets.corruptions import CORRUPTIONS, corrupted, stream
-from durometer.datasets.packed import pack, unpack
+from durometer.datasets.source import pack, unpack
 
 
 @pytest.mark.parametrize("kind", ["noise", "flat", "steps"])

@@ -10,10 +10,10 @@ import torch
 
 from durometer import datasets
 from durometer.core.errors import DurometerError
+from durometer.data.splits import TestOnly
 from durometer.datasets import ctu13 as ctu13_loader
 from durometer.datasets import lcld as lcld_loader
 from durometer.datasets import lending, source
-from durometer.datasets.splits import TestOnly
 
 ctu13_file = ctu13_loader.__globals__
 lcld_file = lcld_loader.__globals__

@@ -14,7 +14,7 @@ from durometer.architectures.domain import Shift
 from durometer.core.streams import seeded
 from durometer.defenses import DANN, DENT, RMC, TADV, TENT, Adapting, Control, URejectron
 from durometer.defenses.dent import AdaMod, sharpness
-from durometer.defenses.neighbours import Bank, penultimate
+from durometer.defenses.rmc import Bank, penultimate
 from durometer.testing import check_defender
 
 TRAIN = plane(80, seed=5)
@@ -300,7 +300,7 @@ def test_urejectron_rejects_a_batch_unlike_the_training_data():
         URejectron(make, trained(), TRAIN)
     with pytest.raises(du.DurometerError, match="build is a .*; expected a function"):
         URejectron(trained(), trained(), TRAIN)
-    assert "URejectron on torch" in report.spec["model"]
+    assert "URejectron on torch" in report.spec.model
 
 
 def test_adapting_gives_the_modules_own_answers():

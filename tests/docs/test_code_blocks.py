@@ -31,10 +31,6 @@ url = du.datasets.url()
 
 # What a page takes for granted, before its first block or, by number, before a later one.
 GIVEN = {
-    "README": {
-        1: "net = toy(43, 3072)",
-        2: "digit_net, digits = toy(10, 784), du.datasets.mnist().test.head(32)",
-    },
     "configuration": {
         0: """
 x = rng.random((8, 4)); np.savez("data.npz", x=x, y=(x[:, 0] > 0.5).astype(int))

@@ -102,6 +102,6 @@ def test_a_foreign_game_is_played_by_its_hooks():
             return Untouched(ready.model), facts
 
     report = du.evaluate(Untouched(net()), DATA, space=SPACE, progress=False)
-    assert report.spec["batch"] == 3 and report.spec["chunks"] == 3
+    assert report.spec.batch == 3 and report.spec.chunks == 3
     with pytest.raises(du.Unsupported, match="only untargeted"):
         du.evaluate(Untouched(net()), DATA, space=SPACE, goal=du.Targeted(1), progress=False)

@@ -361,7 +361,7 @@ def test_the_head_of_a_report_names_the_noise(
 def test_intervals_of_means_hold_what_the_bounds_leave_open() -> None:
     low, high = np.array([0.0, 0.2]), np.array([1.0, 0.995])
     records = Records.of(2, id=np.arange(2), probability_low=low, probability_high=high)
-    found = probabilities.figures(du.Report({}, records))
+    found = probabilities.figures(du.Report(du.Spec(), records))
     robust, sure = found["robust"][1], found["sure"][1]
     assert robust.value == pytest.approx(0.54875)
     assert robust.low <= 0.1 and robust.high >= 0.9975
@@ -388,9 +388,12 @@ rows = 6
 python = "women.py:model"
 [noise]
 type = "Independent"
-parts = [{type = "still"}, {type = "normal", mean = 0, sd = 9}, {type = "normal", mean = 0, sd = 5},
-         {type = "still"}, {type = "exponential", scale = 20}, {type = "normal", mean = 0, sd = 2},
-         {type = "normal", mean = 0, sd = 1}, {type = "Marginal", params = [0, 2], integer = true}]
+parts = [
+  {type = "no_noise"}, {type = "normal", mean = 0, sd = 9},
+  {type = "normal", mean = 0, sd = 5}, {type = "no_noise"},
+  {type = "exponential", scale = 20}, {type = "normal", mean = 0, sd = 2},
+  {type = "normal", mean = 0, sd = 1}, {type = "Marginal", params = [0, 2], integer = true},
+]
 [nature]
 tolerance = 1e-3
 """
@@ -495,7 +498,7 @@ def test_parameters_of_a_noise_follow_their_names() -> None:
 
 def test_small_batches_and_what_is_no_goal_or_no_rows(forest: RandomForestClassifier) -> None:
     nature = du.Nature(forest, du.Normal(sd=0.1))
-    assert du.evaluate(nature, DATA).spec["batch"] == 32  # so that the bar moves
+    assert du.evaluate(nature, DATA).spec.batch == 32  # so that the bar moves
     with pytest.raises(DurometerError, match="this is no goal"):
         du.evaluate(nature, DATA, goal=du.Confident(du.PGD(3)))
     with pytest.raises(DurometerError, match=r"shape \(4,\): expected"):

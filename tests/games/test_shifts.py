@@ -13,7 +13,7 @@ import durometer as du
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.probability.methods import probability
 from durometer.probability.sampling import clopper_pearson
-from durometer.probability.shifted import adversarial_shift
+from durometer.probability.smoothing import adversarial_shift
 from durometer.trees import read
 
 X, Y = load_iris(return_X_y=True)
@@ -78,7 +78,7 @@ def test_uniform_noise_within_l1(forest) -> None:
 def test_the_radius_beats_that_of_draws(forest) -> None:
     """Cohen et al. with 100,000 draws at level 0.001, on the same records."""
     sd, rows = 0.3, X[::10]
-    ours = du.Nature(forest, du.Normal(sd=sd), tolerance=1e-9).radius(rows)
+    ours = du.Nature(forest, du.Normal(sd=sd), tolerance=1e-9).certified_radius(rows)
     rng, won = np.random.default_rng(0), 0
     for i, row in enumerate(rows):
         label = forest.predict(row + sd * rng.normal(size=(100_000, 4)))
@@ -122,7 +122,7 @@ def test_the_level_at_which_a_decision_falls(forest) -> None:
 
 def test_screening_finds_the_worst_first(forest) -> None:
     noise = du.Normal(sd=0.2)
-    found = du.Nature(forest, noise).screen(du.Dataset(X, Y), 0.99)
+    found = du.Nature(forest, noise).rank_by_stability(du.Dataset(X, Y), 0.99)
     assert len(found) == len(X) and set(found["stays"]) <= {"yes", "no", "open"}
     assert found["high"].is_monotonic_increasing
     label = read(forest).decide(X)
@@ -136,8 +136,8 @@ def test_screening_finds_the_worst_first(forest) -> None:
 
 def test_a_radius_as_precise_as_draws_is_below_the_exact_one_and_near_it(forest) -> None:
     noise, rows = du.Normal(sd=0.3), X[::12]
-    exact = du.Nature(forest, noise, tolerance=1e-9).radius(rows)
-    quick = du.Nature(forest, noise, tolerance=1e-9).radius(rows, like=10**5)
+    exact = du.Nature(forest, noise, tolerance=1e-9).certified_radius(rows)
+    quick = du.Nature(forest, noise, tolerance=1e-9).certified_radius(rows, like=10**5)
     assert (quick["sds"] <= exact["sds"] + 1e-9).all()
     p, q = norm.cdf(exact["sds"]), norm.cdf(quick["sds"])
     error = np.sqrt(np.maximum(p * (1 - p), 1e-5) / 1e5)
@@ -145,7 +145,7 @@ def test_a_radius_as_precise_as_draws_is_below_the_exact_one_and_near_it(forest)
     assert (quick["label"] == exact["label"])[known].all()
     assert (p - q <= 1.01 * error + 1e-9)[known].all()
     with pytest.raises(DurometerError, match="like=2"):
-        du.Nature(forest, noise).radius(rows, like=2)
+        du.Nature(forest, noise).certified_radius(rows, like=2)
 
 
 def test_the_laboratorys_page_says_what_the_questions_answer(forest) -> None:
@@ -205,7 +205,7 @@ def test_queries_of_a_model_under_noise_are_counted(method) -> None:
         return np.stack([rows[:, 0], -rows[:, 0]], 1)
 
     data = du.Dataset(np.array([[0.3, 0.0], [-1.0, 0.0], [4.0, 1.0]]), [0, 1, 0])
-    wrapped = du.wrap(model, outputs="logits", inputs="array")
+    wrapped = du.wrap(model, answers="logits", inputs="array")
     nature = du.Nature(wrapped, du.Normal(sd=0.5), draws=4000, method=method)
     t = du.evaluate(nature, data).table
     few = 200  # checks of the model before it is played, and the clean answers

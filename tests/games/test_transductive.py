@@ -57,7 +57,7 @@ def test_replaying_a_saved_game_gives_the_same_records(tmp_path):
     first = play(Dice(), attack, batch=8, runs=2)
     first.save(tmp_path / "game")
     loaded = du.Report.load(tmp_path / "game")
-    again = play(Dice(), attack, batch=8, runs=2, seed=loaded.spec["seed"])
+    again = play(Dice(), attack, batch=8, runs=2, seed=loaded.spec.seed)
     same(loaded, again)
     other = play(Dice(), attack, batch=8, runs=2, seed=1)
     assert not np.array_equal(other.records.columns["margin"], first.records.columns["margin"])
@@ -301,7 +301,7 @@ def test_any_attack_is_a_rung_and_the_static_one_is_the_standard_attack():
         du.Transductive(Fixed()), plane(), space=SPACE, attacks=[du.Square(50), Shove()]
     )
     assert {"Square", "Shove"} < set(steps.reports)
-    assert steps.reports["static"].spec["attack"]["type"] in ("Standard", "Cascade")
+    assert steps.reports["static"].spec.attack["type"] in ("Standard", "Cascade")
     assert len(steps.reports["Square"].table["run"].unique()) == 1  # Fixed is not random
 
 

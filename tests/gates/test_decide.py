@@ -1,6 +1,7 @@
 """A gate errs as seldom as it says, decides when it can, and says what would decide it."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,17 +9,18 @@ import pytest
 
 import durometer as du
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.gates.criterion import Criterion
 from durometer.gates.decide import decide as gate
+from durometer.gates.decide import expected_rows_to_decision
 from durometer.gates.evidence import Evidence
-from durometer.gates.forecast import expected_rows_to_decision
 from durometer.report.report import Report
 
 
 def report(held, **columns):
     n = len(held)
     given = {"id": np.arange(n), "y": np.zeros(n, int), "clean": np.zeros(n, int)} | columns
-    spec = {"classes": ["a", "b"], "batch": 256}
+    spec = Spec(classes=("a", "b"), batch=256)
     return Report(spec, Records.of(n, success=~np.asarray(held, bool), **given))
 
 
@@ -138,10 +140,10 @@ def test_a_baseline_that_was_stopped_early_is_paired_on_what_it_has(tmp_path):
 def test_a_baseline_of_another_threat_is_named(tmp_path):
     before = np.random.default_rng(7).random(800) < 0.8
     main = report(before)
-    main.spec["space"] = {"type": "Linf", "eps": 0.1}
+    main = replace(main, spec=replace(main.spec, space={"type": "Linf", "eps": 0.1}))
     main.save(tmp_path / "main")
     again = report(before)
-    again.spec["space"] = {"type": "Linf", "eps": 0.05}
+    again = replace(again, spec=replace(again.spec, space={"type": "Linf", "eps": 0.05}))
     text = f"robust no lower than {tmp_path / 'main'} by more than 0.02"
     assert "was played with another space" in str(gate(again, text))
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.gates.decide import SequentialTest
 from durometer.gates.decide import decide as gate
 from durometer.report.report import Report
@@ -11,9 +12,9 @@ from durometer.report.report import Report
 def report(held, y=None, classes=1, **spec):
     n = len(held)
     y = np.zeros(n, int) if y is None else y
-    names = [f"c{k}" for k in range(max(2, classes))]
+    names = tuple(f"c{k}" for k in range(max(2, classes)))
     records = Records.of(n, id=np.arange(n), y=y, clean=y, success=~held)
-    return Report({"classes": names, "batch": 128, **spec}, records)
+    return Report(Spec(classes=names, batch=128, **spec), records)
 
 
 def test_ten_criteria_at_their_bounds_seldom_fail():

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 import durometer as du
 from durometer.attacks.campaign import Outcome, bands, prior, rank_pairs, replay
 from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.spec import QuotaRule
 from durometer.goals import coalition_probability as quota
 from durometer.goals.coalition_probability import Pairs, chances
 from durometer.report.figures.groups import attempts, robustness
@@ -27,20 +28,20 @@ def matching(hits):
 
 def fills(hits, rule, targets):
     """Independent oracle: scipy's matching, or a plain union; all choices of k targets tried."""
-    managers = [targets.index(m) for m in rule["managers"]]
-    for chosen in itertools.combinations(range(len(targets)), rule["k"]):
-        if sum(c in managers for c in chosen) < rule["least"]:
+    managers = [targets.index(m) for m in rule.managers]
+    for chosen in itertools.combinations(range(len(targets)), rule.k):
+        if sum(c in managers for c in chosen) < rule.least:
             continue
         part = hits[:, list(chosen)]
-        if rule["reuse"] and part.any(0).all():
+        if rule.reuse and part.any(0).all():
             return True
-        if not rule["reuse"] and matching(part) == rule["k"]:
+        if not rule.reuse and matching(part) == rule.k:
             return True
     return False
 
 
 def brute_force(pairs, rule):
-    members = [np.flatnonzero(pairs.source == s) for s in rule["sources"]]
+    members = [np.flatnonzero(pairs.source == s) for s in rule.sources]
     answers = [fills(pairs.hits[list(b)], rule, pairs.targets) for b in itertools.product(*members)]
     return float(np.mean(answers))
 
@@ -55,16 +56,9 @@ def tables(draw):
     names = tuple(range(10, 10 + targets))
     pairs = Pairs(np.arange(n), np.repeat(np.arange(sources), counts), names, hits, hits * 0.0)
     k = draw(st.integers(1, targets))
-    managers = list(names[: draw(st.integers(0, targets))])
+    managers = names[: draw(st.integers(0, targets))]
     least = draw(st.integers(1, min(k, len(managers)))) if managers else 0
-    rule = {
-        "k": k,
-        "reuse": draw(st.booleans()),
-        "least": least,
-        "sources": list(range(sources)),
-        "targets": list(names),
-        "managers": managers,
-    }
+    rule = QuotaRule(k, draw(st.booleans()), least, tuple(range(sources)), names, managers)
     return pairs, rule
 
 
@@ -87,7 +81,7 @@ def test_bands_too_many_to_count_are_sampled(monkeypatch):
     rng = np.random.default_rng(0)
     hits = rng.random((24, 5)) < 0.4
     pairs = Pairs(np.arange(24), np.repeat(np.arange(4), 6), (4, 5, 6, 7, 8), hits, hits * 1.0)
-    rule = {"k": 3, "reuse": False, "least": 0, "sources": [0, 1, 2, 3], "managers": []}
+    rule = QuotaRule(3, False, sources=(0, 1, 2, 3))
     exact = chances(pairs, rule, each_input=True)
     monkeypatch.setattr(quota, "MOST_STATES", 1)
     sampled = chances(pairs, rule, each_input=True)
@@ -120,7 +114,7 @@ def drawn_table(rng, counts, targets, chance):
 @pytest.mark.parametrize(("targets", "chance"), [(4, 0.3), (8, 0.15)])
 def test_attempts_in_random_order_cover_the_mean_over_all_orders(targets, chance):
     """k = 1: among m pairs with h hits the first hit comes after (m + 1) / (h + 1) attempts."""
-    rule = {"k": 1, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
+    rule = QuotaRule(1, True, sources=(0, 1))
     covered = 0
     for seed in range(60):
         pairs = drawn_table(np.random.default_rng([7, seed]), [3, 3], targets, chance)
@@ -138,7 +132,7 @@ def test_attempts_in_random_order_cover_the_mean_over_all_orders(targets, chance
 
 def test_attempts_follow_the_seed_of_the_run():
     pairs = drawn_table(np.random.default_rng(0), [4, 4], 5, 0.3)
-    rule = {"k": 1, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
+    rule = QuotaRule(1, True, sources=(0, 1))
     one, again, other = (attempts(pairs, rule, s, shuffled=True) for s in (1, 1, 2))
     assert (one == again).all()
     assert (one != other).any()
@@ -150,9 +144,7 @@ def test_attempts_follow_the_seed_of_the_run():
 ])  # fmt: skip
 def test_the_interval_of_a_quota_covers(sources, chance, k, reuse, inputs):
     rng = np.random.default_rng(3)
-    rule = {
-        "k": k, "reuse": reuse, "least": 0, "sources": list(range(sources)), "managers": [],
-    }  # fmt: skip
+    rule = QuotaRule(k, reuse, sources=tuple(range(sources)))
     crowd = drawn_table(rng, [300] * sources, 4, chance)
     truth = 1 - chances(crowd, rule)[0]
     runs, covered, wide = 200, 0, 0.0
@@ -174,8 +166,8 @@ def line(hits, scores, **rule):
         np.arange(len(hits)), np.arange(len(hits)), (7, 8, 9)[: len(hits[0])],
         np.array(hits, bool), np.array(scores, float),
     )  # fmt: skip
-    rule = {"k": 1, "reuse": True, "least": 0, "managers": [], **rule}
-    rule["sources"] = list(range(len(hits)))
+    sources = tuple(range(len(hits)))
+    rule = QuotaRule(**{"k": 1, "reuse": True, "sources": sources} | rule)
     return replay(pairs, rule, np.arange(len(hits)), pairs.scores)
 
 
@@ -222,9 +214,7 @@ def test_a_quota_report_agrees_with_one_targeted_run_per_target():
         won = dict(zip(single.table["id"].astype(str), single.table["success"], strict=True))
         both = [won[i] == h for i, h in zip(pairs.ids, pairs.hits[:, column], strict=True)]
         assert np.mean(both) >= 0.95  # a linear model: only the random start differs
-    assert report.metric("robust").value == pytest.approx(
-        1 - brute_force(pairs, report.spec["quota"])
-    )
+    assert report.metric("robust").value == pytest.approx(1 - brute_force(pairs, report.spec.quota))
     assert report.metric("clean").n == len(data)
     assert report.metric("clean_on_targets").n == len(data.where(y=["c", "d", "e"]))
     assert report.metric("attempts").value <= report.metric("attempts_random").value + 0.5
@@ -290,7 +280,7 @@ def test_an_interval_is_never_a_point(hit):
     """All bands fill the quota or none does: there is no spread, and five bands say little."""
     hits = np.full((10, 2), hit)
     pairs = Pairs(np.arange(10), np.repeat([0, 1], 5), (2, 3), hits, hits * 0.0)
-    rule = {"k": 2, "reuse": True, "least": 0, "sources": [0, 1], "managers": []}
+    rule = QuotaRule(2, True, sources=(0, 1))
     found = robustness(pairs, rule)
     assert found.value == 1 - hit and found.n == 10
     assert (found.low, found.high) == clopper_pearson(5 * (1 - hit), 5)

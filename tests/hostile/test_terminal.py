@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import durometer as du
 from durometer.cli.app import app
-from durometer.printable import printable
+from durometer.core.printable import printable
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\u202eb\x9b31m\rc\u2066d"
 RAW = [c for c in EVIL if not c.isprintable()]

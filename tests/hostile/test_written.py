@@ -122,9 +122,9 @@ def test_names_from_a_spec_never_become_paths(runs, name, tmp_path):
         path.write_text(json.dumps(spec | {key: value}))
         with pytest.raises(du.DurometerError):
             du.Report.load(runs / "whole").save(tmp_path / "in" / "mine")
-    loaded = du.Report({}, du.Report.load(runs / "part2").records)
+    loaded = du.Report(du.Spec(), du.Report.load(runs / "part2").records)
     if isinstance(name, str):
-        loaded.also[name] = du.Report({}, loaded.records)
+        loaded.also[name] = du.Report(du.Spec(), loaded.records)
         before = sorted(p for p in tmp_path.rglob("*") if "copy" not in p.parts)
         with pytest.raises(du.DurometerError, match="not the name of"):
             loaded.save(tmp_path / "in" / "deep" / "mine")

@@ -11,7 +11,7 @@ from tests.oracles import trees as twins
 from durometer import noise as nz
 from durometer.kernels.native import Kernel
 from durometer.probability import leaves
-from durometer.probability.estimated.sobol import LONGEST, directions, stretch
+from durometer.probability.estimated.quasi import LONGEST, directions, stretch
 from durometer.probability.localise import OPEN, localise
 from durometer.trees import read
 from durometer.trees.grid import Grid

@@ -133,7 +133,7 @@ def test_the_default_on_labels_sees_what_gradients_see(space):
     robust = right & (gap / apart[Y] > space.eps).all(1)
     report = du.evaluate(OnlyPredict(), DATA, space=space, progress=False)
     assert robust.mean() - 1e-9 <= report.metric("robust").value <= robust.mean() + 0.04
-    assert report.spec["answers"] == "labels"
+    assert report.spec.answers == "labels"
     flag = next(f for f in report.flags if f.id == "labels-only")
     assert "labels only" in flag.text and "upper bound" in flag.text
     assert "Square" not in str(report)
@@ -154,7 +154,7 @@ def test_trees_are_read_whatever_they_answer():
     """A tree of full depth answers with 0 and 1; what it does is read, not searched."""
     tree = DecisionTreeClassifier(random_state=0).fit(X, Y)
     report = du.evaluate(tree, DATA, space=du.Linf(0.05), progress=False)
-    assert report.spec["answers"] == "labels"
+    assert report.spec.answers == "labels"
     assert report.metric("open").value == 0
     assert not [f for f in report.flags if f.id == "labels-only"]
 
@@ -183,7 +183,7 @@ class Both(nn.Module):
 def test_the_part_that_fits_the_labels_is_taken(kind):
     report = du.evaluate(Both(kind), DATA, space=du.Linf(0.02), attack=du.PGD(2), progress=False)
     assert report.metric("clean").value == LINEAR.score(X, Y)
-    assert report.spec["answers_part"] == ("part 2 of 2" if kind == "tuple" else "'decision'")
+    assert report.spec.answers_part == ("part 2 of 2" if kind == "tuple" else "'decision'")
 
 
 def test_features_are_never_taken_for_scores():

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 import durometer as du
 from durometer.core.errors import DurometerError, Unsupported
-from durometer.model.graph_operations import OPERATIONS
+from durometer.model.graph import OPERATIONS
 from durometer.spaces.discrete import RelaxedTokens
 
 RNG = np.random.default_rng(0)

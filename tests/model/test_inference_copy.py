@@ -364,7 +364,7 @@ def both(monkeypatch, net, data, space, attack, **more):
     with monkeypatch.context() as patch:
         patch.setattr(static, "inference_copy", lambda *_: None)
         without = du.evaluate(net, data, **given)
-    assert "folded, channels last" in with_copy.spec["inference_copy"]
+    assert "folded, channels last" in with_copy.spec.inference_copy
     assert "inference_copy" not in without.spec
     return with_copy, without
 
@@ -503,7 +503,7 @@ def test_a_proof_asks_the_network(monkeypatch):
     report = du.evaluate(
         net, data, space=schema.space(eps=1.0), attack=du.Enumerate(), progress=False
     )
-    assert report.spec["inference_copy"] == "1 batch normalisations folded"
+    assert report.spec.inference_copy == "1 batch normalisations folded"
     assert asked and set(asked) == {None}
 
 

@@ -11,7 +11,7 @@ from durometer import noise as nz
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.noise.copula import nearest_correlation
 from durometer.noise.normal_boxes import normal_boxes
-from durometer.noise.without_noise import without_noise
+from durometer.noise.scaled import without_noise
 from durometer.probability.importance import importance
 from durometer.probability.sampling import clopper_pearson, generator, monte_carlo
 

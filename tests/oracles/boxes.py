@@ -16,7 +16,7 @@ from durometer.core.errors import Unsupported
 from durometer.kernels.arrays import Floats
 from durometer.noise.joint import Noise
 from durometer.noise.marginal import Marginal
-from durometer.probability.boxes import Boxes
+from durometer.probability.methods import Boxes
 from durometer.trees.ensemble import Ensemble
 from durometer.trees.grid import Grid
 

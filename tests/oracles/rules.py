@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import And, Column, Compare, Const, In, Op, Or
+from durometer.relations.expression import And, Column, Compare, Const, Count, In, Op, Or, Where
 
 
 class Undefined(Exception):

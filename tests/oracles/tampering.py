@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from durometer.proofs.certificate import digest, pack_certificate
+from durometer.proofs.search.decide import digest, pack_certificate
 from durometer.verification.certificate import constraints
 from durometer.verification.domain import least
 

@@ -20,7 +20,7 @@ from durometer.probability.sampling import generator, monte_carlo
 from durometer.trees import read
 from durometer.trees.ensemble import Ensemble
 from durometer.trees.grid import Grid
-from durometer.trees.rounding import Rounding
+from durometer.trees.gridded import Rounding
 
 tails = Kernel(
     "tails",

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import durometer as du
 from durometer.probability.estimated import score_tables as lookup
-from durometer.probability.estimated.sobol import scrambled, stretch
+from durometer.probability.estimated.quasi import scrambled, stretch
 from durometer.probability.methods import probability
 from durometer.trees import read
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from durometer.model.inference_copy import AGREE
-from durometer.problem.answers import Answers
-from durometer.problem.confirmation import in_doubt
+from durometer.problem.referee import Answers, in_doubt
 
 
 def test_an_answer_as_near_the_goal_as_the_two_may_differ_is_a_hit():

@@ -7,7 +7,7 @@ from tests.oracles.brute import records
 from xgboost import XGBClassifier
 
 import durometer as du
-from durometer.proofs.search.refute import Boxes
+from durometer.proofs.search.box_splitting import Boxes
 from durometer.relations.normal_form import normal_form
 
 RULES = {

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import durometer as du
+from durometer.core.spec import GateSpec
 from durometer.report.page import comparison as compare
 from durometer.report.page import ladder as rungs
 from durometer.report.sweep import Sweep
@@ -159,8 +160,8 @@ def with_evidence(folder: Path, told: dict[str, str]) -> dict[str, tuple[du.Repo
     }  # fmt: skip
     made = {}
     for name, report in runs.items():
-        gate = {} if name == "quota" else {"gate": {"criteria": ["robust >= 0.2"], "alpha": 0.05}}
-        report = replace(report, spec={**report.spec, "evidence": told, **gate})
+        gate = None if name == "quota" else GateSpec(("robust >= 0.2",), 0.05)
+        report = replace(report, spec=replace(report.spec, evidence=told, gate=gate))
         made[name] = report, report.save(folder / name)
     return made
 

@@ -138,4 +138,4 @@ def test_a_model_without_a_name_is_the_model_and_the_page_asks_for_one() -> None
     report = du.evaluate(named, data, space=du.Linf(0.1), attack=du.FGSM())
     head = report.html().partition("<nav")[0]
     assert "<h1>loan scorer classifies" in head and "name=..." not in head
-    assert report.spec["model"] == "loan scorer" and report.spec["model_kind"].startswith("torch ")
+    assert report.spec.model == "loan scorer" and report.spec.model_kind.startswith("torch ")

@@ -179,7 +179,7 @@ def test_another_schema_under_the_same_name_is_refused(tmp_path: Path) -> None:
 def test_another_version_goes_on_only_when_accepted_and_is_named(tmp_path: Path) -> None:
     net, data, how = small()
     stopped(net, tmp_path)
-    spec = Store(tmp_path).spec
+    spec = Store(tmp_path).spec.to_json()
     spec["versions"]["durometer"] = "0.0.1"
     durable_files.write(tmp_path / "spec.json", json.dumps(spec))
     Store(tmp_path).index.keep("versions", [spec["versions"]])

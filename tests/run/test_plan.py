@@ -61,7 +61,7 @@ def same(a: du.Report, b: du.Report) -> None:
 def whole() -> du.Report:
     net, data, how = asked()
     report = du.evaluate(net, data, **how)
-    assert report.spec["turn"] == 2 and report.spec["chunks"] == 17
+    assert report.spec.turn == 2 and report.spec.chunks == 17
     return report
 
 

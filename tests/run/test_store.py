@@ -321,7 +321,7 @@ def test_what_is_done_survives_a_further_goal(error: BaseException) -> None:
         with pytest.raises(RuntimeError) as caught:
             du.evaluate(net, data, **how)
         report = caught.value.partial  # type: ignore[attr-defined]
-    assert report.spec["goal"] == {"type": "Untargeted"} and len(report.records) == len(data)
+    assert report.spec.goal == {"type": "Untargeted"} and len(report.records) == len(data)
     assert not report.also
 
 

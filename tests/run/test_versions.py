@@ -40,7 +40,7 @@ def test_a_booster_in_a_pipeline_is_named_with_everything_around_it(library, dis
     pytest.importorskip(library)
     model = make_pipeline(StandardScaler(), booster(library)).fit(X, Y)
     report = du.evaluate(model, du.Dataset(X, Y), space=du.Linf(0.1), attack=du.Square(5))
-    said = report.spec["versions"]
+    said = report.spec.versions
     assert said[dist] == version(dist)
     assert {"durometer", "python", "numpy", "scipy", "torch", "scikit-learn"} <= set(said)
     others = {"xgboost-cpu", "lightgbm", "catboost"} - {dist}

@@ -70,7 +70,7 @@ def test_the_run_file_asks_what_the_python_asks(example, tmp_path):
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     run = du.Report.load(tmp_path / "out")
-    goal = du.Group({"elf": run.spec["goal"]["relation"]["elf"]})
+    goal = du.Group({"elf": run.spec.goal["relation"]["elf"]})
     own = du.evaluate(
         example.model(), example.rows(example.programs(3)), goal=goal, attack=du.APGD(2),
         space=du.Symbols(most=64, last=256, without=example.BLANKS), progress=False,

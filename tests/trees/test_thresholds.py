@@ -104,4 +104,4 @@ def test_other_models_are_asked_for_the_distance_from_the_threshold():
     want = np.log(p / (1 - p)) - np.log(0.7 / 0.3)
     np.testing.assert_allclose((logits[:, 1] - logits[:, 0]).numpy(), want, atol=1e-9)
     report = du.evaluate(wrapped, du.Dataset(X[:60], Y[:60]), space=du.Linf(0.05), progress=False)
-    assert report.spec["answers"] == "logits"
+    assert report.spec.answers == "logits"

@@ -10,7 +10,7 @@ from xgboost import XGBClassifier
 
 import durometer as du
 from durometer.core import serialization
-from durometer.proofs.certificate import pack_certificate
+from durometer.proofs.search.decide import pack_certificate
 from durometer.report.report import Report
 from durometer.trees import read
 from durometer.verification.assumptions import around

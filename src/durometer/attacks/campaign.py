@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from durometer.attacks.base import Attack, label, run
 from durometer.attacks.orders import ByMD, Order
 from durometer.core.errors import Unsupported
-from durometer.goals.coalition_probability import Pairs, Rule
+from durometer.core.spec import QuotaRule
+from durometer.goals.coalition_probability import Pairs
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
@@ -94,10 +95,10 @@ def prior(pairs: Pairs, count: int) -> NDArray[np.float64]:
     return matrix
 
 
-def bands(pairs: Pairs, rule: Rule, count: int, seed: int = 0) -> Iterator[NDArray[np.int64]]:
+def bands(pairs: Pairs, rule: QuotaRule, count: int, seed: int = 0) -> Iterator[NDArray[np.int64]]:
     """`count` bands: places in the table of one input for each source."""
     rng = np.random.default_rng(seed)
-    members = [np.flatnonzero(pairs.source == s) for s in rule["sources"]]
+    members = [np.flatnonzero(pairs.source == s) for s in rule.sources]
     for _ in range(count):
         yield np.array([rng.choice(m) for m in members if len(m)])
 
@@ -111,19 +112,19 @@ class Outcome:
 
 
 def replay(
-    pairs: Pairs, rule: Rule, band: NDArray[np.int64], scores: NDArray[np.float64]
+    pairs: Pairs, rule: QuotaRule, band: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> Outcome:
     """One campaign of `band` against the table; `scores` (n, T) say what is tried first."""
     hits = pairs.hits[band]
     order = np.argsort(scores[band], axis=None, kind="stable")
     width = hits.shape[1]
     untried = [(int(p) // width, int(p) % width) for p in order]
-    if rule.get("filled"):
+    if rule.filled:
         return _replay_sets(untried, hits, _sets(pairs, rule, band))
-    managers = {pairs.targets.index(c) for c in rule["managers"]}
-    k, least = rule["k"], rule["least"]
+    managers = {pairs.targets.index(c) for c in rule.managers}
+    k, least = rule.k, rule.least
     found: list[set[int]] = [set() for _ in band]
-    reuse, attempts = rule["reuse"], 0
+    reuse, attempts = rule.reuse, 0
     state = _Standing(found, width, reuse, managers)
     while not (state.all.rank >= k and state.managers.rank >= least):
         pair = _next(untried, state, k, least)
@@ -137,12 +138,12 @@ def replay(
     return Outcome(attempts, True)
 
 
-def _sets(pairs: Pairs, rule: Rule, band: NDArray[np.int64]) -> list[set[tuple[int, int]]]:
+def _sets(pairs: Pairs, rule: QuotaRule, band: NDArray[np.int64]) -> list[set[tuple[int, int]]]:
     """The sets of pairs of which one is enough, as places in the band's table of hits."""
     member = {int(s): i for i, s in enumerate(pairs.source[band])}
     return [
         {(member[s], pairs.targets.index(t)) for s, t in way}
-        for way in rule["filled"]
+        for way in rule.filled or ()
         if all(s in member for s, _ in way)
     ]
 

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from durometer.attacks.base import Pace
 from durometer.attacks.evolution.population import Population, blocks, genetic
-from durometer.attacks.evolution.reference_points import reference_points
-from durometer.attacks.evolution.survival import Survival, replace
+from durometer.attacks.evolution.survival import Survival, reference_points, replace
 from durometer.attacks.evolution.variation import vary
 from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Array

@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 
 from durometer.cli.screen import say, say_no
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Provenance
 
 BROKEN = 3
 
@@ -115,7 +116,7 @@ def _decided(
     if rows is not None:
         config = replace(config, data=replace(config.data, rows=rows))
     folder = out or Path(config.out or Path("runs") / what.stem)
-    run = Run(folder, resume, workers=workers, force=force, note={"command": "durometer gate"})
+    run = Run(folder, resume, workers=workers, force=force, provenance=Provenance("durometer gate"))
     outcome = decide(config, run=run, progress=False if quiet else None)
     report = outcome.report
     assert report is not None

@@ -106,12 +106,12 @@ def _safe(folder: Path) -> str:
     from durometer.run.store import Store
 
     try:
-        done, spec = Store(folder).done(), Store(folder).spec
+        done, count = Store(folder).done(), Store(folder).spec.chunks
     except DurometerError:
-        done, spec = {}, {}
+        done, count = {}, 0
     if not done:
         return "nothing was saved, for no batch was finished"
-    chunks = f"{len(done)} of {spec.get('chunks', '?')} chunks"
+    chunks = f"{len(done)} of {count} chunks"
     return f"{chunks} are finished and safe in {folder}; --resume goes on"
 
 
@@ -124,7 +124,7 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
     try:
         report = evaluate(
             model, data, **config.options(data), progress=False if quiet else None,
-            run=replace(run, note={**config.note, "command": _command(run)}),
+            run=replace(run, provenance=replace(config.provenance, command=_command(run))),
         )  # fmt: skip
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from durometer.printable import printable
+from durometer.core.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

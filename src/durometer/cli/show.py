@@ -34,7 +34,7 @@ def show(
             )
             console(stderr=True).print(text, style="yellow", markup=False)
         report = store.report()
-        done, rows = len(report.records), report.spec.get("rows")
+        done, rows = len(report.records), report.spec.rows
         say(f"not finished: {done} of {rows} rows so far")
     else:
         report = Report.load(folder)

@@ -19,6 +19,8 @@ be written again (`writing`), and reads as the same.
 
 What a reader would get wrong: files that are read are looked for next to the TOML file, or where
 its `folder` says; `out`, which is written, is taken from where you stand.
+
+Sections of a file whose tables need more than one rule: [data], [nature], also.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from durometer.config.build import Wrong, at
 from durometer.config.models import KINDS as MODELS
 from durometer.config.models import Model
 from durometer.config.models import named as as_model
-from durometer.config.registry import FOLDER, find, implied, refuse_code, without_code
-from durometer.config.sections import also_of, data_of, nature_of
+from durometer.config.registry import FOLDER, find, implied, parameters, refuse_code, without_code
 from durometer.config.sources import Data
 from durometer.config.sources import named as as_data
 from durometer.core import toml
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.spec import Provenance
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
 from durometer.games.game import Game
@@ -115,13 +117,13 @@ class Config:
     folder: str | None = None  # where its files are looked for, seen from the file
 
     @property
-    def note(self) -> dict[str, Any]:
+    def provenance(self) -> Provenance:
         """What the spec of a run says besides what is played: fixed before it begins."""
-        said: dict[str, Any] = {"evidence": self.evidence} if self.evidence else {}
-        if self.defense is not None and self.model.name:  # a defence knows its module, not its name
-            said["model"] = f"{self.defense.name} on {self.model.name}"
-        return said | (
-            {"gate": SequentialTest(**build.plain(self.gate)).asked} if self.gate else {}
+        named = self.defense is not None and self.model.name  # a defence knows its module only
+        return Provenance(
+            gate=SequentialTest(self.gate.criteria, self.gate.alpha).asked if self.gate else None,
+            evidence=self.evidence,
+            model=f"{self.defense.name} on {self.model.name}" if named else "",
         )
 
     def load(self) -> tuple[Classifier | Game, Dataset | Parquet]:
@@ -349,3 +351,60 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
         with at(("evidence", key)):
             build.convert(value, str, ("evidence", key))
     return found | {"evidence": dict(given)}
+
+
+def also_of(given: Any) -> tuple[Any, ...]:
+    """also: a list of goals."""
+    if not isinstance(given, list):
+        raise Wrong(
+            ("also",), f'expected a list of goals, e.g. [{{type = "Untargeted"}}]; got {given!r}'
+        )
+    return tuple(build.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
+
+
+def nature_of(given: Any) -> dict[str, Any]:
+    """[nature]: how exactly, how long, by which method."""
+    from durometer.games.nature import Nature
+
+    path: positions.Path = ("nature",)
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table [nature], got {given!r}")
+    known = {
+        k: p for k, p in parameters(Nature).items() if k not in ("model", "noise", "_ensemble")
+    }
+    found = {}
+    for key, value in given.items():
+        if key not in known:
+            raise Wrong((*path, key), f"Nature has no parameter '{key}'{nearest(key, known)}")
+        with at((*path, key)):
+            found[key] = build.convert(value, known[key].hint, (*path, key))
+    return found
+
+
+def data_of(given: Any, folder: Path) -> Data:
+    """[data]: keys that are not `Data`'s own belong to the named data set's function."""
+    path: positions.Path = ("data",)
+    if not isinstance(given, dict):
+        raise Wrong(path, f"expected a table [data], got {given!r}")
+    name = given.get("name")
+    with at((*path, "name")):
+        own = parameters(find("datasets", name)) if isinstance(name, str) else {}
+    if "options" in given:
+        raise Wrong((*path, "options"), "write the data set's parameters straight into [data]")
+    options = {k: v for k, v in given.items() if k in own}
+    rest = {k: v for k, v in given.items() if k not in own}
+    for key in rest:
+        known = [*own, *(k for k in parameters(Data) if k != "options")]
+        if key not in known:
+            raise Wrong((*path, key), f"data has no key '{key}'{nearest(key, known)}")
+    for key, value in options.items():
+        with at((*path, key)):
+            options[key] = build.convert(value, own[key].hint, (*path, key))
+    if isinstance(options.get("path"), str):
+        options["path"] = str(folder / options["path"])
+    with at(path):
+        data: Data = build.fill(
+            Data, "data", rest | ({"options": options} if options else {}), path
+        )
+        data.check(folder, path)
+    return data

@@ -6,7 +6,7 @@ gives targets. So a new attack is in here as soon as `import durometer` knows it
 register theirs by entry points, or are named in full: "mypackage.module:Corner", "file.py:Corner".
 
 What a reader would get wrong: a noun need not be a class. `Linf` is a function that returns an
-`Lp`, and `standard` is one that takes the space of the run; both are called by name like any class.
+`Lp`, called by name like any class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from durometer.core.errors import DurometerError, nearest
 
 # kind -> (where its modules live, the methods by which one of them is known)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "attacks": ("durometer.attacks durometer.proofs", ("needs", "__call__")),
+    "attacks": ("durometer.attacks durometer.proofs durometer.standard", ("needs", "__call__")),
     "spaces": ("durometer.spaces durometer.tables", ("around",)),
     "goals": ("durometer.goals", ("targets",)),
     "candidates": ("durometer.spaces.candidates", ("described",)),

@@ -28,8 +28,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from durometer.core.errors import DurometerError
 
 _TEMPORARY = re.compile(r".+\.[0-9a-f]{16}\.tmp|.+\.npz\.tmp")  # the second: of older versions
@@ -145,6 +143,8 @@ def parsed(text: str | bytes) -> Any:
 def arrays(file: Path | bytes) -> Iterator[Any]:
     """The arrays of an .npz file of durometer's, which are not compressed: what it unpacks to is
     known before any of it is read."""
+    import numpy as np  # not for `durometer --help`, which imports this file
+
     size = len(file) if isinstance(file, bytes) else file.stat().st_size
     with zipfile.ZipFile(io.BytesIO(file) if isinstance(file, bytes) else file) as archive:
         members = archive.infolist()

@@ -26,7 +26,7 @@ class Unsupported(DurometerError):
 
     >>> import durometer as du
     >>> try:
-    ...     du.standard(du.Rectangle(2, 2))
+    ...     du.evaluate(*du.testing.toy(), space=du.Rectangle(2, 2))
     ... except du.Unsupported as error:
     ...     print(error)
     no standard attack for Rectangle(height=2, width=2, low=0.0, high=1.0); give one with attack=

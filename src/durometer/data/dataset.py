@@ -40,9 +40,11 @@ class Dataset:
     `table` as it came, so that a model fitted on data frames is asked with data frames.
 
     Args:
-        x: The inputs: a tensor or array (n, ...) of floats, a list of texts, or a table. Units are
-            those of the problem (pixels in [0, 1], dollars, counts); spaces scale, data sets do
-            not.
+        x: The inputs: a tensor or array (n, ...) of floats, a list of texts, a table, or a torch
+            `Dataset` or `DataLoader` of (input, class) pairs, read in the order of its data set.
+            Units are those of the problem (pixels in [0, 1], dollars, counts); spaces scale, data
+            sets do not. Images of bytes (uint8) keep theirs: attack them in a box of these, e.g.
+            `Linf(8, 0, 255)`.
         y: The true classes (n,): indices 0..C-1, or labels (text, booleans), which become indices
             in sorted order. Leave it out where `target` names a column.
         ids: One unique id per row, or the name of a column of the table. Default: the table's index

@@ -8,6 +8,7 @@ prepared. Every function returns `Splits`, and none of them loads torch before i
 ('healthy', 'diabetic')
 """
 
+from durometer.data.splits import Splits
 from durometer.datasets import corruptions
 from durometer.datasets.cifar10 import cifar10
 from durometer.datasets.ctu13 import ctu13
@@ -17,7 +18,6 @@ from durometer.datasets.mixed import adult, bank, german, heart
 from durometer.datasets.mnist import mnist
 from durometer.datasets.orl import orl
 from durometer.datasets.pima import pima
-from durometer.datasets.splits import Splits
 from durometer.datasets.sst5 import sst5
 from durometer.datasets.url import url
 from durometer.datasets.wids import wids

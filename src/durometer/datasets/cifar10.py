@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import source
-from durometer.datasets.splits import Splits, images
 
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, TestOnly
 from durometer.datasets import source
-from durometer.datasets.splits import Splits, TestOnly
 
 if TYPE_CHECKING:
     from durometer.data.dataset import Dataset

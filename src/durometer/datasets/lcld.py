@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, TestOnly
 from durometer.datasets import lending, source
-from durometer.datasets.splits import Splits, TestOnly
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import source
-from durometer.datasets.splits import Splits, images
 
 CLASSES = tuple("0123456789")
 MIRRORS = (

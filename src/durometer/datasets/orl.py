@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits, images
 from durometer.datasets import netpbm, source
-from durometer.datasets.splits import Splits, images
 
 if TYPE_CHECKING:
     from durometer.goals.group import Group

@@ -17,8 +17,8 @@ import os
 
 import numpy as np
 
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 FEATURES = (
     *("Pregnancies", "Glucose", "BloodPressure", "SkinThickness", "Insulin", "BMI"),

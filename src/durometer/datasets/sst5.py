@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     from durometer.goals.group import Group

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     from durometer.tables.schema import Schema

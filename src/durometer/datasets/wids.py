@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from durometer.core.errors import DurometerError
+from durometer.data.splits import Splits
 from durometer.datasets import source
-from durometer.datasets.splits import Splits
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from durometer.data.dataset import Dataset
 from durometer.defenses.arguments import check_arguments
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fit, fresh
 from durometer.training.standard import Standard

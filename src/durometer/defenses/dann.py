@@ -29,7 +29,7 @@ from durometer.core.streams import derive, seeded
 from durometer.data.dataset import Dataset
 from durometer.defenses.arguments import check_arguments
 from durometer.defenses.control import Control
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fresh
 

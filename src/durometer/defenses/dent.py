@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from durometer.core.errors import DurometerError
 from durometer.core.streams import seeded
 from durometer.defenses.arguments import check_arguments
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier
 
 _BETAS = (0.99, 0.999, 0.6)
@@ -34,7 +34,7 @@ _TINY = 1e-30  # far below eps^2: a root whose gradient at 0 is 0, and not infin
 
 
 @dataclass(frozen=True, eq=False)
-class DENT:
+class DENT(Stateless):
     """DENT+: gives each test input its own scale and shift in every BatchNorm layer, by entropy
     minimisation (Wang et al., 2021).
 
@@ -69,16 +69,6 @@ class DENT:
     def __post_init__(self) -> None:
         check_arguments(self)
         check_norms(self.model)
-
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
-
-    def base(self, state: None) -> Classifier:
-        return frozen(self.model)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net = rowwise(self.model)

@@ -22,12 +22,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from durometer.core.errors import DurometerError
 from durometer.defenses.arguments import check_arguments
 from durometer.defenses.dent import check_norms
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier
 
 
 @dataclass(frozen=True, eq=False)
-class Norm:
+class Norm(Stateless):
     """Normalises by the statistics of the test batch instead of those of training (Schneider et
     al., 2020).
 
@@ -64,16 +64,6 @@ class Norm:
             raise DurometerError(f"Norm(share={self.share}): expected a share between 0 and 1")
         if self.centre not in ("mean", "median"):
             raise DurometerError(f"Norm(centre={self.centre!r}): expected 'mean' or 'median'")
-
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
-
-    def base(self, state: None) -> Classifier:
-        return frozen(self.model)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net = self._made()

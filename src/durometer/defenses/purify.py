@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
 from durometer.defenses.arguments import check_arguments
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import Stateless, frozen
 from durometer.model.classifier import Classifier
 
 
 @dataclass(frozen=True, eq=False)
-class Purify:
+class Purify(Stateless):
     """Randomised purification: adds noise, removes it by a denoiser, and classifies the result
     (DiffPure, Nie et al., 2022).
 
@@ -68,16 +68,6 @@ class Purify:
             raise DurometerError(
                 f"Purify(denoiser={self.denoiser!r}): expected a function of images"
             )
-
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
-
-    def base(self, state: None) -> Classifier:
-        return frozen(self.model)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net, drawn = frozen(self.model), self._drawn(x, seed)

@@ -23,11 +23,12 @@ from torch import Tensor, nn
 
 from durometer.core.streams import seeded
 from durometer.defenses.arguments import check_arguments
+from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier, wrap
 
 
 @dataclass(frozen=True, eq=False)
-class Randomised:
+class Randomised(Stateless):
     """A model with random numbers in its forward pass, judged on average over fresh draws.
 
     The draw comes after the attacker: `Transductive(Randomised(net), runs=R)` asks R draws; metrics
@@ -50,13 +51,6 @@ class Randomised:
 
     def __post_init__(self) -> None:
         check_arguments(self)
-
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
 
     def base(self, state: None) -> Classifier:
         """The classifier of one draw: there is no model without any. See `Defender.base`."""

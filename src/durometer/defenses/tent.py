@@ -25,7 +25,7 @@ from durometer.core.errors import DurometerError
 from durometer.core.streams import seeded
 from durometer.defenses.arguments import check_arguments
 from durometer.defenses.dent import check_norms
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 
 

@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from durometer.core.errors import DurometerError
 from durometer.data.dataset import Dataset
 from durometer.defenses.arguments import check_arguments
-from durometer.defenses.isolate import frozen
+from durometer.defenses.stateless import Stateless, frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fit, fresh
 from durometer.training.standard import Standard
 
 
 @dataclass(frozen=True, eq=False)
-class URejectron:
+class URejectron(Stateless):
     """Rejects inputs that a discriminator can tell from the training data (Goldwasser et al., 2020,
     with T = 1).
 
@@ -81,13 +81,6 @@ class URejectron:
         check_arguments(self)
         if not 0 < self.threshold < 1:
             raise DurometerError(f"URejectron(threshold={self.threshold}): expected a probability")
-
-    @property
-    def stateful(self) -> bool:
-        return False
-
-    def start(self) -> None:
-        return None
 
     def base(self, state: None) -> Classifier:
         """The classifier alone: it has the reject class, but never chooses it. See

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from durometer.attacks.base import Attack
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.data.dataset import Dataset
 from durometer.goals.goal import Expandable, Goal
 from durometer.problem.budget import UNLIMITED, Budget
@@ -66,11 +67,11 @@ class Game(Protocol):
         """
         ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Spec:
         """What the spec of a report says about the players.
 
         Returns:
-            "game" (a table), "model", "model_hash" and "model_kind".
+            A spec with the fields `game` (a table), `model`, `model_hash` and `model_kind`.
         """
         ...
 

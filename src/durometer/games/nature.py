@@ -12,32 +12,32 @@ least over all shifts, between a certificate and the worst shift found.
 What a reader would get wrong: "stays" means the *predicted* label, right or wrong, as in the
 paper; `expected_accuracy` is the probability of the true one. And `winner` says what kind of
 promise an interval is ("exact", "certified", "numerical", "estimate", "sampled", "importance"),
-because they are not the same."""
+because they are not the same. A probability need not fall steadily with the noise:
+`breakdown_noise_level` is about the levels it was asked about."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from durometer.attacks.base import Attack
 from durometer.core import serialization
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.core.records import Records
-from durometer.core.serialization import to_dict
+from durometer.core.serialization import to_dict, to_jsonable
+from durometer.core.spec import Spec
 from durometer.data.columns import Columns
 from durometer.data.dataset import Dataset
-from durometer.games import sensitivity
 from durometer.games.arguments import check_kinds, refused_quota
 from durometer.games.game import USUAL, Carried, Play
-from durometer.games.nature_methods import by_method, of_classes, tree_source, verdicts
-from durometer.games.rows import rows_of
-from durometer.games.shifts import check_shift, with_shift
 from durometer.goals.classes import LeastLikely, Untargeted
 from durometer.goals.goal import Expandable, Goal
 from durometer.kernels.arrays import Bools, Floats
@@ -46,7 +46,19 @@ from durometer.model.classifier import Classifier, wrap
 from durometer.model.frames import align_columns, column_indices, names_of
 from durometer.model.probe import probe
 from durometer.noise.joint import Noise
+from durometer.noise.scaled import scaled, without_noise
 from durometer.probability import methods as exact
+from durometer.probability.certified.bounds import Draws
+from durometer.probability.importance import importance as sampled_where_labels_change
+from durometer.probability.sampling import generator, monte_carlo
+from durometer.probability.smoothing import (
+    SEARCH,
+    adversarial_shift,
+    certified_radii,
+    check_shift,
+    finer_width,
+    worst_shifts,
+)
 from durometer.spaces.lp import Lp
 from durometer.spaces.region import Space
 from durometer.trees.ensemble import Ensemble
@@ -54,6 +66,11 @@ from durometer.trees.readers import read, reader
 
 TOLERANCE = 1e-6
 METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
+# What a screening spends in turn: a share of the budget, and the width it stops at, as a share of
+# what may change. Few records are so near the border that only the last stage's width tells.
+STAGES = ((0.001, 1 / 4), (0.02, 1 / 4), (1.0, 1 / 100))
+ROWS = 1000  # records at a time: their cells' masses must fit
+LEVELS = tuple(float(k) for k in np.geomspace(1 / 16, 16, 33))
 ASKED = ("method", "tolerance", "budget", "draws", "confidence")
 
 
@@ -128,14 +145,14 @@ class Nature:
                 f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99"
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Spec:
         model = wrap(tree_source(self.model), name=getattr(self.model, "name", ""))
-        return {
-            "game": {"type": "Nature"} | {name: getattr(self, name) for name in ASKED},
-            **model.described,
-            "noise": to_dict(self.noise),
-            "under": getattr(self.noise, "description", type(self.noise).__name__),
-        }
+        return replace(
+            model.described,
+            game={"type": "Nature"} | {name: to_jsonable(getattr(self, name)) for name in ASKED},
+            noise=to_dict(self.noise),
+            under=getattr(self.noise, "description", type(self.noise).__name__),
+        )
 
     def answers(self, x: torch.Tensor) -> torch.Tensor:
         """The labels of some rows, one-hot; part of the fingerprint of a run.
@@ -264,7 +281,7 @@ class Nature:
         some = ~stays.all(1)  # the others have nothing to fear: they are no part of any figure
         found = self.probability(x, stays, data.ids[index.numpy()], seed)
         if isinstance(space, Lp):
-            found = with_shift(self, found, x, stays, data.ids[index.numpy()], space, seed)
+            found = self._with_shift(found, x, stays, data.ids[index.numpy()], space, seed)
         seconds = time.perf_counter() - began
         return Records.of(
             len(x),
@@ -284,6 +301,29 @@ class Nature:
             skipped=np.where(some, "", "no target"),
         )
 
+    def _with_shift(
+        self,
+        found: exact.Probability,
+        x: Floats,
+        stays: Bools,
+        ids: Sequence[object],
+        space: Lp,
+        seed: int,
+    ) -> exact.Probability:
+        """The least probability over all shifts of the space: bounded from below, and from above by
+        the worst shift that the search found."""
+        low = adversarial_shift(self.noise, x.shape[1], space.p, space.eps).worst(found.low)
+        region = space.around(torch.from_numpy(x))
+        places = worst_shifts(self.predict, self.noise, region, x, stays, ids, seed)
+        high, queries = found.high, found.queries
+        if not self.reads_trees:  # of several sampled intervals the lowest is too often too low
+            places = places[:1]
+            queries = queries + SEARCH
+        for place in places:
+            there = self.probability(place, stays, ids, seed)
+            high, queries = np.minimum(high, there.high), queries + there.queries
+        return exact.Probability(low, np.maximum(high, low), found.kind, queries=queries)
+
     def probability(
         self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
     ) -> exact.Probability:
@@ -298,7 +338,97 @@ class Nature:
         Returns:
             Intervals `low` and `high` (n,), and what kind of interval they are (`kind`).
         """
-        return by_method(self._ready(), x, allowed, ids, seed)
+        return self._ready()._probability(x, allowed, ids, seed)
+
+    def _probability(
+        self, x: Floats, allowed: Bools, ids: Any = None, seed: int = 0
+    ) -> exact.Probability:
+        """By `method`, of a game whose trees have been read; no trees: always sampled."""
+        ids = list(range(len(x)) if ids is None else ids)
+        ensemble = self._ensemble
+        if self.method == "importance":
+            model = _Counting(self.predict)
+            low, high, queries = np.empty(len(x)), np.empty(len(x)), np.zeros(len(x), np.int64)
+            for i in range(len(x)):
+                before, one = model.rows, slice(i, i + 1)
+                low[one], high[one] = sampled_where_labels_change(
+                    model, self.noise, x[one], allowed[one], ids[one],
+                    seed=seed, draws=self.draws, confidence=self.confidence,
+                )  # fmt: skip
+                queries[i] = model.rows - before
+            return exact.Probability(
+                low, high, "importance", queries=0 if self.reads_trees else queries
+            )
+        if ensemble is None or self.method == "monte carlo":
+            counts = monte_carlo(
+                self.predict,
+                self.noise,
+                x,
+                self._classes(x),
+                ids,
+                seed=seed,
+                width=max(self.tolerance, 1e-9),
+                most=self.draws,
+                confidence=self.confidence,
+                allowed=allowed,
+                first=min(1000, self.draws),
+            )
+            queries = 0 if self.reads_trees else counts.draws
+            return exact.Probability(*counts.interval(allowed), "sampled", queries=queries)
+        ask = partial(
+            exact.inside,
+            ensemble,
+            self.noise,
+            x,
+            allowed,
+            tolerance=self.tolerance,
+            budget=self.budget,
+            seed=seed,
+        )
+        if self.method == "auto":
+            return exact.with_estimate(
+                ask(),
+                ensemble,
+                self.noise,
+                x,
+                allowed,
+                tolerance=self.tolerance,
+                budget=self.budget,
+                seed=seed,
+            )
+        if self.method == "estimate":
+            return ask(estimate=True)
+        return ask(draws=Draws(self.draws, self.confidence, [generator(seed, i) for i in ids]))
+
+    def _certificate(self, x: Floats, allowed: Bools, seed: int = 0) -> exact.Probability:
+        """As `_probability`, without the estimate that "auto" puts beside a wide certificate."""
+        if self._ensemble is None or self.method != "auto":
+            return self._probability(x, allowed, None, seed)
+        return exact.inside(
+            self._ensemble, self.noise, x, allowed, tolerance=self.tolerance, budget=self.budget,
+            seed=seed,
+        )  # fmt: skip
+
+    def _of_classes(self, x: Floats, seed: int) -> tuple[Floats, Floats]:
+        """(low, high) of P(label = class) for every record and class, (n, classes)."""
+        classes = self._classes(x)
+        if self._ensemble is not None and self.method in ("auto", "estimate"):
+            low, high, _ = exact.distribution(
+                self._ensemble,
+                self.noise,
+                x,
+                tolerance=self.tolerance,
+                budget=self.budget,
+                seed=seed,
+                estimate=self.method == "estimate",
+            )
+            return low, high
+        low, high = np.empty((len(x), classes)), np.empty((len(x), classes))
+        for c in range(classes):
+            one = np.eye(classes, dtype=bool)[None, c].repeat(len(x), 0)
+            found = self.probability(x, one, seed=seed)
+            low[:, c], high[:, c] = found.low, found.high
+        return low, high
 
     def distribution(self, data: Any, seed: int = 0) -> tuple[Floats, Floats]:
         """The probability of every class for each record.
@@ -310,7 +440,7 @@ class Nature:
         Returns:
             Lower and upper bounds, two arrays (n, classes).
         """
-        return of_classes(self._named(data)._ready(), rows_of(data), seed)
+        return self._named(data)._ready()._of_classes(rows_of(data), seed)
 
     def expected_accuracy(self, data: Dataset, seed: int = 0) -> tuple[float, float]:
         """Bounds of the mean probability of the true class.
@@ -339,7 +469,21 @@ class Nature:
         Returns:
             A data frame with "low" and "high" bounds, records x features.
         """
-        return sensitivity.importance(self, data, seed)
+        import pandas as pd
+
+        ready, x = self._named(data)._ready(), rows_of(data)
+        stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
+        before = ready._certificate(x, stays, seed)
+        low, high = {}, {}
+        for f, name in enumerate(feature_names(data, x.shape[1])):
+            quiet = without_noise(ready.noise, f, x.shape[1])
+            if quiet is ready.noise:  # the feature has no noise: nothing to gain
+                low[name] = high[name] = np.zeros(len(x))
+                continue
+            after = replace(ready, noise=quiet)._certificate(x, stays, seed)
+            low[name], high[name] = after.low - before.high, after.high - before.low
+        ends = {"low": pd.DataFrame(low, _index(data)), "high": pd.DataFrame(high, _index(data))}
+        return pd.concat(ends, axis=1)
 
     def certified_radius(self, data: Any, seed: int = 0, like: int | None = None) -> Any:
         """The shift within which the likeliest class under noise is certified to stay the
@@ -358,7 +502,33 @@ class Nature:
         Raises:
             Unsupported: The noise is not normal.
         """
-        return sensitivity.certified_radius(self, data, seed, like)
+        import pandas as pd
+
+        if like is not None and not like >= 100:
+            raise DurometerError(
+                f"like={like}: expected a number of draws to be as precise as, e.g. 10**5"
+            )
+        named, x = self._named(data), rows_of(data)
+        per_unit = adversarial_shift(named.noise, x.shape[1], 2.0, 1.0).sds
+        if per_unit is None:
+            raise Unsupported(
+                "a radius is for normal noise; for uniform noise give evaluate a space"
+            )
+        ready = named._ready()
+        label, sds = np.zeros(len(x), np.int64), np.zeros(len(x))
+        first = self.tolerance if like is None else 0.3 / np.sqrt(like)
+        width, todo = np.full(len(x), first), np.arange(len(x))
+        for _ in range(1 if like is None else 4):
+            for asked in np.unique(width[todo]):
+                rows = todo[width[todo] == asked]
+                low, high = replace(ready, tolerance=float(asked))._of_classes(x[rows], seed)
+                label[rows], sds[rows] = certified_radii(low, high)
+                gap, best = (high - low)[np.arange(len(rows)), label[rows]], high.max(axis=1)
+                width[rows] = np.inf if like is None else finer_width(gap, best, like, asked)
+            todo = todo[np.isfinite(width[todo])]
+            if not len(todo):
+                break
+        return pd.DataFrame({"label": label, "sds": sds, "L2": sds / per_unit}, _index(data))
 
     def rank_by_stability(self, data: Any, share: float = 0.99, seed: int = 0) -> Any:
         """Sorts many records by how likely their decision stays, the least certain first.
@@ -373,7 +543,31 @@ class Nature:
         Returns:
             A data frame with "low", "high" and "stays": "yes", "no" or "open".
         """
-        return sensitivity.rank_by_stability(self, data, share, seed)
+        import pandas as pd
+
+        if not 0 < share < 1:
+            raise DurometerError(
+                f"share={share}: expected a probability between 0 and 1, e.g. 0.99"
+            )
+        ready, x = self._named(data)._ready(), rows_of(data)
+        label = ready.predict(x)
+        low, high = np.zeros(len(x)), np.ones(len(x))
+        todo = np.arange(len(x))
+        for part, width in STAGES:
+            quick = replace(
+                ready, budget=part * self.budget, tolerance=max(self.tolerance, (1 - share) * width)
+            )
+            for rows in np.array_split(todo, max(len(todo) // ROWS, 1)):
+                stays = np.eye(ready._classes(x[:1]), dtype=bool)[label[rows]]
+                found = quick._certificate(x[rows], stays, seed)
+                low[rows] = np.maximum(low[rows], found.low)
+                high[rows] = np.minimum(high[rows], found.high)
+            todo = todo[(low[todo] < share) & (high[todo] >= share)]
+            if not len(todo):
+                break
+        known = np.where(low >= share, "yes", np.where(high < share, "no", "open"))
+        table = pd.DataFrame({"low": low, "high": high, "stays": known}, _index(data))
+        return table.sort_values(["high", "low"], kind="stable")
 
     def breakdown_noise_level(
         self,
@@ -382,7 +576,7 @@ class Nature:
         *,
         bias: bool = False,
         feature: Any = None,
-        levels: Any = sensitivity.LEVELS,
+        levels: Any = LEVELS,
         seed: int = 0,
     ) -> Any:
         """The noise level, or bias, at which a decision becomes less certain than a given
@@ -401,7 +595,36 @@ class Nature:
             A data frame: up to "low" every level is known to be safe; "high" is the first that is
                 known not to be, infinite where none is.
         """
-        return sensitivity.breakdown_noise_level(self, data, share, bias, feature, levels, seed)
+        import pandas as pd
+
+        if not 0 < share < 1:
+            raise DurometerError(
+                f"share={share}: expected a probability between 0 and 1, e.g. 0.99"
+            )
+        steps = np.sort(np.asarray(levels, dtype=float))
+        if steps.ndim != 1 or not len(steps) or not steps[0] > 0:
+            raise DurometerError(f"levels={levels}: expected positive multiples of the noise")
+        ready, x = self._named(data)._ready(), rows_of(data)
+        places = None
+        if feature is not None:
+            known = feature_names(data, x.shape[1])
+            if feature not in known:
+                raise DurometerError(
+                    f"no feature {feature!r}; features are {', '.join(map(str, known))}"
+                )
+            places = (known.index(feature),)
+        stays = np.eye(ready._classes(x), dtype=bool)[ready.predict(x)]
+        safe, fallen = np.zeros(len(x)), np.full(len(x), np.inf)
+        sure, todo = np.ones(len(x), dtype=bool), np.arange(len(x))
+        for level in steps:
+            lows, highs = ready._at_level(x[todo], stays[todo], level, bias, places, seed)
+            sure[todo] &= lows >= share
+            safe[todo[sure[todo]]] = level
+            fallen[todo[highs < share]] = level
+            todo = todo[~(highs < share)]
+            if not len(todo):
+                break
+        return pd.DataFrame({"low": safe, "high": fallen}, _index(data))
 
     def html_report(self, data: Any, share: float = 0.99, rows: int = 6, seed: int = 0) -> str:
         """An HTML page for a laboratory: uncertain records, and which instruments, noise levels and
@@ -413,7 +636,54 @@ class Nature:
             rows: Number of least certain records to look at closely.
             seed: Seed of the draws.
         """
-        return sensitivity.html_report(self, data, share, rows, seed)
+        from markupsafe import Markup
+
+        from durometer.report.page.regions import regions
+        from durometer.report.page.nature import nature_page
+
+        if not isinstance(rows, int) or rows < 1:
+            raise DurometerError(
+                f"rows={rows!r}: expected how many records to look at closely, e.g. 6"
+            )
+        named, x = self._named(data), rows_of(data)
+        names = [str(name) for name in feature_names(data, x.shape[1])]
+        screened = self.rank_by_stability(data, share, seed)
+        index = list(range(len(x))) if _index(data) is None else list(_index(data))
+        least = [index.index(i) for i in screened.index[:rows]]
+        few = Dataset(x[least], np.zeros(len(least), dtype=int), ids=[str(index[i]) for i in least])
+        asked = replace(named._ready(), noise=named.noise)
+        gains = asked.importance(few, seed).rename(columns=dict(enumerate(names)), level=1)
+        levels = LEVELS[::2]
+        noise = asked.breakdown_noise_level(few, share, levels=levels, seed=seed)
+        drift = asked.breakdown_noise_level(few, share, bias=True, levels=levels, seed=seed)
+        picture = None
+        if named._ready()._ensemble is not None and x.shape[1] > 1:
+            best = np.argsort(-gains["low"].mean().to_numpy(), kind="stable")[:2]
+            two = (int(best[0]), int(best[1]))
+            drawn = regions(self.model, named.noise, x[least[0]], two, names)
+            picture = Markup(drawn)
+        said = getattr(named.noise, "description", type(named.noise).__name__)
+        title = f"durometer: {len(x):,} records under noise"
+        return nature_page(
+            title, str(said).rstrip("."), share, screened, gains, noise, drift, picture
+        )
+
+    def _at_level(
+        self, x: Floats, stays: Any, level: float, bias: bool, places: Any, seed: int
+    ) -> tuple[Floats, Floats]:
+        """Bounds at one level; of a bias the worse of both directions."""
+        noises = [
+            scaled(
+                self.noise,
+                x.shape[1],
+                1.0 if bias else level,
+                sign * level if bias else 0.0,
+                places,
+            )
+            for sign in ((1.0, -1.0) if bias else (1.0,))
+        ]
+        found = [replace(self, noise=noise)._certificate(x, stays, seed) for noise in noises]
+        return np.min([f.low for f in found], axis=0), np.min([f.high for f in found], axis=0)
 
     def predict(self, x: Floats) -> NDArray[np.int64]:
         """The class indices of records without noise.
@@ -459,3 +729,54 @@ class Nature:
         model: Classifier = self.model
         with model.ready(), torch.no_grad():
             return int(model.logits(torch.from_numpy(np.ascontiguousarray(x[:1]))).shape[1])
+
+
+class _Counting:
+    """A model that counts the rows it is asked."""
+
+    def __init__(self, predict: Callable[[Floats], NDArray[np.int64]]) -> None:
+        self.predict, self.rows = predict, 0
+
+    def __call__(self, x: Floats) -> NDArray[np.int64]:
+        self.rows += len(x)
+        return self.predict(x)
+
+
+def verdicts(found: exact.Probability) -> NDArray[np.str_]:
+    """More likely to stay than not: known ("proven", only by a certificate), known not to
+    ("broken"), or undecided ("open")."""
+    stays = "proven" if found.kind in ("exact", "certified") else ""
+    return np.where(found.high < 0.5, "broken", np.where(found.low >= 0.5, stays, "open"))
+
+
+def tree_source(model: Any) -> Any:
+    """The model itself, or what was wrapped if that is trees."""
+    return (
+        model.source
+        if isinstance(model, Classifier) and reader(model.source) is not None
+        else model
+    )
+
+
+def rows_of(data: Any) -> Floats:
+    """Records as float64 (n, features), whatever they come in."""
+    x = data.x if isinstance(data, Dataset) else data
+    x = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    if x.ndim < 2:
+        raise DurometerError(
+            f"records of shape {x.shape}: expected (n, features); one alone is x[None]"
+        )
+    return np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
+
+
+def feature_names(data: Any, features: int) -> list[Any]:
+    """Columns with their units, names of a schema, or numbers."""
+    if getattr(data, "columns", None) is not None:
+        units = getattr(data, "attrs", {}).get("units", {})
+        return [f"{name} [{units[name]}]" if name in units else name for name in data.columns]
+    listed = getattr(getattr(data, "schema", None), "names", None)
+    return list(listed) if listed is not None and len(listed) == features else list(range(features))
+
+
+def _index(data: Any) -> Any:
+    return data.ids if isinstance(data, Dataset) else getattr(data, "index", None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,11 +19,11 @@ import torch
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.attacks.parameters import own_losses
-from durometer.attacks.standard import standard
 from durometer.core import serialization
 from durometer.core.devices import attack_device
 from durometer.core.errors import DurometerError
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.core.streams import Stream, keys
 from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds
@@ -39,8 +39,8 @@ from durometer.problem.donors import Donors, donors
 from durometer.problem.needs import check_needs
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
-from durometer.proofs.standard import Standard
 from durometer.spaces.region import Remarks, Space
+from durometer.standard import Standard, check_space
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +71,15 @@ class Static:
     )  # of one and the same model
     divisible: ClassVar[bool] = True  # rows do not meet: any batch can be played by itself
 
-    def describe(self) -> dict[str, Any]:
-        model = wrap(self.model)
-        copied = {} if self._copy is None else {"inference_copy": self._copy.described}
-        return {"game": {"type": "Static"}, **model.described, **copied}
+    def describe(self) -> Spec:
+        copied = "" if self._copy is None else self._copy.described
+        described = wrap(self.model).described
+        return replace(described, game={"type": "Static"}, inference_copy=copied)
 
     def default_attack(self, space: Space | None) -> Attack | None:
         if space is None:
             return None
-        standard(space)  # or there is none: it says so
+        check_space(space)
         return Standard()
 
     def refuses(self, goal: Expandable, run: Carried) -> str | None:

@@ -34,6 +34,7 @@ from durometer.core.devices import attack_device
 from durometer.core.errors import DurometerError
 from durometer.core.records import Records
 from durometer.core.serialization import to_dict
+from durometer.core.spec import Spec
 from durometer.core.streams import derive
 from durometer.core.validation import check_numbers
 from durometer.data.dataset import Dataset
@@ -161,13 +162,13 @@ class Transductive:
             )
         check_numbers(self)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Spec:
         kind, game = type(self.defender).__name__, to_dict(self, whole=True)
         if not self._started:
-            return {"game": game, "model": kind, "model_hash": "unknown"}
+            return Spec(game=game, model=kind, model_hash="unknown")
         base = wrap(self.defender.base(*self._started))
-        found = base.described | {"model": f"{kind} on {base.title}"}
-        return {"game": game, **found, "model_kind": f"{kind} on {base.kind}"}
+        title, what = f"{kind} on {base.title}", f"{kind} on {base.kind}"
+        return replace(base.described, game=game, model=title, model_kind=what)
 
     def default_attack(self, space: Space | None) -> Attack | None:
         inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"

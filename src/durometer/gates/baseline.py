@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from durometer.core.spec import Spec
 from durometer.gates.criterion import Criterion
 from durometer.report.comparison import Comparison
 from durometer.report.metrics import played
 from durometer.report.report import Report
-from durometer.report.spec import in_text
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -37,7 +37,7 @@ class Baseline:
     least: pd.Series[float]
     most: pd.Series[float]
     ids: frozenset[str]
-    spec: dict[str, Any]
+    spec: Spec
 
     @classmethod
     def of(cls, criterion: Criterion) -> Baseline | None:
@@ -50,9 +50,9 @@ class Baseline:
         ids = frozenset(table["id"].astype(str))
         return cls(least, most, ids, report.spec)
 
-    def other_threat(self, spec: dict[str, Any]) -> tuple[str, ...]:
+    def other_threat(self, spec: Spec) -> tuple[str, ...]:
         """In which parts of the threat the two runs differ."""
-        return tuple(k for k in _THREAT if in_text(spec, k) != in_text(self.spec, k))
+        return tuple(k for k in _THREAT if spec.text(k) != self.spec.text(k))
 
 
 def row_keys(table: pd.DataFrame) -> list[str]:

@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import QuotaRule
 from durometer.goals.quota import AS
 
-Rule = Mapping[str, Any]  # Quota.rule(): k, reuse, least, and sources, targets, managers by index
 State = Any  # bits of targets (reuse), or a frozenset of such: the bases (no reuse); bits of sets
 Grow = Callable[[State, int, int], State]  # state, place of the source in the rule, reached targets
 Chances = Mapping[int, NDArray[np.float64]]  # of one source: {reached targets: chances}
@@ -84,7 +84,7 @@ class Pairs:
 
 
 def chances(
-    pairs: Pairs, rule: Rule, *, each_input: bool = False, seed: int = 0
+    pairs: Pairs, rule: QuotaRule, *, each_input: bool = False, seed: int = 0
 ) -> NDArray[np.float64]:
     """(1,): the chance that a band fills the quota; with `each_input` (1 + n,): then the same for
     bands that hold each of the inputs, NaN for inputs of no source.
@@ -102,18 +102,18 @@ def chances(
     return np.concatenate([found[:1], np.where(column > 0, found[column], np.nan)])
 
 
-def disjoint(pairs: Pairs, rule: Rule) -> int:
+def disjoint(pairs: Pairs, rule: QuotaRule) -> int:
     """How many bands can be formed that share no input: as many as a source's fewest inputs."""
-    counts = [int((pairs.source == s).sum()) for s in rule["sources"]]
+    counts = [int((pairs.source == s).sum()) for s in rule.sources]
     return min(c for c in counts if c)
 
 
-def growth(pairs: Pairs, rule: Rule) -> tuple[Grow, Callable[[State], bool], State]:
+def growth(pairs: Pairs, rule: QuotaRule) -> tuple[Grow, Callable[[State], bool], State]:
     """How a state grows by an input, when it fills the quota, and where it starts."""
-    if rule.get("filled"):
+    if rule.filled:
         return _family(pairs, rule)
-    k, least, managers = rule["k"], rule["least"], pairs.bits(rule["managers"])
-    if rule["reuse"]:
+    k, least, managers = rule.k, rule.least, pairs.bits(rule.managers)
+    if rule.reuse:
 
         def union(state: State, place: int, mask: int) -> State:
             return state | mask
@@ -130,18 +130,18 @@ def growth(pairs: Pairs, rule: Rule) -> tuple[Grow, Callable[[State], bool], Sta
     return (lambda state, place, mask: extend(state, mask, k)), full, frozenset({0})
 
 
-def _family(pairs: Pairs, rule: Rule) -> tuple[Grow, Callable[[State], bool], State]:
+def _family(pairs: Pairs, rule: QuotaRule) -> tuple[Grow, Callable[[State], bool], State]:
     """A state is the sets of pairs still open, as bits; -1 once one of them is complete."""
-    place = {s: i for i, s in enumerate(rule["sources"])}
+    place = {s: i for i, s in enumerate(rule.sources)}
     wants: list[dict[int, int]] = []  # per set: {place of a source: targets it must reach}
-    for way in rule["filled"]:
+    for way in rule.filled or ():
         wants.append({})
         for s, t in way:
             wants[-1][place[s]] = wants[-1].get(place[s], 0) | pairs.bits([t])
-    here = {place[s] for s in set(pairs.source.tolist()) & set(rule["sources"])}
+    here = {place[s] for s in set(pairs.source.tolist()) & set(rule.sources)}
     start = sum(1 << m for m, want in enumerate(wants) if want.keys() <= here)
     ends = [
-        sum(1 << m for m, w in enumerate(wants) if max(w) == i) for i in range(len(rule["sources"]))
+        sum(1 << m for m, w in enumerate(wants) if max(w) == i) for i in range(len(rule.sources))
     ]
 
     @cache
@@ -173,14 +173,14 @@ def _each(mask: int) -> list[int]:
     return bits
 
 
-def _choices(pairs: Pairs, rule: Rule, each_input: bool) -> tuple[Choices, NDArray[np.int64]]:
+def _choices(pairs: Pairs, rule: QuotaRule, each_input: bool) -> tuple[Choices, NDArray[np.int64]]:
     """Per source, the distinct sets its inputs reach, with their chances: in column 0 as they are
     at hand, in each further one with a source's set fixed; and each input's column, (n,)."""
     every = pairs.reached
     column = np.zeros(len(every), dtype=np.int64)
     found: list[tuple[int, list[int], NDArray[np.float64], int]] = []
     width = 1
-    for at, s in enumerate(rule["sources"]):
+    for at, s in enumerate(rule.sources):
         inputs = np.flatnonzero(pairs.source == s)
         if not len(inputs):
             continue  # nobody of this class is at hand

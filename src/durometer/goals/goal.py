@@ -14,15 +14,30 @@ What a reader would get wrong: a goal other than untargeted is *not* reached by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.spec import QuotaRule
 from durometer.data.dataset import Dataset
 
 Names = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Aims:
+    """Which classes the attacker wants, for the spec of a run.
+
+    Args:
+        classes: Their indices; None: any wrong class.
+        quota: What a band of attackers must reach together; None: rows are judged one by one.
+    """
+
+    classes: tuple[int, ...] | None = None
+    quota: QuotaRule | None = None
 
 
 @runtime_checkable
@@ -47,7 +62,7 @@ class Expandable(Protocol):
         """
         ...
 
-    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
+    def aims(self, count: int, names: Names = None) -> Aims:
         """For the report: which classes the attacker wants, where that is not all.
 
         Args:
@@ -55,9 +70,9 @@ class Expandable(Protocol):
             names: Names of the classes, where they have any.
 
         Returns:
-            Entries for the spec, e.g. {"aims": [3, 7]}; empty for all classes.
+            The classes, e.g. `Aims((3, 7))`; `Aims()` for all wrong ones.
         """
-        return {}
+        return Aims()
 
 
 @runtime_checkable

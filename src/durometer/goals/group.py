@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import DurometerError
-from durometer.goals.goal import Goal, Names, class_index
+from durometer.goals.goal import Aims, Goal, Names, class_index
 
 _NAMED = 6  # sources, and targets of each, that a sentence names
 
@@ -60,8 +60,8 @@ class Group(Goal):
         """
         return self._of(range(count), count, names)
 
-    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
-        return {"aims": self.allowed(count, names).any(0).nonzero()[:, 0].tolist()}
+    def aims(self, count: int, names: Names = None) -> Aims:
+        return Aims(tuple(self.allowed(count, names).any(0).nonzero()[:, 0].tolist()))
 
     def targets(self, y: Tensor, clean: Tensor, index: Tensor, names: Names = None) -> Tensor:
         sources, place = np.unique(y.cpu().numpy(), return_inverse=True)

@@ -4,16 +4,17 @@ other wish about who of them passes for whom (`filled=`, `family.py`)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import QuotaRule
 from durometer.data.dataset import Dataset
 from durometer.goals.classes import Targeted
-from durometer.goals.goal import Expandable, Names, class_index
+from durometer.goals.goal import Aims, Expandable, Names, class_index
 from durometer.goals.minimal_sets import Filled, ways
 
 AS = " as "  # the id of a pair: "s7/8 as s3"
@@ -120,8 +121,8 @@ class Quota(Expandable):
             if wrong:
                 raise DurometerError(f"Quota: {text}; got {self!r}")
 
-    def rule(self, count: int, names: Names = None) -> dict[str, Any]:
-        """The quota in class indices, as plain values.
+    def rule(self, count: int, names: Names = None) -> QuotaRule:
+        """The quota in class indices.
 
         Args:
             count: Number of classes.
@@ -130,29 +131,25 @@ class Quota(Expandable):
         Raises:
             DurometerError: There is no such class, or the quota contradicts itself.
         """
-        number = {
-            field: [class_index(c, count, names) for c in getattr(self, field)]
-            for field in ("sources", "targets", "managers")
-        }
-        self._check(**number)  # once more: a class may be given by its name and by its number
-        rule = {
-            "k": self.k,
-            "reuse": self.reuse,
-            "least": self.least if self.managers else 0,
-        } | number
+        sources, targets, managers = (
+            tuple(class_index(c, count, names) for c in classes)
+            for classes in (self.sources, self.targets, self.managers)
+        )
+        # Once more: a class may be given by its name and by its number.
+        self._check(sources, targets, managers)
+        least = self.least if self.managers else 0
+        rule = QuotaRule(self.k, self.reuse, least, sources, targets, managers)
         if self.filled is None:
             return rule
-        sets = [
-            [[number["sources"][s], number["targets"][t]] for s, t in way]
+        sets = tuple(
+            tuple((sources[s], targets[t]) for s, t in way)
             for way in ways(self.filled, self.sources, self.targets)
-        ]
-        return rule | {
-            "k": min(map(len, sets)), "filled": sets, "wish": describe_rule(self.filled)
-        }  # fmt: skip
+        )
+        return replace(rule, k=min(map(len, sets)), filled=sets, wish=describe_rule(self.filled))
 
-    def aims(self, count: int, names: Names = None) -> dict[str, Any]:
+    def aims(self, count: int, names: Names = None) -> Aims:
         rule = self.rule(count, names)
-        return {"aims": sorted(rule["targets"]), "quota": rule}
+        return Aims(tuple(sorted(rule.targets)), rule)
 
     def expand(self, data: Dataset) -> tuple[Dataset, Targeted]:
         """Every row of a source once per target, then the other rows once.
@@ -169,8 +166,8 @@ class Quota(Expandable):
         named = [c for c in (*self.sources, *self.targets) if isinstance(c, int)]
         count = len(data.classes) if data.classes else 1 + max([int(data.y.max()), *named])
         rule = self.rule(count, data.classes)
-        wanted = torch.tensor(rule["targets"])
-        attackers = torch.isin(data.y, torch.tensor(rule["sources"]))
+        wanted = torch.tensor(rule.targets)
+        attackers = torch.isin(data.y, torch.tensor(rule.sources))
         if not bool(attackers.any()):
             raise DurometerError(f"no row of this data is of a source class of {self!r}")
         mine, others = attackers.nonzero()[:, 0], (~attackers).nonzero()[:, 0]

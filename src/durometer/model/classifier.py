@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Spec
 from durometer.data.columns import Columns
 from durometer.kernels.memory import keep_freed
 from durometer.model.answers import AnswerKind, fitting, parts, votes
@@ -129,13 +130,14 @@ class Classifier:
         return next((w for w in weights if w.is_floating_point()), None)
 
     @property
-    def described(self) -> dict[str, str]:
-        """The entries of a report's spec that name the model, with its kind, its hash and what it
+    def described(self) -> Spec:
+        """A spec with the fields that name the model, with its kind, its hash and what it
         answers.
         """
-        part = {"answers_part": self.part} if self.part else {}
-        known = {"model": self.title, "model_kind": self.kind, "model_hash": self.hash}
-        return known | {"answers": self.answers} | part
+        return Spec(
+            model=self.title, model_kind=self.kind, model_hash=self.hash,
+            answers=self.answers, answers_part=self.part,
+        )  # fmt: skip
 
     def logits(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
         """Logits (n, C) on the device of `x`, in the model's own precision.

@@ -1,4 +1,4 @@
-"""Which scikit-learn objects are exactly what their class says, so that their insides can be read.
+"""Which objects are exactly what their class says, so that their insides can be read.
 
 A subclass may override any step of a computation, and an instance may have a method replaced. What
 is read off the attributes (weights, a token pattern) then describes another function than the one
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any
+
+import torch
+from torch.nn.utils import parametrize
 
 
 @cache
@@ -44,3 +47,17 @@ def predicts_highest_score(model: Any) -> bool:
     last = model.steps[-1][1] if type(model) is Pipeline else model
     exact = type(last) in _highest_score_wins()
     return exact and all(replaced_method(step) is None for step in (model, last))
+
+
+def changed_inside(module: torch.nn.Module) -> str:
+    """What makes a module of plain layers another function than its class says; "" if nothing."""
+    for path, part in module.named_modules():
+        where = f"{type(module).__name__}.{path}" if path else type(module).__name__
+        if part._forward_hooks or part._forward_pre_hooks:  # noqa: SLF001 - torch has no reader
+            return f"{where} has a forward hook"
+        replaced = [n for n in vars(part) if callable(getattr(type(part), n, None))]
+        if replaced:
+            return f"{where} has its own `{replaced[0]}`"
+        if parametrize.is_parametrized(part):
+            return f"{where} is parametrised"
+    return ""

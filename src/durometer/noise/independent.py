@@ -18,7 +18,7 @@ class Independent(Joint):
 
     >>> import numpy as np
     >>> from durometer.noise.marginal import normal, still
-    >>> noise = Independent((normal(sd=12), still()))
+    >>> noise = Independent((normal(sd=12), no_noise()))
     >>> noise.sample([[100.0, 3.0]], 2, np.random.default_rng(0)).round(1)
     array([[[101.5,   3. ],
             [107.7,   3. ]]])

@@ -97,7 +97,7 @@ class Joint:
     >>> import numpy as np
     >>> from durometer import noise
     >>> from durometer import Independent, Normal
-    >>> both = Independent([noise.normal(0, 1), noise.still()])
+    >>> both = Independent([noise.normal(0, 1), noise.no_noise()])
     >>> both.mass(
     ...     np.zeros((1, 2)), np.full((1, 1, 2), -np.inf), np.array([[[0.0, np.inf]]])
     ... )

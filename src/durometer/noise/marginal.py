@@ -383,7 +383,7 @@ def no_noise() -> Marginal:
     """A feature without noise.
 
     >>> from durometer import noise
-    >>> noise.still().quantile([5.0], 0.9)
+    >>> noise.no_noise().quantile([5.0], 0.9)
     array([5.])
     """
     return Marginal("none", ())

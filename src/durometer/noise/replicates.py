@@ -10,7 +10,8 @@ errors are normal, which gives an interval for sigma (ISO 5725-2: repeatability)
 
 What a reader would get wrong: residuals from a specimen's own mean are too small, by
 sqrt(1 - 1/n_g); with pairs of readings that is 0.71. `residuals` are already put right for it. And
-repeats of one day say nothing about a bias that all of them share: `Nature.flip_level(bias=True)`.
+repeats of one day say nothing about a bias that all of them share:
+`Nature.breakdown_noise_level(bias=True)`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 from durometer.report.report import Report
-from durometer.report.spec import in_text
 
 
 def model_card(report: Report, name: str = "", task: str = "image-classification") -> str:
@@ -35,10 +34,10 @@ def model_card(report: Report, name: str = "", task: str = "image-classification
           name: "clean accuracy, 95 % interval 0.806 to 1.000, 16 rows"
     """
     spec = report.spec
-    lines = ["---", "model-index:", f"- name: {_text(name or spec.get('model', ''))}", "  results:",
+    lines = ["---", "model-index:", f"- name: {_text(name or spec.model)}", "  results:",
              "  - task:", f"      type: {_text(task)}", "    dataset:",
-             f"      name: {_text(spec.get('data', 'data'))}",
-             f"      type: {_text(spec.get('data', 'data'))}", "    metrics:"]  # fmt: skip
+             f"      name: {_text(spec.data)}",
+             f"      type: {_text(spec.data)}", "    metrics:"]  # fmt: skip
     for key in ("clean", "proven", "robust"):
         if key not in report.shown:
             continue
@@ -47,10 +46,10 @@ def model_card(report: Report, name: str = "", task: str = "image-classification
             continue
         words = f"{title}, 95 % interval {e.low:.3f} to {e.high:.3f}, {e.n} rows"
         if key != "clean":
-            words += f", {in_text(spec, 'space') or in_text(spec, 'noise')}"
+            words += f", {spec.text('space') or spec.text('noise')}"
         lines += [f"    - type: {key}_accuracy", f"      value: {e.value:.4f}",
                   f"      name: {_text(words)}"]  # fmt: skip
-    source = f"durometer {(spec.get('versions') or {}).get('durometer', '')}".strip()
+    source = f"durometer {spec.versions.get('durometer', '')}".strip()
     lines += ["    source:", f"      name: {_text(source)}",
               '      url: "https://a-seed-a41e99cf.example/durometer"', "---"]  # fmt: skip
     return "\n".join(lines) + "\n"

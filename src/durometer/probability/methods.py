@@ -8,7 +8,10 @@ interval.
 
 The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds
 an error *estimate*: of a lattice rule, or of a cdf that scipy computes to 1e-7 or so. "estimate" is
-a 99 % confidence interval of randomised quasi-Monte-Carlo."""
+a 99 % confidence interval of randomised quasi-Monte-Carlo.
+
+The leaves of a tree as boxes: a single tree's answer is constant on each of them.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -20,10 +23,10 @@ from durometer.kernels.arrays import Floats, Ints
 from durometer.noise.joint import Noise, normal_level
 from durometer.noise.normal_boxes import QUANTILE, estimates
 from durometer.probability import leaves
-from durometer.probability.boxes import leaf_boxes
 from durometer.probability.certified.bounds import Draws, bounds
 from durometer.probability.estimated import quasi as correlated
 from durometer.probability.factors import by_factors, factors
+from durometer.probability.leaves import leaf_labels
 from durometer.trees.ensemble import Ensemble
 from durometer.trees.grid import Grid
 
@@ -321,3 +324,47 @@ def _sum(low: Floats, high: Floats, allowed: NDArray[np.bool_]) -> tuple[Floats,
     return np.clip(np.maximum(inside_low, 1 - outside_high), 0, 1), np.clip(
         np.minimum(inside_high, 1 - outside_low), 0, 1
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Boxes with their labels; `mass` integrates them."""
+
+    low: Floats
+    high: Floats
+    label: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def robustness(self, noise: Noise, x: Floats, label: int) -> float:
+        """Equation (4): the mass of the boxes that share the record's label."""
+        same = self.label == label
+        return float(noise.mass(x[None], self.low[None, same], self.high[None, same]).sum())
+
+
+def leaf_boxes(ensemble: Ensemble, nan: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Boxes:
+    """The leaves of a single tree as boxes, for records with these features missing."""
+    low: list[Floats] = []
+    high: list[Floats] = []
+    leaf: list[int] = []
+    d = ensemble.n_features
+    stack = [(int(ensemble.roots[0]), np.full(d, -np.inf), np.full(d, np.inf))]
+    while stack:
+        node, a, b = stack.pop()
+        f = int(ensemble.feature[node])
+        if f < 0:
+            low.append(a)
+            high.append(b)
+            leaf.append(node)
+        elif nan[f]:
+            side = ensemble.left if ensemble.missing_left[node] else ensemble.right
+            stack.append((int(side[node]), a, b))
+        else:
+            t = float(ensemble.threshold[node])
+            if t > a[f]:
+                upper = b.copy()
+                upper[f] = min(t, b[f])
+                stack.append((int(ensemble.left[node]), a, upper))
+            if t < b[f]:
+                lower = a.copy()
+                lower[f] = max(t, a[f])
+                stack.append((int(ensemble.right[node]), lower, b))
+    return Boxes(np.array(low), np.array(high), leaf_labels(ensemble)[leaf])

@@ -11,22 +11,33 @@ model itself about what could be kept.
 What a reader would get wrong: validity can cost more than the model, so it is asked only where the
 answer can matter; a point that neither succeeds nor comes nearer is dropped unjudged. Not so on an
 accelerator, where asking which ones matter would cost more than judging them all.
+
+What an answer of the model says about the goal: its margin, and whether that matters.
+
+Every query of every attack is read here, so on the host it is one compiled pass; the same in torch
+stands beside it, for accelerators and half precision.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from durometer.core.devices import is_cpu, widest
 from durometer.core.errors import Contradiction, DurometerError
-from durometer.problem.answers import Answers, read
-from durometer.problem.confirmation import Ask, confirm_candidates, in_doubt
+from durometer.goals.goal import gap, reached
+from durometer.kernels.native import Kernel
+from durometer.model.inference_copy import AGREE
+from durometer.spaces.compiled import NAMES, serves
 from durometer.spaces.region import Region, contains_at
+
+Ask = Callable[[Tensor], Tensor]  # inputs -> the model's own logits
 
 
 @dataclass(eq=False)
@@ -348,3 +359,79 @@ def _best_of_each(rows: Tensor, rank: Tensor, take: Tensor) -> Tensor:
     first = torch.ones_like(places, dtype=torch.bool)
     first[1:] = rows[places][1:] != rows[places][:-1]
     return places[first]
+
+
+def in_doubt(referee: Referee, rows: Tensor, logits: Tensor, read: Answers) -> Answers:
+    """A copy's answers, with a hit wherever the model may see one."""
+    size = _size(referee, rows, logits)
+    doubt = logits.abs().amax(1) * referee.slack - 2 * AGREE * size
+    hit = (read.margin > doubt).logical_and_(read.finite)
+    return read._replace(hit=hit, matters=read.matters | hit)
+
+
+@torch.no_grad()
+def confirm_candidates(
+    referee: Referee, rows: Tensor, at: Tensor, x: Tensor, logits: Tensor, margin: Tensor,
+    hit: Tensor, valid: Tensor,
+) -> Tensor:  # fmt: skip
+    """The logits (n, C) of all inputs x, the model's own where one of `at` could be kept; their
+    margins and hits, which are of `at` alone, are put in place."""
+    assert referee.confirm is not None
+    news = ~referee.solved[rows] | (margin > referee.margin[rows])
+    ask = (hit & valid & news).nonzero()[:, 0]
+    if not len(ask):
+        return logits
+    rows, at = rows[ask], at[ask]
+    own = referee.confirm(x[at]).to(logits.dtype)
+    targets = referee.targets[rows]
+    its = gap(own, targets).nan_to_num(-torch.inf)
+    apart = ~((its - margin[ask]).abs() <= 2 * AGREE * _size(referee, rows, own))
+    referee.counters[:, 3].index_add_(0, rows, apart.long())
+    margin[ask], hit[ask] = its, reached(own, targets, referee.slack, its)
+    return logits.index_copy(0, at, own)
+
+
+def _size(referee: Referee, rows: Tensor, logits: Tensor) -> Tensor:
+    """(n,): what rounding is a share of. Where two classes meet both logits may be 0, so not less
+    than the size of the clean ones."""
+    assert referee.scale is not None
+    return logits.abs().amax(1).maximum(referee.scale.index_select(0, rows).to(logits.dtype))
+
+
+class Answers(NamedTuple):
+    """Of each answer (n,): its `gap` to the goal, and three yes or no."""
+
+    margin: Tensor
+    hit: Tensor  # it reaches the goal by more than rounding
+    finite: Tensor  # all its numbers are
+    matters: Tensor  # a hit, or nearer than what was known, and finite
+
+
+def read(logits: Tensor, targets: Tensor, rows: Tensor, slack: float, nearest: Tensor) -> Answers:
+    """Answers (n, C) for `rows` of a batch: its `targets` (N, C), and the margins known (N,)."""
+    if serves(logits) and nearest.dtype == torch.float64:
+        return _compiled(logits, targets, rows, slack, nearest)
+    wanted = targets.index_select(0, rows)
+    margin, size = gap(logits, wanted), logits.abs().amax(1)
+    finite = size < torch.inf  # not so where there is a NaN
+    hit = margin > size * slack if slack else reached(logits, wanted)
+    nearer = margin > nearest.index_select(0, rows)
+    return Answers(margin, hit, finite, nearer.logical_or_(hit).logical_and_(finite))
+
+
+@cache
+def _kernel(kind: str) -> Kernel:
+    sizes = dict.fromkeys(("n", "classes", "batch"), "size")
+    return Kernel(f"judge_{kind}", **sizes, slack="float64", logits=f"{kind}[n, classes]",
+                  targets="bool[batch, classes]", rows="int64[n]", nearest="float64[batch]",
+                  margin=f"out {kind}[n]", seen="out bool[3, n]")  # fmt: skip
+
+
+def _compiled(
+    logits: Tensor, targets: Tensor, rows: Tensor, slack: float, nearest: Tensor
+) -> Answers:
+    margin = torch.empty(len(rows), dtype=logits.dtype)
+    seen = torch.empty(3, len(rows), dtype=torch.bool)
+    read = [t.contiguous() for t in (logits, targets, rows, nearest)]
+    _kernel(NAMES[logits.dtype])(slack, *read, margin, seen)
+    return Answers(margin, *seen.unbind())

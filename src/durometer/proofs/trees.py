@@ -7,7 +7,7 @@ proof that there is none, or, when its time is over, with neither: the row stays
 
 What a reader would get wrong: a relation that is not a sum of functions of one feature each is left
 out of the bound, so proofs stay proofs (the region only grows); where a counterexample breaks one,
-the box is cut (`search/parts.py`). The time is that of the row's own thread, not of the clock.
+the box is cut (`search/box_splitting.py`). The time is that of the row's own thread.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from durometer.core.errors import DurometerError
+from durometer.core.errors import DurometerError, Unsupported
+from durometer.kernels.arrays import Bools, Floats
 from durometer.model.answers import ANY
+from durometer.model.classifier import Classifier
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
-from durometer.proofs.search.align_ensemble import agree, ensemble_of, own_classes
-from durometer.proofs.search.box import box_of
+from durometer.proofs.search.box import Box, box_of
 from durometer.proofs.search.decide import decide, vacuous
 from durometer.proofs.search.nearest import nearest
+from durometer.trees import Ensemble
+from durometer.trees.align_ensemble import ensemble_of, own_classes
 
+_ROWS = 64  # compared with the model, as they are and in two corners
+_VALUES = 100  # of a text column that are compared
+_EACH = 9  # rows on which each is
 _VACUOUS = 0.02  # seconds a row for the question whether a proof holds at any radius
 
 
@@ -84,7 +90,7 @@ class Exact:
             return
         region, ensemble = problem.region(rows), ensemble_of(problem.model)
         goal = own_classes(problem.model, ensemble, problem.goal[rows].cpu().numpy())
-        agree(problem.model, ensemble, box_of(region), problem.kept(rows))
+        _agree(problem.model, ensemble, box_of(region), problem.kept(rows))
         if self.minimise is None:
             found = decide(ensemble, region, goal, self.seconds, certificates=self.certificates)
         else:
@@ -105,3 +111,56 @@ class Exact:
             hollow = vacuous(ensemble, region.take(proven), goal[proven.numpy()], _VACUOUS)
             kept = [found.certificates[i] for i in proven.tolist()] if self.certificates else ()
             problem.prove(rows[proven], torch.from_numpy(hollow), kept)
+
+
+def _agree(model: Classifier, ensemble: Ensemble, box: Box, like: torch.Tensor) -> None:
+    """Raise unless the reading and the model, asked as the problem asks it, give the same labels.
+
+    `like` (n, ...) are inputs of the right shape and precision.
+    """
+    few = slice(0, _ROWS)
+    corners = [np.where(np.isfinite(b), b, box.x0)[few] for b in (box.low_in, box.high_in)]
+    rows: Floats = np.concatenate([box.x0[few], *corners])
+    rows = np.concatenate([rows, _labelled(model, rows)])
+    x = torch.from_numpy(rows).to(like.dtype).reshape(len(rows), *like.shape[1:])
+    answers = model.logits(x).double().numpy()
+    theirs = answers.argmax(1)
+    if model.order is not None:
+        theirs = np.asarray(model.order)[theirs]
+        answers = answers[:, np.argsort(model.order)]
+    exact = x.double().numpy().reshape(len(rows), -1)
+    wrong = (ensemble.predict(exact) != theirs) & ~ensemble.near_tie(exact)
+    wrong |= _out_of_order(answers, ensemble.scores(exact))
+    if wrong.any():
+        raise Unsupported(
+            f"the reading of this {ensemble.source} model and the model as it is asked here differ "
+            f"on {int(wrong.sum())} of {len(rows)} rows (categories in other codes?); use a "
+            "search: Graft or MOEVA"
+        )
+
+
+def _labelled(model: Classifier, rows: Floats) -> Floats:
+    """These rows with every value of every text column in turn: a library may code them in its own
+    order, and labels of rows as they are need not show it."""
+    if model.columns is None or not len(rows):
+        return rows[:0]
+    each = [(j, code) for j, c in enumerate(model.columns.each) for code in c.codes[:_VALUES]]
+    stride = max(1, len(rows) // _EACH)
+    some = rows[::stride][:_EACH]
+    made = np.tile(some, (len(each), *(1 for _ in some.shape[1:])))
+    for k, (j, code) in enumerate(each):
+        made[k * len(some) : (k + 1) * len(some), j] = code
+    return made
+
+
+def _out_of_order(answers: Floats, scores: Floats) -> Bools:
+    """Rows whose answer does not grow with the score as read; for two classes, where it must."""
+    none = np.zeros(len(answers), bool)
+    if answers.shape[1] != 2 or scores.shape[1] > 2:
+        return none
+    read = scores[:, -1] - (scores[:, 0] if scores.shape[1] == 2 else 0.0)
+    said = answers[:, 1] - answers[:, 0]
+    order = np.argsort(read, kind="stable")
+    highest = np.maximum.accumulate(said[order])
+    none[order] = said[order] < highest - 1e-4 * (1 + np.abs(highest))
+    return none

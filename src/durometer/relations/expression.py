@@ -11,6 +11,8 @@ division and functions added. `str(relation)` is its text form, which `parse.rel
 What a reader would get wrong: Python itself loses halves of relations. `0 <= F.a <= F.b` and
 `r1 and r2` ask for the truth value of the first half and then drop it. A relation therefore has no
 truth value: asking for it raises and says how to spell what was meant.
+
+Numbers that depend on relations: how many of them hold, one value or another.
 """
 
 from __future__ import annotations
@@ -348,3 +350,25 @@ def relation(value: Any) -> Relation:
     if isinstance(value, Relation):
         return value
     raise DurometerError(f"{value!r} where a relation was expected; {_SPELLING}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Count(Expr):
+    """How many of these relations hold."""
+
+    operands: tuple[Relation, ...]
+
+    def __str__(self) -> str:
+        return f"count({', '.join(str(p) for p in self.operands)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Where(Expr):
+    """One value where a relation holds, another where it does not."""
+
+    test: Relation
+    yes: Expr
+    no: Expr
+
+    def __str__(self) -> str:
+        return f"({self.yes} if {self.test} else {self.no})"

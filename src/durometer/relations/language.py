@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from durometer.core.errors import DurometerError
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import Column, Expr, Op, Relation, expr, relation
+from durometer.relations.expression import Column, Count, Expr, Op, Relation, Where, expr, relation
 
 
 def implies(premise: Relation, conclusion: Relation) -> Relation:

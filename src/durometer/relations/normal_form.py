@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from durometer.core.errors import DurometerError, nearest
-from durometer.relations.conditional import Count, Where
 from durometer.relations.expression import (
     And,
     Column,
     Compare,
     Const,
+    Count,
     Expr,
     In,
     Op,
     Or,
     Relation,
+    Where,
     label,
 )
 from durometer.relations.intervals import Interval, interval

@@ -19,8 +19,17 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from durometer.core.errors import DurometerError, nearest
-from durometer.relations.conditional import Where
-from durometer.relations.expression import And, Column, Compare, Const, Expr, In, Op, Relation
+from durometer.relations.expression import (
+    And,
+    Column,
+    Compare,
+    Const,
+    Expr,
+    In,
+    Op,
+    Relation,
+    Where,
+)
 from durometer.relations.language import count, implies
 from durometer.relations.reserved import RESERVED
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import And, Compare, Expr, In, Op, Or, Relation
+from durometer.relations.expression import And, Compare, Count, Expr, In, Op, Or, Relation, Where
 
 
 def walk(node: Expr | Relation) -> Iterator[Expr | Relation]:

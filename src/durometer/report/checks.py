@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.goals.quota import AS
-from durometer.report.spec import in_text
 from durometer.report.stats import Estimate, at_most, wilson
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def incomplete(flags: Iterable[Flag]) -> str:
     return next((f.text for f in flags if f.id in PARTIAL), "")
 
 
-def of_report(records: Records, facts: dict[str, Any], spec: Mapping[str, Any]) -> tuple[Flag, ...]:
+def of_report(records: Records, facts: dict[str, Any], spec: Spec) -> tuple[Flag, ...]:
     """All flags of an evaluation: from what was seen before it, and from what happened."""
     return (
         *of_model(facts),
@@ -343,16 +343,15 @@ def _of_noise(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         yield Flag("bounds-wide", text + NARROWER.get(kind, "give Nature more budget="), "note")
 
 
-def of_quota(records: Records, spec: Mapping[str, Any]) -> Iterator[Flag]:
+def of_quota(records: Records, spec: Spec) -> Iterator[Flag]:
     """A flag where a band is smaller than the quota says: nobody of a source is in the data."""
-    if "quota" not in spec:
+    if spec.quota is None:
         return
-    sources = spec["quota"]["sources"]
+    sources = spec.quota.sources
     missing = [c for c in sources if c not in set(records.columns["y"].tolist())]
     if missing:
-        names = spec.get("classes") or {}
         text = f"{len(missing)} of the quota's {len(sources)} sources have no row in the data ("
-        text += ", ".join(str(names[c] if names else c) for c in missing)
+        text += ", ".join(str(spec.class_name(c)) for c in missing)
         yield Flag("sources-missing", text + "): bands are without them, so robustness is too high")
 
 
@@ -375,6 +374,6 @@ def monotone(reports: Sequence[Report]) -> Iterator[Flag]:
         low, high = before.metric("robust").value, after.metric("robust").value
         if high > low:
             text = f"robust accuracy rises from {low:.3f} to {high:.3f} as the budget grows, from "
-            text += f"{in_text(before.spec, 'space')} to {in_text(after.spec, 'space')}: "
+            text += f"{before.spec.text('space')} to {after.spec.text('space')}: "
             text += "the attack is too weak"
             yield Flag("not-monotone", text)

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from durometer.core.errors import DurometerError, Unsupported, nearest
-from durometer.report.spec import in_text
 from durometer.spaces import token_ids
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def frame(report: Report, inputs: bool = False) -> pd.DataFrame:
     import pandas as pd
 
     table = report.table.copy()
-    names = report.spec.get("classes")
+    names = report.spec.classes
     if names:
         for column in ("y", "clean", "target", "final"):
             known = table[column].between(0, len(names) - 1)
@@ -109,8 +108,8 @@ def to_mlflow(report: Report, folder: Path) -> str:
             f"--to mlflow needs MLflow ({error}): pip install mlflow-skinny"
         ) from None
     spec = report.spec
-    with mlflow.start_run(run_name=f"{spec.get('model', '')} on {spec.get('data', '')}") as run:
-        given = {k: in_text(spec, k) for k, v in spec.items() if v not in (None, "", [], {})}
+    with mlflow.start_run(run_name=f"{spec.model} on {spec.data}") as run:
+        given = spec.in_words()
         mlflow.log_params({k: v[:500] for k, v in given.items()})
         mlflow.log_metrics(flat(report))
         for flag in report.flags:

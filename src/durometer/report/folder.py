@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ from filelock import FileLock, Timeout
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
 from durometer.core.records import FIELDS, Records, certificates
+from durometer.core.spec import Spec
 from durometer.report.checks import Flag
 from durometer.report.drawing import html
 from durometer.report.evidence import document
 from durometer.report.examples import Examples
-from durometer.report.spec import current
 from durometer.report.totals import Totals
 from durometer.spaces import token_ids
 
@@ -71,7 +71,8 @@ def _save(report: Report, folder: Path) -> None:
     for name, other in report.also.items():
         durable_files.refuse_links(folder, ("also",))
         _save(other, durable_files.entry(folder / "also", name))
-    spec = {**report.spec, "flags": [vars(f) for f in report.flags], "also": list(report.also)}
+    flags = [vars(f) for f in report.flags]
+    spec = report.spec.to_json() | {"flags": flags, "also": list(report.also)}
     table = report.table.astype({"id": str})
     table.attrs.clear()
     with _log(folder), durable_files.replace_together(folder) as new:
@@ -137,16 +138,13 @@ def load(folder: Path) -> dict[str, Any]:
         raise DurometerError(
             f"the run in '{folder}' is not finished; durometer run --resume goes on"
         )
+    stored = read_json(folder / "spec.json", FIX)
+    spec = read_spec(folder / "spec.json", FIX, stored)
     with durable_files.reading(folder / "spec.json", FIX):
-        spec = current(durable_files.parsed((folder / "spec.json").read_text(encoding="utf-8")))
-        flags = tuple(Flag(**f) for f in spec.pop("flags", []))
-    other = spec.pop("also", None)
-    if other is None:  # a run of an older version
-        other = sorted(p.parent.name for p in folder.glob("also/*/spec.json"))
-    with durable_files.reading(folder / "spec.json", FIX):
+        flags = tuple(Flag(**f) for f in stored.get("flags", []))
+        other, saved = list(stored.get("also", ())), dict(stored.get("saved", {}))
         for name in other:
             durable_files.entry(folder / "also", name)
-        saved = dict(spec.pop("saved", {}))  # 0.1 has none
         for name in saved:
             durable_files.entry(folder, name)
     for name, digest in saved.items():
@@ -182,6 +180,22 @@ def load(folder: Path) -> dict[str, Any]:
     return known
 
 
+def read_json(path: Path, fix: str) -> dict[str, Any]:
+    """The table in a file; `fix` is what to do where there is none."""
+    with durable_files.reading(path, fix):
+        return dict(durable_files.parsed(path.read_text(encoding="utf-8")))
+
+
+def read_spec(path: Path, fix: str, stored: Mapping[str, Any] | None = None) -> Spec:
+    """The spec in a file (whose table is `stored`, where it was read); damaged ones are named."""
+    try:
+        return Spec.from_json(read_json(path, fix) if stored is None else stored)
+    except DurometerError as error:
+        if str(path) in str(error):
+            raise
+        raise DurometerError(f"'{path}' is damaged ({error}); {fix}") from None
+
+
 def _plain(rows: pd.DataFrame) -> Any:
     """The table of the data as Arrow can hold it: mixed columns as text."""
     import pyarrow as pa
@@ -196,15 +210,15 @@ def _plain(rows: pd.DataFrame) -> Any:
     return pa.table(made)
 
 
-def _by_id(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
+def _by_id(path: Path, spec: Spec) -> pd.DataFrame:
     return _table(path, spec).set_index("id")
 
 
-def _table(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
+def _table(path: Path, spec: Spec) -> pd.DataFrame:
     import pandas as pd
 
     with durable_files.reading(path, FIX):
         table = pd.read_parquet(path)
-        if spec.get("id_type", "int") == "int":
+        if spec.id_type == "int":
             table["id"] = table["id"].astype("int64")
         return table

@@ -24,16 +24,17 @@ def minimal_changes(report: Report, by: str = "row") -> pd.DataFrame:
     import pandas as pd
 
     if by not in ("row", "feature"):
-        raise DurometerError(f"flips(by={by!r}): expected 'row' or 'feature'")
+        raise DurometerError(f"minimal_changes(by={by!r}): expected 'row' or 'feature'")
     data, inputs = report.data, report.records.adversarial
     if data is not None and token_ids.is_token_ids(data.x):
         raise DurometerError(
-            "flips() compares numbers, and these are texts: use report.adversarial_frame()"
+            "minimal_changes() compares numbers, and these are texts: use "
+            "report.adversarial_frame()"
         )
     if data is None or inputs is None:
         raise DurometerError(
-            "flips() compares rows with what they were, and a report that was read from a folder "
-            "does not hold the data; give it: dataclasses.replace(report, data=data)"
+            "minimal_changes() compares rows with what they were, and a report that was read from "
+            "a folder does not hold the data; give it: dataclasses.replace(report, data=data)"
         )
     t = report.table
     at = np.flatnonzero(t["success"].to_numpy(bool) & (t["winner"] != "clean").to_numpy(bool))

@@ -27,7 +27,7 @@ _POINTS = 24
 
 def radius(report: Report) -> float | None:
     """The size of the run's own region (of several eps the largest); None where it has none."""
-    space = report.spec.get("space")
+    space = report.spec.space
     size = space.get("eps", space.get("cost")) if isinstance(space, dict) else None
     return max(flatten(size)) if isinstance(size, int | float | list | tuple) else None
 
@@ -37,7 +37,7 @@ def curve(report: Report, eps: Sequence[float] | None = None) -> pd.DataFrame:
     import pandas as pd
 
     most = radius(report)
-    if most is None or (report.spec.get("game") or {}).get("type") != "Static":
+    if most is None or report.spec.game_type != "Static":
         raise DurometerError(
             "radii() is about a fixed model in a space with a size (eps or a cost)"
         )
@@ -70,8 +70,8 @@ def sides(report: Report, eps: float) -> tuple[Estimate, Estimate]:
 def sampled(report: Report) -> list[float]:
     """Radii worth a look: spread evenly, with 0 and the run's own."""
     most = radius(report) or 0.0
-    norm = (report.spec.get("space") or {}).get("p")
-    if norm == 0 or (report.spec.get("space") or {}).get("type") == "L0":
+    norm = (report.spec.space or {}).get("p")
+    if norm == 0 or (report.spec.space or {}).get("type") == "L0":
         return [float(k) for k in range(int(most) + 1)]
     return [most * k / _POINTS for k in range(_POINTS + 1)]
 

@@ -17,6 +17,7 @@ import torch
 
 from durometer.core.errors import DurometerError, nearest
 from durometer.core.records import Records
+from durometer.core.spec import Spec
 from durometer.report import folder as files
 from durometer.report import text_changes
 from durometer.report.checks import Flag
@@ -29,9 +30,9 @@ from durometer.report.figures import transductive as rounds
 from durometer.report.metrics import METRICS, played
 from durometer.report.minimal_changes import minimal_changes
 from durometer.report.radii import curve
-from durometer.report.spec import kind, setting, unattacked
 from durometer.report.stats import Estimate
 from durometer.report.totals import Totals
+from durometer.report.wording import Setting
 from durometer.spaces import token_ids
 
 if TYPE_CHECKING:
@@ -42,16 +43,6 @@ CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a cla
 _SHOWN = (
     "clean", "clean_played", "proven", "robust", "open", "success", "valid", "forwards", "backwards"
 )  # fmt: skip
-
-
-def class_name(spec: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """The name of a class by its index; where there is none, the index itself."""
-    names = spec.get("classes") or []
-
-    def name(c: Any) -> Any:
-        return str(names[int(c)]) if 0 <= int(c) < len(names) else int(c)
-
-    return name
 
 
 def _plain(value: Any) -> Any:
@@ -88,7 +79,7 @@ class Report:
     {0: 0.25, 1: 0.3, 2: 0.5}
     """
 
-    spec: dict[str, Any]
+    spec: Spec
     records: Records
     flags: tuple[Flag, ...] = ()
     also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
@@ -213,14 +204,14 @@ class Report:
         if self._counted(name, by):
             return self._split_totals(name, by)
         values = self._values(by)
-        if "quota" in self.spec and name in self._of_groups:
+        if self.spec.quota is not None and name in self._of_groups:
             raise DurometerError(
                 f"'{name}' of a quota is about bands of several classes, and cannot be split by "
                 f"'{by}'; report.table has the pairs"
             )
-        names = self.spec.get("classes") or []
+        names = self.spec.classes or ()
         clear = isinstance(by, str) and by in CLASSES and len(set(names)) == len(names)
-        named = class_name(self.spec) if clear else _plain
+        named: Callable[[Any], Any] = self.spec.class_name if clear else _plain
         parts = {
             value: Report(self.spec, self.records.take(np.asarray(rows)))
             for value, rows in self.table.groupby(
@@ -257,7 +248,7 @@ class Report:
         table = self.totals.table
         if by == "y" and "target" not in table:
             raise DurometerError(f"by='{by}': there are too many classes for counts of each")
-        named = class_name(self.spec) if by in CLASSES else lambda value: value
+        named: Callable[[Any], Any] = self.spec.class_name if by in CLASSES else _plain
         return {named(v): METRICS[name][1](part) for v, part in table.groupby(by)}
 
     def compare(self, other: Report) -> Comparison:
@@ -281,12 +272,12 @@ class Report:
             )
         mine, theirs = mine.loc[shared], theirs.loc[shared]
         known = bool((mine["input"] != 0).all() and (theirs["input"] != 0).all())
-        hashes = [r.spec.get("data_hash") for r in (self, other)]
+        hashes = [r.spec.data_hash for r in (self, other)]
         same = np.full(len(shared), hashes[0] == hashes[1])
         if known:
             same = (mine["input"] == theirs["input"]).to_numpy()
         if not same.all():
-            names = " and ".join(str(r.spec.get("data", "data")) for r in (self, other))
+            names = " and ".join(r.spec.data for r in (self, other))
             rows = f"{int((~same).sum())} of {len(same)} rows with the same id are other inputs"
             if not known:
                 rows = "the data differ, and these runs do not say row by row"
@@ -294,7 +285,7 @@ class Report:
                 f"the two reports are on different data ({names}): {rows}; compare runs on the "
                 "same rows, or give rows that differ ids of their own"
             )
-        return Comparison(mine, theirs, setting(self.spec, other.spec))
+        return Comparison(mine, theirs, Setting.of(self.spec, other.spec))
 
     def __str__(self) -> str:
         from durometer.report.text import render
@@ -317,11 +308,11 @@ class Report:
         shown = {name: (METRICS[name][0], self.metric(name)) for name in _SHOWN}
         if not self.two_sided:
             shown = {k: v for k, v in shown.items() if k not in ("proven", "open")}
-        if shown["clean_played"][1].n == shown["clean"][1].n or kind(self.spec, "game") != "Static":
+        if shown["clean_played"][1].n == shown["clean"][1].n or self.spec.game_type != "Static":
             del shown["clean_played"]  # the same rows: said once
-        if "quota" in self.spec:  # a row is a pair there: a rate of rows would not be what it says
+        if self.spec.quota is not None:  # a row is a pair there, and a rate of rows says nothing
             shown = {name: shown[name] for name in ("valid", "forwards", "backwards")}
-        if unattacked(self.spec):
+        if self.spec.is_unattacked:
             shown = {"clean": shown["clean"]}
         return further | {k: v for k, v in shown.items() if k not in further}
 
@@ -330,7 +321,7 @@ class Report:
         """Whether the run also tried to prove rows robust; if not, every row that is not broken is
         open.
         """
-        return "proven" in self.counts("verdict") or bool(self.spec.get("proves"))
+        return "proven" in self.counts("verdict") or self.spec.proves
 
     @property
     def stages(self) -> pd.DataFrame:

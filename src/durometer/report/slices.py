@@ -40,15 +40,14 @@ class Slice:
 
 def worst_slices(report: Report, most: int = 5) -> list[Slice]:
     """The slices with the lowest robustness, worst first; none of a quota, whose rows are pairs."""
-    from durometer.report.report import class_name
 
-    if "quota" in report.spec:
+    if report.spec.quota is not None:
         return []
     table = report.table[report.table["skipped"] == ""]
     middle = (table["probability_low"] + table["probability_high"]).to_numpy(float) / 2
     held = np.where(np.isfinite(middle), middle, ~table["success"].to_numpy(bool)).astype(float)
     ids, runs = (table[column].to_numpy() for column in ("id", "run"))
-    name = class_name(report.spec)
+    name = report.spec.class_name
     parts = []
     for column in COLUMNS:
         values = table[column].to_numpy()

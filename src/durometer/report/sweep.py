@@ -20,7 +20,6 @@ from durometer.report import checks
 from durometer.report.checks import Flag
 from durometer.report.drawing import html
 from durometer.report.report import Report
-from durometer.report.spec import untargeted
 from durometer.report.stats import Estimate, bootstrap
 
 Line = list[tuple[float, Estimate]]
@@ -67,7 +66,9 @@ class Sweep:
         if len(reports) == 1:
             estimate: Estimate = reports[0].metric("robust")
             return estimate
-        if "quota" in reports[0].spec:  # no rate of rows: the mean of the runs, and of their ends
+        if (
+            reports[0].spec.quota is not None
+        ):  # no rate of rows: the mean of the runs, and of their ends
             known = [r.metric("robust") for r in reports]
             value, low, high = np.mean([(e.value, e.low, e.high) for e in known], axis=0).tolist()
             return Estimate(value, low, high, sum(e.n for e in known))
@@ -96,7 +97,7 @@ class Sweep:
                 by_value.setdefault(at, []).append(name)
             line = [(x, self.robust(by_value[x])) for x in sorted(by_value)]
             first = self.reports[names[0]]
-            if axis.endswith(".eps") and untargeted(first.spec) and "quota" not in first.spec:
+            if axis.endswith(".eps") and first.spec.is_untargeted and first.spec.quota is None:
                 line.insert(0, (0.0, first.metric("clean")))  # no budget: the clean accuracy
             found[label or "robust"] = line
         return found

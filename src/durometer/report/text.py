@@ -7,7 +7,6 @@ from io import StringIO
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from durometer.report.spec import in_text, kind, untargeted
 from durometer.report.stages import sentence
 from durometer.report.text_changes import mark_changes
 
@@ -35,14 +34,15 @@ def rich_table(report: Report) -> Any:
 
 def title(report: Report) -> str:
     """Who was attacked, on what, how."""
-    s = {"model": "model", "data": "data", **report.spec}
-    goal = shorten(in_text(s, "goal")[:1000], 60, placeholder=" ...")
-    if kind(s, "game") == "Nature":
-        other = "" if untargeted(s) else f", {goal}"
-        if s.get("space"):
-            other += f", shifted by anybody within {_rounded(in_text(s, 'space'))}"
-        return f"{s['model']} on {s['data']} under {s.get('under', 'noise')}{other}"
-    return f"{s['model']} on {s['data']}: {_rounded(in_text(s, 'space'))}, {goal}"
+    s = report.spec
+    named = f"{s.model or 'model'} on {s.data or 'data'}"
+    goal = shorten(s.text("goal")[:1000], 60, placeholder=" ...")
+    if s.game_type == "Nature":
+        other = "" if s.is_untargeted else f", {goal}"
+        if s.space:
+            other += f", shifted by anybody within {_rounded(s.text('space'))}"
+        return f"{named} under {s.under or 'noise'}{other}"
+    return f"{named}: {_rounded(s.text('space'))}, {goal}"
 
 
 def _rounded(text: str) -> str:
@@ -52,7 +52,7 @@ def _rounded(text: str) -> str:
 
 def drawn(report: Report) -> str:
     """How many draws a record's interval rests on, and its confidence, where draws were made."""
-    asked, kinds = report.spec.get("game") or {}, set(report.table["winner"])
+    asked, kinds = report.spec.game, set(report.table["winner"])
     if "draws" not in asked or not any("sampled" in k or k == "importance" for k in kinds):
         return ""
     return f" (at most {asked['draws']:,} draws a record, {asked['confidence']:.4g} confidence)"
@@ -64,21 +64,21 @@ def notes(report: Report) -> list[str]:
     won = report.counts("winner", lambda t: t["success"] & (t["skipped"] != "not scored"))
     left = report.counts("skipped", lambda t: t["skipped"] != "")
     left_out = "left out: " + ", ".join(f"{k} {v}" for k, v in left.items())
-    if kind(report.spec, "game") == "Nature":
+    if report.spec.game_type == "Nature":
         kinds = report.counts("winner", lambda t: t["skipped"] == "")
         lines.append("bounds: " + ", ".join(f"{k} {v}" for k, v in kinds.items()) + drawn(report))
         lines += [left_out] if len(left) else []
-        noise = shorten(_rounded(in_text(report.spec, "noise")), 160, placeholder=" ...")
-        lines.append(f"noise: {noise}; seed {report.spec.get('seed', '')}")
+        noise = shorten(_rounded(report.spec.text("noise")), 160, placeholder=" ...")
+        lines.append(f"noise: {noise}; seed {report.spec.seed}")
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if report.two_sided:
         lines += [two_sided(report), f"settled by: {sentence(t)}"]
     elif len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
     lines += [left_out] if len(left) else []
-    attack, seed = in_text(report.spec, "attack") or "none", report.spec.get("seed", "")
-    known = report.spec.get("answers")
-    part = f" ({report.spec['answers_part']})" if report.spec.get("answers_part") else ""
+    attack, seed = report.spec.text("attack") or "none", report.spec.seed
+    known = report.spec.answers
+    part = f" ({report.spec.answers_part})" if report.spec.answers_part else ""
     answers = f"; the model answers with {known}{part}" if known else ""
     lines.append(f"attack: {attack}; seed {seed}{answers}")
     lines += [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
@@ -90,7 +90,7 @@ def sentences(report: Report) -> list[str]:
     e = report.examples
     if e is None or not e.text:
         return []
-    names = report.spec.get("classes") or ()
+    names = report.spec.classes or ()
     lines = []
     for k, at in enumerate(e.places[:_SHOWN].tolist()):
         row = report.table.iloc[at]

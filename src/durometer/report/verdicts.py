@@ -12,7 +12,6 @@ import numpy as np
 
 from durometer.report import wording
 from durometer.report.figures.noise import SURE
-from durometer.report.spec import kind, unattacked, untargeted
 
 if TYPE_CHECKING:
     from durometer.report.report import Report
@@ -22,7 +21,7 @@ Counts = dict[str, tuple[str, int]]  # kind -> what it is called, rows
 
 def verdicts(report: Report) -> Counts:
     """Every row that was played, once."""
-    return under_noise(report) if kind(report.spec, "game") == "Nature" else attacked(report)
+    return under_noise(report) if report.spec.game_type == "Nature" else attacked(report)
 
 
 def attacked(report: Report) -> Counts:
@@ -36,9 +35,9 @@ def attacked(report: Report) -> Counts:
     stays = f"{rows} not broken, where no proof was tried"
     if report.two_sided:
         stays = f"{rows} open: neither proven nor broken"
-    elif unattacked(report.spec):
-        stays = f"{rows} answered correctly" if untargeted(report.spec) else f"{rows} that hold"
-    early = "wrong" if untargeted(report.spec) else "lost"
+    elif report.spec.is_unattacked:
+        stays = f"{rows} answered correctly" if report.spec.is_untargeted else f"{rows} that hold"
+    early = "wrong" if report.spec.is_untargeted else "lost"
     found = {
         "proven": (f"{rows} proven", said.get("proven", 0)),
         "open": (stays, said.get("open", 0)),
@@ -68,7 +67,7 @@ def stability(report: Report) -> wording.Stability:
 
 
 def _rows(report: Report) -> str:
-    if "quota" in report.spec:
+    if report.spec.quota is not None:
         return "pairs of attacker and victim"
     runs = "run" in report.table and report.table["run"].nunique() > 1
     return "answers" if runs else "rows"
@@ -80,7 +79,7 @@ def under_noise(report: Report) -> Counts:
     low, high = (t[f"probability_{end}"].to_numpy(float) for end in ("low", "high"))
     known = np.isfinite(low) & np.isfinite(high)
     safe, unsafe = known & (low >= SURE), known & (high < SURE)
-    stays = "keep their answer" if untargeted(report.spec) else "do no such harm"
+    stays = "keep their answer" if report.spec.is_untargeted else "do no such harm"
     return {
         "proven": (f"records that {stays} with probability {SURE} or more", int(safe.sum())),
         "open": ("records undecided", int((known & ~safe & ~unsafe).sum())),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,17 @@ class Setting:
     same_model: bool
     same_attack: bool  # and budget
     same_question: bool  # space, goal and game
+
+    @classmethod
+    def of(cls, first: Spec, second: Spec) -> Setting:
+        """What these two have in common; a model without a hash is not the same as any."""
+        other = set(first.differences(second))
+        known = first.model_hash not in ("", "unknown")
+        return cls(
+            same_model=known and not other & {"model_hash", "model_kind", "game"},
+            same_attack=not other & {"attack", "budget"},
+            same_question=not other & {"space", "goal", "game", "quota"},
+        )
 
 
 def percent(count: int, rows: int) -> str:

@@ -12,9 +12,9 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Spec
 
 LOG = logging.getLogger("durometer.run")
 LOG.addHandler(logging.NullHandler())  # without a folder nobody asked for a log
@@ -28,7 +28,7 @@ class _Handler(logging.FileHandler):
 
 
 @contextmanager
-def logged(folder: Path, spec: dict[str, Any]) -> Iterator[None]:
+def logged(folder: Path, spec: Spec) -> Iterator[None]:
     """Everything from inside goes to the folder's log.txt."""
     try:
         handler = _Handler(folder / "log.txt", encoding="utf-8")
@@ -45,8 +45,8 @@ def logged(folder: Path, spec: dict[str, Any]) -> Iterator[None]:
     try:
         LOG.info(
             "start: %s on %s, %s rows, seed %s; process %d on %s; %s",
-            *(spec.get("model"), spec.get("data"), spec.get("rows"), spec.get("seed")),
-            *(os.getpid(), platform.node(), spec.get("versions")),
+            *(spec.model, spec.data, spec.rows, spec.seed),
+            *(os.getpid(), platform.node(), spec.versions),
         )
         yield
         LOG.info("end: every chunk of this share is finished")

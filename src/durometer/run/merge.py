@@ -9,6 +9,7 @@ from typing import Any
 
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Spec
 from durometer.report.examples import merged
 from durometer.report.report import Report
 from durometer.run.fingerprint import differences
@@ -43,7 +44,7 @@ def merge(parts: Sequence[Path], out: Path, accept_version: bool = False) -> Sto
     return store
 
 
-def _join(parts: Sequence[Path], accept_version: bool) -> tuple[dict[str, Any], dict[int, Store]]:
+def _join(parts: Sequence[Path], accept_version: bool) -> tuple[Spec, dict[int, Store]]:
     """The spec of the whole, and which shard has each chunk."""
     if not parts:
         raise DurometerError("merge: no folders given")
@@ -62,15 +63,15 @@ def _join(parts: Sequence[Path], accept_version: bool) -> tuple[dict[str, Any], 
         for k in shard.done():
             if k not in wrong:
                 owner.setdefault(k, shard)  # the same chunk twice is the same records twice
-    missing = sorted(set(range(int(whole["chunks"]))) - set(owner))
+    missing = sorted(set(range(whole.chunks)) - set(owner))
     if missing:
         named = "; ".join(left_out[k] for k in missing[:3] if k in left_out)
         raise DurometerError(
-            f"merge: {len(missing)} of {whole['chunks']} chunks are in none of the folders, the "
+            f"merge: {len(missing)} of {whole.chunks} chunks are in none of the folders, the "
             f"first is chunk {missing[0]}{'; ' if named else ''}{named}; finish that shard with "
             "--resume"
         )
-    return {k: v for k, v in whole.items() if k not in ("flags", "also", "shard", "saved")}, owner
+    return replace(whole, shard=None), owner
 
 
 def _further(parts: Sequence[Path]) -> list[str]:

@@ -7,12 +7,13 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Provenance, Spec
 from durometer.run.executors import Executor, Here
 from durometer.run.fingerprint import fingerprint
 from durometer.run.job import Chunk, Job
@@ -33,7 +34,7 @@ class Until(Protocol):
         """A run begins: forget what an earlier one gave."""
         ...
 
-    def add(self, table: pd.DataFrame, spec: dict[str, Any]) -> bool:
+    def add(self, table: pd.DataFrame, spec: Spec) -> bool:
         """See the records of a further chunk; whether the run may stop."""
         ...
 
@@ -56,7 +57,8 @@ class Run:
             begins.
         accept_version: Whether to resume a run that other versions of durometer, torch or Python
             began.
-        note: Further entries for the report's spec, e.g. criteria that were fixed beforehand.
+        provenance: What else the report's spec says: the command, criteria that were fixed
+            beforehand, the scope, the model's name. Default: nothing.
 
     >>> import durometer as du
     >>> import tempfile
@@ -77,7 +79,7 @@ class Run:
     until: float | Until | None = None
     force: bool = False
     accept_version: bool = False
-    note: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
 
     def check(self) -> None:
         """Checks the settings.
@@ -117,7 +119,7 @@ class Run:
             return Ray(self.ray)
         return Processes(self.workers) if self.workers > 1 else Here()
 
-    def chunks(self, job: Job, spec: dict[str, Any]) -> Iterator[tuple[int, Chunk]]:
+    def chunks(self, job: Job, spec: Spec) -> Iterator[tuple[int, Chunk]]:
         """Yields all chunks of this run's share: first those that are stored, then those still to
         play.
 
@@ -151,9 +153,7 @@ class Run:
             assert store is not None
             yield k, Chunk(store.read(k, entry), entry.facts, stored=True)
 
-    def _chunks(
-        self, job: Job, spec: dict[str, Any], share: Sequence[int]
-    ) -> Iterator[tuple[int, Chunk]]:
+    def _chunks(self, job: Job, spec: Spec, share: Sequence[int]) -> Iterator[tuple[int, Chunk]]:
         store = Store(Path(self.out)) if self.out is not None else None
         if store is None:
             yield from self.executor.map(job, share)

@@ -35,9 +35,10 @@ from filelock import FileLock, Timeout
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
 from durometer.core.records import FIELDS, Records, certificates
+from durometer.core.spec import Spec
 from durometer.report import checks
+from durometer.report.folder import read_spec
 from durometer.report.report import Report
-from durometer.report.spec import current
 from durometer.report.totals import Tally
 from durometer.run.fingerprint import Print, differences
 from durometer.run.index import Entry, Index
@@ -47,8 +48,7 @@ from durometer.spaces import token_ids
 
 # Fields that do not change what the records will be.
 FREE = (
-    "versions", "shard", "flags", "also", "finished", "threat", "saved", "evidence", "command",
-    "inference_copy",
+    "versions", "shard", "threat", "evidence", "command", "inference_copy",
 )  # fmt: skip
 # Files that are opened where they stand, not written beside and renamed.
 IN_PLACE = (
@@ -105,7 +105,7 @@ class Store:
     @contextmanager
     def held(
         self,
-        spec: dict[str, Any],
+        spec: Spec,
         resume: bool,
         force: bool = False,
         print: Print | None = None,
@@ -115,7 +115,7 @@ class Store:
 
         Gives what is to be said of it: what had to be mended, which versions were accepted.
         """
-        spec = json.loads(json.dumps(spec, default=str))
+        spec = Spec.from_json(json.loads(json.dumps(spec.to_json(), default=str)))
         with self.locked():
             with in_a_sentence(self.folder):
                 self.replacement.recover()
@@ -129,7 +129,7 @@ class Store:
                     self.replacement.put_back()
                 raise
 
-    def _make(self, spec: dict[str, Any], print: Print, resume: bool, accept: bool) -> list[str]:
+    def _make(self, spec: Spec, print: Print, resume: bool, accept: bool) -> list[str]:
         from durometer.run.repair import mend
 
         remarks: list[str] = []
@@ -146,14 +146,14 @@ class Store:
             durable_files.remove_leftovers(folder)
         self.index.make()
         if not path.exists():
-            for name, value in (("spec", spec), ("fingerprint", print)):
+            for name, value in (("spec", spec.to_json()), ("fingerprint", print)):
                 self.index.keep(name, value)
-            self.index.keep("versions", [spec.get("versions")])
+            self.index.keep("versions", [spec.versions])
             durable_files.write(self.folder / "fingerprint.json", json.dumps(print))
-            durable_files.write(path, json.dumps(spec, indent=2))
+            durable_files.write(path, json.dumps(spec.to_json(), indent=2))
         return remarks
 
-    def _compare(self, spec: dict[str, Any], print: Print, accept: bool) -> list[str]:
+    def _compare(self, spec: Spec, print: Print, accept: bool) -> list[str]:
         hint = ""
         if self.replacement.aside.exists():
             hint = f"; the run before it is whole: 'durometer repair {self.folder}' puts it back"
@@ -164,15 +164,15 @@ class Store:
                 f"'{self.folder}' belongs to another run: {'; '.join(found)}{hint}"
             )
         known = self.versions
-        if spec.get("versions") not in known:
-            self.index.keep("versions", [*known, spec.get("versions")])
-            return [f"other versions: {known} before, {spec.get('versions')} now, accepted"]
+        if spec.versions not in known:
+            self.index.keep("versions", [*known, spec.versions])
+            return [f"other versions: {known} before, {spec.versions} now, accepted"]
         return []
 
     @property
     def versions(self) -> list[Any]:
         """All sets of versions that have written here."""
-        return self.index.kept("versions") or [self.spec.get("versions")]
+        return self.index.kept("versions") or [self.spec.versions]
 
     def done(self) -> dict[int, dict[str, int]]:
         """Finished chunks and what was noticed in them."""
@@ -254,7 +254,7 @@ class Store:
         elif wrong:
             finished, chunks = facts["unfinished"]
             facts["unfinished"] = [finished - len(wrong), chunks]
-        tally = Tally(int(spec["shown"])) if "shown" in spec else None
+        tally = None if spec.shown is None else Tally(spec.shown)
         if tally is None:
             records = Records.concat(self.read(k, entry) for k, entry in done.items())
         else:
@@ -288,9 +288,8 @@ class Store:
     def state(self) -> dict[str, Any]:
         """How much of this share is finished, and with which versions."""
         spec, versions = self.spec, self.versions
-        first, step = spec.get("shard") or (1, 1)
-        turn = int(spec.get("turn", 1))  # shards share out what is played at once
-        share = {k for k in range(int(spec.get("chunks", 0))) if k // turn % step == first - 1}
+        first, step = spec.shard or (1, 1)  # shards share out what is played at once
+        share = {k for k in range(spec.chunks) if k // spec.turn % step == first - 1}
         finished = sum(k in share for k in self.index.done())
         state: dict[str, Any] = {}
         if finished < len(share):
@@ -300,14 +299,13 @@ class Store:
         return state
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> Spec:
         """What was asked."""
         path = self.folder / "spec.json"
         if not path.exists():
             raise DurometerError(f"'{self.folder}' is not the folder of a run: it has no spec.json")
         fix = f"'durometer repair {self.folder}' brings it back from the index"
-        with durable_files.reading(path, fix):
-            return current(durable_files.parsed(path.read_text(encoding="utf-8")))
+        return read_spec(path, fix)
 
     @property
     def print(self) -> Print:
@@ -327,18 +325,16 @@ def _same(column: np.ndarray) -> bool:
     )
 
 
-def compare(
-    old: dict[str, Any], new: dict[str, Any], where: Path, accept_version: bool, hint: str = ""
-) -> None:
+def compare(old: Spec, new: Spec, where: Path, accept_version: bool, hint: str = "") -> None:
     """Refuse what is another run, with everything that differs."""
-    keys = sorted((set(old) | set(new)) - set(FREE))
-    differ = [f"{k}: {old.get(k)!r} there, {new.get(k)!r} now" for k in keys
-              if old.get(k) != new.get(k)]  # fmt: skip
+    there, now = old.to_json(), new.to_json()
+    differ = [f"{k}: {there.get(k)!r} there, {now.get(k)!r} now"
+              for k in sorted({*old.differences(new)} - set(FREE))]  # fmt: skip
     if differ:
         raise DurometerError(f"'{where}' belongs to another run; " + "; ".join(differ) + hint)
-    before, now = old.get("versions") or {}, new.get("versions") or {}
-    other = [f"{k} {before.get(k)} there, {now.get(k)} now" for k in sorted({*before, *now})
-             if before.get(k) != now.get(k)]  # fmt: skip
+    other = [f"{k} {old.versions.get(k)} there, {new.versions.get(k)} now"
+             for k in sorted({*old.versions, *new.versions})
+             if old.versions.get(k) != new.versions.get(k)]  # fmt: skip
     if other and not accept_version:
         raise DurometerError(
             f"'{where}' was made by other versions: {'; '.join(other)}; --accept-version goes on "

@@ -106,9 +106,9 @@ def figures(report: Report, known: dict[str, Any]) -> tuple[int, list[Said], lis
 def _counts(report: Report) -> Iterator[tuple[str, int, int]]:
     """The shares of a game with an attacker, counted from the rows in plain numpy."""
     c = report.records.columns
-    if "quota" in report.spec or np.isfinite(c["probability_low"]).any():
+    if report.spec.quota is not None or np.isfinite(c["probability_low"]).any():
         return
-    if len(np.unique(c["run"])) > 1 or report.spec.get("game", {}).get("type") != "Static":
+    if len(np.unique(c["run"])) > 1 or report.spec.game_type != "Static":
         return
     played = np.array([s == "" for s in c["skipped"]], bool)
     yield "clean", int((c["clean"] == c["y"]).sum()), len(c["y"])

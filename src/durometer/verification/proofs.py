@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError
 from durometer.model.classifier import Classifier
-from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
+from durometer.trees.align_ensemble import ensemble_of, own_classes
 from durometer.verification import judge
 from durometer.verification.assumptions import KNOWN, around
 from durometer.verification.certificate import check, constraints
@@ -46,7 +46,7 @@ def again(
     some = [i for i in proven if kept is not None and kept[i] is not None]
     if len(some) < len(proven):
         made.unchecked["they have no certificate"] = len(proven) - len(some)
-    space = report.spec.get("space") or {}
+    space = report.spec.space or {}
     if kept is None or not some:
         return
     if space.get("type") not in KNOWN:
@@ -93,7 +93,7 @@ def own_labels(model: Classifier, c: Any) -> Any:
 def _goals(report: Report, model: Classifier, trees: Any, y: Any) -> Any:
     """(n, classes of the trees) which answers reach the goal; None: no rule."""
     spec, target = report.spec, report.records.columns["target"]
-    won = [judge.wins(spec.get("goal") or {}, y, np.full(len(y), k), target, spec.get("classes"))
+    won = [judge.wins(spec.goal or {}, y, np.full(len(y), k), target, spec.classes)
            for k in range(trees.n_classes)]  # fmt: skip
     if any(w is None for w in won):
         return None

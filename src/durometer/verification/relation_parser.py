@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from durometer.relations.conditional import Count
-from durometer.relations.expression import And, Column, Compare, Const, In, Op, Or
+from durometer.relations.expression import And, Column, Compare, Const, Count, In, Op, Or
 from durometer.verification.domain import Row, Term
 
 Said = tuple[Any, ...]

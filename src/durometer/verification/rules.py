@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from durometer.relations.conditional import Count, Where
-from durometer.relations.expression import And, Column, Compare, Const, In, Op, Or
+from durometer.relations.expression import And, Column, Compare, Const, Count, In, Op, Or, Where
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

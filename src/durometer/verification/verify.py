@@ -187,7 +187,7 @@ def verify(
         return made
     if isinstance(data, Parquet):
         data = data.those(report.records.columns["id"])
-    game = (report.spec.get("game") or {}).get("type")
+    game = report.spec.game_type
     if game != "Static":
         made.notes.append(f"the game is {game}: its model moves or its rows are probabilities, so "
                           "only files and figures were checked")  # fmt: skip
@@ -215,8 +215,8 @@ def _again(
     made: Verification, report: Report, model: Classifier, data: Dataset, space: Any, goal: Any
 ) -> None:
     spec, c = report.spec, report.records.columns
-    if spec.get("model_hash") not in (None, "unknown", model.hash):
-        text = f"the model is another one: hash {spec.get('model_hash')} in the run, {model.hash}"
+    if spec.model_hash not in ("", "unknown", model.hash):
+        text = f"the model is another one: hash {spec.model_hash} in the run, {model.hash}"
         made.findings.append(Finding("model", text))
     if getattr(space, "schema", None) is not None:
         data = data.in_schema(space.schema)
@@ -264,8 +264,7 @@ def _handed_in(
     answers = _answers(model, torch.from_numpy(x[won]))
     made.name_rows("answer", "adversarial examples are answered otherwise than recorded", ids[won],
                answers != c["final"][won])  # fmt: skip
-    reached = judge.wins(spec.get("goal") or {}, y[won], answers, c["target"][won],
-                         spec.get("classes"))  # fmt: skip
+    reached = judge.wins(spec.goal or {}, y[won], answers, c["target"][won], spec.classes)
     if reached is None:
         made.notes.append(
             "the judge has no rule for this goal: whether it is reached was not asked"
@@ -273,7 +272,7 @@ def _handed_in(
     else:
         made.name_rows("goal", "adversarial examples do not reach the goal", ids[won], ~reached)
     maker = getattr(space, "candidates", None)
-    legal = judge.allowed(spec.get("space") or {}, x0[won], x[won], data.schema, maker)
+    legal = judge.allowed(spec.space or {}, x0[won], x[won], data.schema, maker)
     if legal is None and space is not None:
         made.notes.append("the judge has no rule for this space: it was taken at its own word")
         legal = space.around(clean[won]).contains(torch.from_numpy(x[won])).cpu().numpy()

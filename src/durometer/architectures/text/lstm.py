@@ -28,6 +28,7 @@ class TextLSTM(nn.Module):
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ class TextCNN(nn.Module):
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ class TextTransformer(nn.Module):
     """
 
     reads_symbols = True
+    masks_padding = True  # a padded sentence is answered like the sentence
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class HotFlip:
     ...     reads_symbols = True
     ...     def forward(self, x):
     ...         code = torch.nn.functional.one_hot(x.long(), 4).float()
-    ...         if isinstance(x, du.extend.Chosen):
+    ...         if isinstance(x, du.extend.RelaxedTokens):
     ...             options = torch.nn.functional.one_hot(x.options.nan_to_num(0).long(), 4)
     ...             mixed = (x.weights[..., None] * options).sum(2)
     ...             code = code + mixed - mixed.detach()

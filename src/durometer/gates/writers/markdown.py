@@ -31,10 +31,10 @@ def markdown(outcome: Outcome, source: str) -> str:
     report = outcome.report
     if report is not None:
         spec = report.spec
-        rows = f"{len(report.records):,} of {spec.get('rows', len(report.records)):,} rows"
+        rows = f"{len(report.records):,} of {spec.rows:,} rows"
         lines += [
-            f"{_plain(spec.get('model', ''))} on {_plain(spec.get('data', ''))}, {rows} played. "
-            f"{_plain(spec.get('threat', ''))}", "",
+            f"{_plain(spec.model)} on {_plain(spec.data)}, {rows} played. "
+            f"{_plain(spec.threat)}", "",
         ]  # fmt: skip
     lines += ["| criterion | decision | figure (95 %) | rows played | decided after row | open |",
               "|---|---|---|--:|--:|--:|"]  # fmt: skip

@@ -14,10 +14,8 @@ import numpy as np
 import torch
 
 from durometer.kernels.arrays import Bools, Floats, Ints
-from durometer.proofs.search.ranges import Range
-from durometer.proofs.search.ranges import span as interval
-from durometer.relations.conditional import Count
-from durometer.relations.expression import Column, Compare, Const, Expr, Op, Relation
+from durometer.relations.expression import Column, Compare, Const, Count, Expr, Op, Relation
+from durometer.relations.intervals import Range, spans
 from durometer.relations.normal_form import Layout
 from durometer.relations.program import Program, numbers
 from durometer.relations.tree import walk
@@ -53,7 +51,7 @@ class Expressions:
         return np.asarray((self.low < self.high).any(axis=0))
 
     def span(self, e: Expr) -> Range:
-        return interval(e, self.layout.place, self.x0, self.low, self.high)
+        return spans(e, self.layout.place, self.x0, self.low, self.high)
 
     def moves(self, e: Expr) -> bool:
         return any(

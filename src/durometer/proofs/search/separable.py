@@ -21,8 +21,8 @@ import numpy as np
 from durometer.kernels.arrays import Bools, Floats
 from durometer.proofs.search.constraint import LINEAR, LOG, OUTSIDE, Constraint, Term
 from durometer.proofs.search.expressions import Expressions, minus
-from durometer.proofs.search.ranges import Range
 from durometer.relations.expression import And, Compare, Or, Relation
+from durometer.relations.intervals import Range
 from durometer.relations.normal_form import is_whole, normal_form, scale
 
 _CLAUSES = 64  # a relation that multiplies out to more is left to the region

@@ -29,9 +29,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from durometer.core.errors import Unsupported
+from durometer.model.exact_types import changed_inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,20 +121,6 @@ def refuse_inherited(module: Any) -> None:
             "and TextLSTM themselves have such bounds, without hooks; a module of your own defines "
             "`forward`, `parts` and `highest` in one class; use Enumerate"
         )
-
-
-def changed_inside(module: torch.nn.Module) -> str:
-    """What makes a module of plain layers another function than its class says; "" if nothing."""
-    for path, part in module.named_modules():
-        where = f"{type(module).__name__}.{path}" if path else type(module).__name__
-        if part._forward_hooks or part._forward_pre_hooks:  # noqa: SLF001 - torch has no reader
-            return f"{where} has a forward hook"
-        replaced = [n for n in vars(part) if callable(getattr(type(part), n, None))]
-        if replaced:
-            return f"{where} has its own `{replaced[0]}`"
-        if parametrize.is_parametrized(part):
-            return f"{where} is parametrised"
-    return ""
 
 
 def largest(values: Tensor, most: Tensor) -> Tensor:

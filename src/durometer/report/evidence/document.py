@@ -24,7 +24,6 @@ from durometer.report.evidence.method import method
 from durometer.report.evidence.reproduce import reproduce_command
 from durometer.report.evidence.threat import threat, untested
 from durometer.report.slices import worst_slices
-from durometer.report.spec import kind
 from durometer.report.stats import Estimate
 from durometer.report.verdicts import verdicts
 
@@ -80,14 +79,14 @@ def document(report: Report, files: Mapping[str, str], folder: Path = Path()) ->
 
 
 def _scope(report: Report) -> Content:
-    spec, given = report.spec, report.spec.get("evidence") or {}
+    spec, given = report.spec, report.spec.evidence
     return {
         **{field: given.get(field, "") for field in SCOPE},
-        "model evaluated": spec.get("model", ""),
-        "data evaluated": spec.get("data", ""),
+        "model evaluated": spec.model,
+        "data evaluated": spec.data,
         "rows": len(report.records),
-        "rows asked for": spec.get("rows", len(report.records)),
-        "classes": spec.get("classes") or [],
+        "rows asked for": spec.rows or len(report.records),
+        "classes": spec.classes or [],
         "date": datetime.now(UTC).date().isoformat(),
     }
 
@@ -95,16 +94,16 @@ def _scope(report: Report) -> Content:
 def _criterion(report: Report) -> Content:
     from durometer.gates.decide import decide
 
-    fixed = report.spec.get("gate")
-    if not fixed:
+    fixed = report.spec.gate
+    if fixed is None:
         return {"fixed beforehand": [], "decision": "none: no criterion was fixed beforehand"}
     try:
-        outcome = decide(report, fixed["criteria"], fixed["alpha"])
+        outcome = decide(report, fixed.criteria, fixed.alpha)
     except DurometerError as error:  # a baseline that is gone, say: a document never stops a run
-        return {"fixed beforehand": list(fixed["criteria"]), "decision": f"none: {error}"}
+        return {"fixed beforehand": list(fixed.criteria), "decision": f"none: {error}"}
     return {
-        "fixed beforehand": list(fixed["criteria"]),
-        "wrong in at most": fixed["alpha"],
+        "fixed beforehand": list(fixed.criteria),
+        "wrong in at most": fixed.alpha,
         "decision": outcome.outcome,
         "decisions": [_decision(d) for d in outcome.decisions],
     }
@@ -143,7 +142,7 @@ def _slices(report: Report) -> list[Content]:
 def _limits(report: Report) -> Content:
     said = report.counts("verdict")
     counts = {f"{name} rows": said.get(name, 0) for name in ("open", "proven", "broken")}
-    if kind(report.spec, "game") == "Nature":  # a row is a probability there
+    if report.spec.game_type == "Nature":  # a row is a probability there
         counts = dict(verdicts(report).values())
     return {
         "rows": len(report.records if report.totals is None else report.totals),
@@ -159,10 +158,10 @@ def _integrity(report: Report, files: Mapping[str, str], folder: Path) -> Conten
     spec = report.spec
     return {
         "files": dict(sorted(files.items())),
-        "model_hash": spec.get("model_hash", ""),
-        "data_hash": spec.get("data_hash", ""),
-        "seed": spec.get("seed"),
-        "versions": spec.get("versions") or {},
+        "model_hash": spec.model_hash,
+        "data_hash": spec.data_hash,
+        "seed": spec.seed,
+        "versions": spec.versions,
         "repeat": reproduce_command(report, files, folder),
         "verify": "durometer verify FOLDER --model FILE",
     }

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from durometer.core.durable_files import path_from
-from durometer.report.spec import in_text, kind
 
 if TYPE_CHECKING:
     from durometer.report.report import Report
@@ -24,17 +23,17 @@ if TYPE_CHECKING:
 def reproduce_command(report: Report, files: Mapping[str, str], folder: Path) -> str:
     """The command of a run that came from a file, the call of one that was made in Python."""
     spec = report.spec
-    if "config.toml" in files and spec.get("command"):
+    if "config.toml" in files and spec.command:
         here = path_from(folder, Path())
-        words = [*str(spec["command"]).split(), f"{here}/config.toml", "--out", f"{here}-again"]
-        if spec.get("shard"):
-            words += ["--shard", "/".join(map(str, spec["shard"]))]
+        words = [*spec.command.split(), f"{here}/config.toml", "--out", f"{here}-again"]
+        if spec.shard:
+            words += ["--shard", "/".join(map(str, spec.shard))]
         return f"cd {shlex.quote(path_from(Path(), folder))} && {shlex.join(words)}"
-    target = "MODEL" if kind(spec, "game") == "Static" else in_text(spec, "game")
+    target = "MODEL" if spec.game_type == "Static" else spec.text("game")
     named = ("space", "noise", "goal", "attack", "budget", "seed", "batch")
-    given = [f"{k}={in_text(spec, k)}" for k in named if spec.get(k) is not None]
+    given = [f"{k}={spec.text(k)}" for k in named if spec.text(k)]
     call = ", ".join([target, "DATA", *given])
-    if spec.get("order") == "random" and spec.get("gate"):
-        asked = spec["gate"]
-        return f"made in Python: du.gate(du.Job({call}), {asked['criteria']}, {asked['alpha']})"
+    if spec.order == "random" and spec.gate:
+        criteria, alpha = list(spec.gate.criteria), spec.gate.alpha
+        return f"made in Python: du.gate(du.Job({call}), {criteria}, {alpha})"
     return f"made in Python: du.evaluate({call})"

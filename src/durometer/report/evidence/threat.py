@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from durometer.report.spec import in_text, information, kind, unattacked, untargeted
-
 if TYPE_CHECKING:
     from durometer.report.report import Report
 
@@ -23,13 +21,13 @@ _KNOWN = {"seed": "and the randomness of the defender", "start": "before it adap
 def threat(report: Report) -> dict[str, str]:
     """The four dimensions, and the threat as a sentence."""
     spec = report.spec
-    said = {"taxonomy": TAXONOMY, "in words": str(spec.get("threat") or "")}
-    if kind(spec, "game") == "Nature":
-        said["in words"] = f"Measurements are off by {spec.get('under') or 'noise'}."
-        said["noise"] = in_text(spec, "noise")[:1000]
+    said = {"taxonomy": TAXONOMY, "in words": spec.threat}
+    if spec.game_type == "Nature":
+        said["in words"] = f"Measurements are off by {spec.under or 'noise'}."
+        said["noise"] = spec.text("noise")[:1000]
         none = "none: nobody attacks; measurement noise is outside the taxonomy"
         return said | {"goal": none, "capability": none, "knowledge": none, "stage": "deployment"}
-    if unattacked(spec):
+    if spec.is_unattacked:
         none = "none: nobody attacked in this run"
         return said | {"goal": none, "capability": none, "knowledge": none, "stage": "deployment"}
     return said | {
@@ -42,27 +40,27 @@ def threat(report: Report) -> dict[str, str]:
 
 def _goal(report: Report) -> str:
     spec = report.spec
-    if "Poison" in (spec.get("attacks") or ()):
+    if "Poison" in spec.attacks:
         return "integrity violation: poisoning of what a defender adapts on, harming others' rows"
-    if "quota" in spec:
+    if spec.quota is not None:
         return "integrity violation: targeted evasion, several distinct impersonations at once"
-    aim = "untargeted" if untargeted(spec) else f"targeted, {in_text(spec, 'goal')[:200]}"
+    aim = "untargeted" if spec.is_untargeted else f"targeted, {spec.text('goal')[:200]}"
     return f"integrity violation: evasion, {aim}"
 
 
 def _capability(report: Report) -> str:
     control = "testing data control"
-    if kind(report.spec, "game") == "Transductive":
+    if report.spec.game_type == "Transductive":
         share = report.table["controlled"].mean() if len(report.table) else 1.0
         control += f" over {share:.0%} of each batch that the defender adapts on"
-    limit = f"within {in_text(report.spec, 'space')[:300]}" if report.spec.get("space") else ""
+    limit = f"within {report.spec.text('space')[:300]}" if report.spec.space else ""
     queries = "query access" if report.table["forwards"].sum() > 0 else ""
     return "; ".join(part for part in (control, limit, queries) if part)
 
 
 def _knowledge(report: Report) -> str:
-    if kind(report.spec, "game") == "Transductive":
-        known = information(report.spec)
+    if report.spec.game_type == "Transductive":
+        known = report.spec.information
         return f"white-box: model and defence known {_KNOWN.get(known, known)}"
     if report.table["backwards"].sum() > 0:
         return "white-box: gradients of the model"
@@ -72,7 +70,7 @@ def _knowledge(report: Report) -> str:
 
 
 def _stage(report: Report) -> str:
-    if kind(report.spec, "game") == "Transductive":
+    if report.spec.game_type == "Transductive":
         return "deployment; the model learns there from the inputs it is sent"
     return "deployment"
 
@@ -82,13 +80,13 @@ def untested(report: Report) -> list[str]:
     spec = report.spec
     found = ["control of the training data (poisoning, backdoors)",
              "privacy attacks (membership, reconstruction, extraction of the model)"]  # fmt: skip
-    if kind(spec, "game") == "Nature":
+    if spec.game_type == "Nature":
         return ["an adversary who chooses the change", "noise other than that named above", *found]
-    found.insert(0, f"changes outside {in_text(spec, 'space')[:120] or 'the space named above'}")
-    if not untargeted(spec):
+    found.insert(0, f"changes outside {spec.text('space')[:120] or 'the space named above'}")
+    if not spec.is_untargeted:
         found.insert(1, "other goals than the one named above")
     if report.table["backwards"].sum() == 0 and not report.two_sided:
         found.insert(0, "an attacker who knows the model (white-box)")
-    if kind(spec, "game") == "Static":
+    if spec.game_type == "Static":
         found.append("random failures and drift of the data (see Nature)")
     return found

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from durometer.attacks.campaign import bands, replay
-from durometer.goals.coalition_probability import Pairs, Rule, chances, disjoint
+from durometer.core.spec import QuotaRule
+from durometer.goals.coalition_probability import Pairs, chances, disjoint
 from durometer.report.figures.transductive import share_of
-from durometer.report.spec import in_text
 from durometer.report.stats import Estimate, Z, bootstrap, clopper_pearson, wilson
 
 if TYPE_CHECKING:
@@ -34,28 +34,28 @@ def figures(report: Report) -> Figures:
     """What a group goal, a quota or `also` adds to a report: name -> (title, estimate)."""
     found: Figures = {}
     table: Any = report.table
-    if "quota" in report.spec:
-        rule = report.spec["quota"]
-        table = table[(table["target"] < 0) | (table["target"] == rule["targets"][0])]
+    if report.spec.quota is not None:
+        rule = report.spec.quota
+        table = table[(table["target"] < 0) | (table["target"] == rule.targets[0])]
         found["clean"] = ("clean accuracy", _share(table["clean"] == table["y"]))
-        found |= _quota(report)
-    elif "aims" in report.spec:
+        found |= _quota(report, rule)
+    elif report.spec.aims is not None:
         found["clean"] = ("clean accuracy", _share(table["clean"] == table["y"]))
         played = table[table["skipped"] == ""]
         found["robust"] = ("group-based robustness", _share(~played["success"]))
-    if "aims" in report.spec:
-        wanted = table[table["y"].isin(report.spec["aims"])]
+    if report.spec.aims is not None:
+        wanted = table[table["y"].isin(report.spec.aims)]
         title = "clean accuracy on the targeted classes"
         found["clean_on_targets"] = (title, share_of(wanted, wanted["clean"] == wanted["y"]))
     for name, other in sorted(report.also.items()):
         found[f"robust_{name}"] = (
-            f"robustness, {in_text(other.spec, 'goal')}",
+            f"robustness, {other.spec.text('goal')}",
             other.metric("robust"),
         )
     return found
 
 
-def robustness(pairs: Pairs, rule: Rule, seed: int = 0) -> Estimate:
+def robustness(pairs: Pairs, rule: QuotaRule, seed: int = 0) -> Estimate:
     """The share of all bands that do not fill the quota; n is the number of inputs.
 
     Its interval is Korn and Graubard's (1998) for clustered shares: the exact binomial one of an
@@ -72,10 +72,10 @@ def robustness(pairs: Pairs, rule: Rule, seed: int = 0) -> Estimate:
     return Estimate(value, low, high, n)
 
 
-def _effective(value: float, each: NDArray[np.float64], pairs: Pairs, rule: Rule) -> float:
+def _effective(value: float, each: NDArray[np.float64], pairs: Pairs, rule: QuotaRule) -> float:
     """How many independent bands would vary as much as the share over all bands does."""
     variance = weighted = 0.0
-    for s in set(rule["sources"]):
+    for s in set(rule.sources):
         mine = each[pairs.source == s]
         if len(mine) > 1:
             part = float(mine.var(ddof=1)) / len(mine)
@@ -91,19 +91,18 @@ def _share(hits: Any) -> Estimate:
     return wilson(int(hits.sum()), len(hits))
 
 
-def _quota(report: Report) -> Figures:
-    rule = report.spec["quota"]
-    pairs = Pairs.of(report.records.columns, len(set(rule["targets"])))
-    k = rule["k"]
-    text = f"{k} of {len(rule['targets'])} targets, {'with' if rule['reuse'] else 'no'} reuse"
-    if rule["least"]:
-        text += f", {rule['least']} of them managers"
-    if rule.get("filled"):
-        text = rule["wish"]
+def _quota(report: Report, rule: QuotaRule) -> Figures:
+    pairs = Pairs.of(report.records.columns, len(set(rule.targets)))
+    k = rule.k
+    text = f"{k} of {len(rule.targets)} targets, {'with' if rule.reuse else 'no'} reuse"
+    if rule.least:
+        text += f", {rule.least} of them managers"
+    if rule.filled:
+        text = rule.wish
     title = f"group-based robustness ({text})"
     if not len(pairs.ids):  # the first chunks of a run that was stopped
         return {"robust": (title, wilson(0, 0))}
-    seed = int(report.spec.get("seed", 0))
+    seed = report.spec.seed
     found: Figures = {
         "robust": (title, robustness(pairs, rule, seed)),
         "reachable": ("pairs (input, target) within reach", _share(pairs.hits.reshape(-1))),
@@ -113,14 +112,14 @@ def _quota(report: Report) -> Figures:
         ("attempts_random", "in random order", attempts(pairs, rule, seed, shuffled=True)),
     ):
         if counts is not None:
-            until = rule["wish"] if rule.get("filled") else str(k)
+            until = rule.wish if rule.filled else str(k)
             title = f"attempts until {until} of a band that can, {title}"
             found[name] = (title, bootstrap(counts[np.isfinite(counts)]))
     return found
 
 
 def attempts(
-    pairs: Pairs, rule: Rule, seed: int, shuffled: bool = False
+    pairs: Pairs, rule: QuotaRule, seed: int, shuffled: bool = False
 ) -> NDArray[np.float64] | None:
     """The attempts that each of `DRAWS` bands needs, infinite where its quota is out of reach.
 

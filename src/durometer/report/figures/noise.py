@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from durometer.report.spec import untargeted
 from durometer.report.stats import Estimate, bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -51,6 +50,6 @@ def figures(report: Report) -> dict[str, tuple[str, Estimate]]:
 
 def describe_noise(report: Report) -> tuple[str, str]:
     """What the probabilities are of, and its opposite, in words: the goal decides."""
-    if untargeted(report.spec):
+    if report.spec.is_untargeted:
         return "the answer stays", "the answer changes"
     return "the goal is not reached", "the goal is reached"

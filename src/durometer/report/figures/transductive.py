@@ -17,7 +17,6 @@ import numpy as np
 
 from durometer.core.errors import DurometerError
 from durometer.core.records import Records
-from durometer.report.spec import kind, unattacked
 from durometer.report.stats import Estimate, bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ Figures = dict[str, tuple[str, Estimate]]
 
 def figures(report: Report) -> Figures:
     """What a transductive game adds to a report: name -> (title, estimate)."""
-    if kind(report.spec, "game") != "Transductive":
+    if report.spec.game_type != "Transductive":
         return {}
     table = report.table
     played = table[table["skipped"] == ""]
@@ -46,7 +45,7 @@ def figures(report: Report) -> Figures:
             share_of(attacked, attacked["success"]),
         ),
     }
-    if unattacked(report.spec):
+    if report.spec.is_unattacked:
         found["robust"] = ("goal not reached, nobody attacking", found["robust"][1])
         del found["success"]
     if table["adapting"].notna().any():
@@ -62,7 +61,7 @@ def figures(report: Report) -> Figures:
         found["adaptations"] = (title, bootstrap(once.to_numpy()))
     if played["doubt"].notna().any():
         found |= _rejection(played)
-    if not table["controlled"].all() and not unattacked(report.spec):
+    if not table["controlled"].all() and not report.spec.is_unattacked:
         found |= _benign(table)
     return found
 

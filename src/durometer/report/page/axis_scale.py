@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from durometer.core.number_format import flatten, levels
+from durometer.core.spec import Spec
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -81,15 +81,15 @@ def amount(value: float, per: int = 1, digits: int = 4) -> str:
     return f"{steps:.{digits}g}/{per}" if per > 1 and steps else f"{float(value):.{digits}g}"
 
 
-def budget(spec: Mapping[str, Any]) -> float | None:
+def budget(spec: Spec) -> float | None:
     """The eps of the run's space, where it has one; of one per channel the largest."""
-    space = spec.get("space")
+    space = spec.space
     while isinstance(space, Mapping) and isinstance(space.get("inner"), Mapping):
         space = space["inner"]
     eps = space.get("eps") if isinstance(space, Mapping) else None
     return max(flatten(eps)) if isinstance(eps, int | float | list | tuple) else None
 
 
-def units(spec: Mapping[str, Any]) -> int:
+def units(spec: Spec) -> int:
     """In how many steps a unit is cut where distances of this run are counted: 255, or 1."""
     return levels(budget(spec) or 0.0)

@@ -16,7 +16,6 @@ from markupsafe import Markup
 from durometer.report.page import svg
 from durometer.report.page.section import Section, joined, render, table
 from durometer.report.page.sections.classes import namer
-from durometer.report.spec import in_text
 from durometer.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def page(first: Report, second: Report, names: tuple[str, str] = ("A", "B")) -> 
     verdict = both.sentence(names) or _verdict(names, title, difference, p)
     n, a, b = len(both.first), len(first.records), len(second.records)
     threat = f"{n:,} rows were played in both runs (of {a:,} and {b:,})."
-    if first.spec.get("data_hash") != second.spec.get("data_hash"):
+    if first.spec.data_hash != second.spec.data_hash:
         threat += " The data differ: rows are matched by id; make sure that ids mean the same."
     letters = names if max(map(len, names)) <= _LONG else ("A", "B")
     sections = [
@@ -109,9 +108,9 @@ def _sides(
         Markup("<div><h3>{}</h3>{}</div>").format(
             name,
             joined(
-                Markup("<p><strong>{}</strong> {}</p>").format(k, in_text(r.spec, k))
+                Markup("<p><strong>{}</strong> {}</p>").format(k, r.spec.text(k))
                 for k in _SHOWN
-                if r.spec.get(k) not in (None, "")
+                if r.spec.text(k)
             ),
         )
         for name, r in zip(titles, (first, second), strict=True)
@@ -194,8 +193,8 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
 
 def _spec(first: Report, second: Report, names: tuple[str, str]) -> Section:
     a, b = first.spec, second.spec
-    keys = [k for k in dict.fromkeys((*a, *b)) if a.get(k) != b.get(k)]
-    rows = [(k, *(in_text(s, k) if k in s else "–" for s in (a, b))) for k in keys]
+    keys = a.differences(b)
+    rows = [(k, *(s.text(k) or "–" for s in (a, b))) for k in keys]
     same = "Everything else that was asked is the same in both."
     if not keys:
         return Section("spec", "To reproduce", Markup(""), "Both runs were asked the same.")

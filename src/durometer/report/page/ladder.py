@@ -11,7 +11,6 @@ from markupsafe import Markup
 from durometer.report.page import svg
 from durometer.report.page.section import Section, beside, joined, render, table
 from durometer.report.page.sections import figures
-from durometer.report.spec import information
 
 if TYPE_CHECKING:
     from durometer.report.checks import Flag
@@ -34,7 +33,7 @@ def folder_of(name: str) -> str:
 def cost(report: Report) -> tuple[float, float]:
     """Seconds the attacker took, its rehearsals included, and the defender to adapt."""
     table = moves = report.table
-    if information(report.spec) == "start":
+    if report.spec.information == "start":
         moves = table[table["run"] == 0]  # one move, played against every run
     return float(moves["seconds"].sum()), float(table["adapting"].sum())
 
@@ -64,7 +63,7 @@ def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
     chart = svg.intervals(by_rung, "Accuracy on each rung of the ladder")
     text = "What a defence is advertised with is static → transfer; what it is worth, static → "
     first = reports["static"].spec
-    threat = f"{first.get('threat', '')} Data: {first.get('data')}, {first.get('rows')} rows."
+    threat = f"{first.threat} Data: {first.data}, {first.rows} rows."
     box = joined(figures.flag(f) for f in flags)
     sections = [
         Section("flags", "Look at this first", box) if flags else None,

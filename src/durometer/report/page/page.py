@@ -26,7 +26,6 @@ from durometer.report.page.sections import (
 )
 from durometer.report.page.threat import pictures
 from durometer.report.page.verdict import threat, verdict
-from durometer.report.spec import model_name
 
 if TYPE_CHECKING:
     from durometer.report.report import Report
@@ -54,7 +53,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 def page(report: Report) -> str:
     """The whole page; a part that fails is a sentence in it, for a page never stops a run."""
-    title = f"durometer: {model_name(report.spec)} on {report.spec.get('data', '')}"
+    title = f"durometer: {report.spec.model_name()} on {report.spec.data}"
     said, about = (_said(make, report) for make in (verdict, threat))
     shown, picture = (_drawn(make, report) for make in (bar, _pictures))
     sections = (_made(make, report) for make in SECTIONS)

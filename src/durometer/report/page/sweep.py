@@ -31,7 +31,7 @@ def page(sweep: Sweep) -> str:
     )
     spec = next(iter(sweep.reports.values())).spec
     threat = f"Varied: {', '.join(next(iter(sweep.settings.values())))}. "
-    threat += f"Data: {spec.get('data')}, {spec.get('rows')} rows."
+    threat += f"Data: {spec.data}, {spec.rows} rows."
     flags, curves = sweep.flags, [_curve(sweep, a) for a in sweep.numbers if a != "seed"]
     warned = joined(figures.flag(f) for f in flags)
     sections = [

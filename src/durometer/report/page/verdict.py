@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from durometer.report import wording
 from durometer.report.checks import incomplete
-from durometer.report.spec import in_text, kind, model_name, unattacked, untargeted
 from durometer.report.stats import Estimate
 from durometer.report.verdicts import counts, stability
 
@@ -33,21 +32,21 @@ def verdict(report: Report) -> str:
 
 def _answer(report: Report) -> str:
     spec, robust, clean = report.spec, report.metric("robust"), report.metric("clean_played")
-    who, inside = model_name(spec, first=True), model_name(spec)
-    game = kind(spec, "game")
+    who, inside = spec.model_name(first=True), spec.model_name()
+    game = spec.game_type
     if not robust.n:
         return f"{who}: no row could be attacked."
     if game == "Nature":
         sure = counted(report.metric("sure"), "records")
         return wording.noise(
-            stability(report), inside, f"{robust.value:.3f}", sure, untargeted(spec)
+            stability(report), inside, f"{robust.value:.3f}", sure, spec.is_untargeted
         )
-    if "quota" in spec:
+    if spec.quota is not None:
         return (
             f"{who} withstands {counted(robust, 'bands of attackers')} that want "
-            f"{spec['quota']['k']} false identities."
+            f"{spec.quota.k} false identities."
         )
-    if game == "Transductive" and unattacked(spec):
+    if game == "Transductive" and spec.is_unattacked:
         return (
             f"{who} answers {counted(clean, 'inputs')} correctly after adapting; nobody attacked."
         )
@@ -57,7 +56,7 @@ def _answer(report: Report) -> str:
             f"and {counted(robust)} when the attacker may change the batch first."
         )
     known, tried = counts(report), report.two_sided
-    if untargeted(spec):
+    if spec.is_untargeted:
         lower = counted(report.metric("proven")) if tried else ""
         return wording.robustness(known, who, counted(robust), lower, tried)
     won = Estimate(1 - robust.value, 1 - robust.high, 1 - robust.low, robust.n)
@@ -67,20 +66,20 @@ def _answer(report: Report) -> str:
 def threat(report: Report) -> str:
     """What the attacker could do, in words, as far as the spec tells."""
     spec = report.spec
-    if kind(spec, "game") == "Nature":
-        noise = spec.get("under") or "noise"
+    if spec.game_type == "Nature":
+        noise = spec.under or "noise"
         parts = [f"Nobody attacks: measurements are off by {noise}."]
-        if spec.get("space"):
+        if spec.space:
             parts = [f"Somebody may shift the input before it is measured with {noise}."]
-    elif unattacked(spec):
+    elif spec.is_unattacked:
         parts = ["Nobody attacks: the rows are played as they were given."]
     else:
-        parts = [str(spec.get("threat") or f"The attacker moves in {in_text(spec, 'space')}.")]
-    if spec.get("attacks"):
-        parts.append(f"Attack: {', '.join(spec['attacks'])}.")
-    if spec.get("budget"):
-        parts.append(f"Its budget: {in_text(spec, 'budget')}.")
-    parts.append(f"Data: {spec.get('data')}, {spec.get('rows')} rows, seed {spec.get('seed')}.")
-    if model_name(spec) == "the model" and spec.get("model"):
-        parts.append(f"Model: {spec['model']}; du.wrap(model, name=...) gives it a name.")
+        parts = [str(spec.threat or f"The attacker moves in {spec.text('space')}.")]
+    if spec.attacks:
+        parts.append(f"Attack: {', '.join(spec.attacks)}.")
+    if spec.budget:
+        parts.append(f"Its budget: {spec.text('budget')}.")
+    parts.append(f"Data: {spec.data}, {spec.rows} rows, seed {spec.seed}.")
+    if spec.model_name() == "the model" and spec.model:
+        parts.append(f"Model: {spec.model}; du.wrap(model, name=...) gives it a name.")
     return " ".join(parts)

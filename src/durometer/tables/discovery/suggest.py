@@ -3,7 +3,7 @@
 Meant to be read and edited: `print(Schema.suggest(df).toml())`. Each relation comes with its
 support (rows that would break it if the columns were unrelated) and the rows that do break it, the
 surest first; what follows from others or from the bounds is left out. The search itself is in
-`pairs` (of columns), `equalities`, `families` (columns named alike) and `categories` (what a
+`pairs` (of columns), `equalities`, `families` (columns named alike, and what a
 category implies, amounts that exclude each other).
 
 What a reader would get wrong: data cannot tell a law from a habit. Every proposal holds in the
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from durometer.core import serialization
 from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Floats
-from durometer.tables.discovery import categories, equalities, families, pairs
+from durometer.tables.discovery import equalities, families, pairs
 from durometer.tables.discovery.kinds import kinds
 from durometer.tables.discovery.pairs import Candidate, Sample, tokens
 from durometer.tables.feature import Feature, plain
@@ -159,8 +159,8 @@ def suggest(table: Any, broken: float = 0.002, support: float = 10.0) -> Suggest
     sample = Sample(described.names, known[few], int(broken * len(few)), support)
     found = list(_search(sample, skip))
     if len(described.names) <= equalities.WIDEST:
-        found += [*categories.implications(sample, described.features)]
-        found += [*categories.exclusive(sample, skip)]
+        found += [*families.implications(sample, described.features)]
+        found += [*families.exclusive(sample, skip)]
     program = Schema(described.features, [c.relation for c in found]).program
     counts = (~program.holds(x, x)).sum(0).tolist()
     counted = [replace(c, broken=int(k)) for c, k in zip(found, counts, strict=True)]

@@ -19,7 +19,6 @@ import torch
 from durometer import losses
 from durometer.attacks.base import run
 from durometer.attacks.combine import Then
-from durometer.attacks.standard import standard
 from durometer.core.streams import Stream, derive, keys
 from durometer.data.dataset import Dataset
 from durometer.goals.goal import Goal
@@ -29,9 +28,12 @@ from durometer.model.frames import align_columns
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
 from durometer.proofs.networks import Bounds
-from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
 from durometer.proofs.search.decide import decide
 from durometer.spaces.region import Space
+from durometer.standard import Standard
+from durometer.trees.align_ensemble import ensemble_of, own_classes
+
+NETWORK_JUDGE = Then(Bounds(), Standard(proofs=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ def _network(
             model, space.around(data.x), referee, Stream(seed, keys(data.ids)), data.y, clean,
             mask, losses.find(goal.loss), scope=mask.any(1),
         )  # fmt: skip
-        run(Then(Bounds(), standard(space)), problem)
+        run(NETWORK_JUDGE, problem)
     broken = (referee.solved & mask.any(1)).numpy()
     return Known(broken, referee.proven.numpy(), referee.best.double().numpy())
 

@@ -17,11 +17,21 @@ eps, ageing counterexamples, weighing them up, boosting against the running wors
 What a reader would get wrong: progress is not monotone from round to round (a new ensemble has new
 holes), so the last round is rarely the best. And a model that has retreated to features nobody can
 change is robust without having learnt much: `vacuous` and `unmovable` say so.
+
+Rounds on the terminal, where somebody looks.
+
+retrain: a network in the same loop. A copy of the given one learns on, counterexamples included.
+
+A network has no parameters to be fitted anew with, only weights: each round starts from those that
+were given, not from the last round's, so that a round is a function of its rows and the seed.
 """
 
 from __future__ import annotations
 
+import copy
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,19 +43,19 @@ from durometer.core.errors import DurometerError
 from durometer.data.dataset import Dataset
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Goal
-from durometer.kernels.arrays import Bools
+from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.spaces.region import Space
 from durometer.training.hardening.checkpoint import Checkpoint
 from durometer.training.hardening.counterexamples import Pool, counterexamples
 from durometer.training.hardening.explain import Explanation, leans_on, protected_by, weak_by
 from durometer.training.hardening.judge import Judge
-from durometer.training.hardening.networks import retrain
 from durometer.training.hardening.path import Hardened, Round, choice, standard_errors
-from durometer.training.hardening.progress import RoundProgress
 from durometer.training.hardening.question import bare, refuse, refuse_numbers
 from durometer.training.hardening.refit import count, free_trees, refit
 from durometer.training.hardening.retention import retention
 from durometer.training.holdout import holdout
+from durometer.training.loop import fit
+from durometer.training.standard import Standard
 
 Refit = Callable[..., Any]
 FREE = 0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 1.0
@@ -249,3 +259,50 @@ def _promise(
     if min_proven is not None:
         return r.proven >= min_proven, r.accuracy
     return price(r, first), r.proven
+
+
+class RoundProgress:
+    """`wanted=None`: only on a terminal."""
+
+    def __init__(self, rounds: int, wanted: bool | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("harden"), BarColumn(), TextColumn("{task.description}"),
+                   TimeRemainingColumn())  # fmt: skip
+        shown = sys.stderr.isatty() if wanted is None else wanted
+        self._progress = Progress(*columns, disable=not shown, console=Console(stderr=True))
+        self._task = self._progress.add_task("", total=rounds)
+
+    def __enter__(self) -> RoundProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def advance(self, done: Any) -> None:
+        text = f"accuracy {done.accuracy:.3f}, proven {done.proven:.3f}"
+        self._progress.update(self._task, advance=1, description=text)
+
+
+EPOCHS = 10
+
+
+def retrain(seed: int) -> Callable[..., torch.nn.Module]:
+    """`refit` for networks; weights of rows are not used, each counterexample counts as a row."""
+
+    def again(
+        model: torch.nn.Module, data: Dataset, x: Floats, y: Ints, weight: Floats, **_: Any
+    ) -> torch.nn.Module:
+        net = copy.deepcopy(model)
+        if not len(x):
+            return net
+        rows = torch.cat([data.x, torch.from_numpy(x).to(data.x.dtype)])
+        more = replace(
+            data, x=rows, y=torch.cat([data.y, torch.from_numpy(y)]), ids=None, table=None
+        )
+        fit(net, more, Standard(), epochs=EPOCHS, seed=seed, progress=False)
+        return net
+
+    return again

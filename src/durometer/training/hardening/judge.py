@@ -19,12 +19,12 @@ from durometer.goals.goal import Goal
 from durometer.kernels.arrays import Bools, Floats
 from durometer.model.classifier import wrap
 from durometer.model.frames import align_columns
-from durometer.proofs.search.align_ensemble import ensemble_of, own_classes
 from durometer.proofs.search.decide import vacuous
 from durometer.spaces.region import Space
 from durometer.training.hardening.counterexamples import attacked, counterexamples, targets
 from durometer.training.hardening.path import Round, Unmovable
 from durometer.training.hardening.refit import refit
+from durometer.trees.align_ensemble import ensemble_of, own_classes
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,14 +14,12 @@ from typing import Any
 
 import torch
 
-from durometer.attacks.combine import Then
-from durometer.attacks.standard import standard
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.dataset import Dataset
 from durometer.games.static import Static
 from durometer.model.classifier import Classifier
-from durometer.proofs.networks import Bounds
 from durometer.proofs.trees import Exact
+from durometer.training.hardening.counterexamples import NETWORK_JUDGE
 from durometer.training.hardening.refit import checked, last_step
 
 
@@ -51,7 +49,7 @@ def refuse(model: Any, data: Any, space: Any, goal: Any) -> None:
             f"harden(goal={goal!r}): a quota is about rows together; use Group, Targeted or "
             "Untargeted"
         )
-    judge = Then(Bounds(), standard(space)) if network and space is not None else Exact()
+    judge = NETWORK_JUDGE if network else Exact()
     Static(model).prepare(data, space, goal, judge)
 
 

@@ -72,8 +72,9 @@ struct Niches {
     Doubles away;  // the distance to it
 };
 
-// The length of `at` along each of n directions (n a multiple of kLanes); the largest, NaN apart.
-double lengths(const double* const* axes, const double* at, int64_t n, double* along);
+// The first of n directions (n a multiple of kLanes) along which `at` lies farthest, NaN apart; 0
+// where there is none.
+int64_t farthest(const double* const* axes, const double* at, int64_t n);
 
 inline Niches associate(const double* f, const Ints& rank, const Rays& rays, const double* ideal,
                         const double* nadir) {
@@ -85,17 +86,15 @@ inline Niches associate(const double* f, const Ints& rank, const Rays& rays, con
         span[m] = nadir[m] - ideal[m];
         if (span[m] == 0.0) span[m] = kTiny;
     }
-    Doubles along(rays.padded);
     for (int64_t i = 0; i < n; ++i) {
         if (rank[i] < 0) continue;
         double at[3];
         for (int64_t m = 0; m < 3; ++m) at[m] = (f[3 * i + m] - ideal[m]) / span[m];
         // All are at least 0: the nearest direction is the one along which the point lies farthest.
-        const double high = lengths(axes, at, rays.padded, along.data());
-        int64_t best = std::find(along.begin(), along.end(), high) - along.begin();
-        if (best >= rays.count) best = 0;
+        const int64_t best = farthest(axes, at, rays.padded);
         found.niche[i] = best;
-        for (int64_t m = 0; m < 3; ++m) at[m] -= along[best] * axes[m][best];
+        const double along = at[0] * axes[0][best] + at[1] * axes[1][best] + at[2] * axes[2][best];
+        for (int64_t m = 0; m < 3; ++m) at[m] -= along * axes[m][best];
         found.away[i] = std::sqrt(at[0] * at[0] + at[1] * at[1] + at[2] * at[2]);
     }
     return found;

@@ -1,5 +1,5 @@
 // Points spread evenly over a unit simplex: minimal Riesz s-energy, by projected steps of Adam
-// (attacks/evolution/reference_points.py).
+// (attacks/evolution/survival.py).
 #include <cmath>
 #include <limits>
 

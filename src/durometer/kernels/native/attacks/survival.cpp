@@ -11,18 +11,36 @@
 
 namespace durometer::evolution {
 
-DUROMETER_WIDE double lengths(const double* const* axes, const double* at, int64_t n, double* along) {
-    const double *u = axes[0], *v = axes[1], *w = axes[2];
-    const double a = at[0], b = at[1], c = at[2];
-    double high[Rays::kLanes];
-    for (double& h : high) h = -kInfinity;
+DUROMETER_WIDE int64_t farthest(const double* const* axes, const double* at, int64_t n) {
+    // Written in registers: a compiler that must respect NaN makes none of a search for the largest.
+    typedef double Four __attribute__((vector_size(32)));
+    typedef int64_t Places __attribute__((vector_size(32)));
+    const Four a = Four{} + at[0], b = Four{} + at[1], c = Four{} + at[2];
+    Four high[2] = {Four{} - kInfinity, Four{} - kInfinity};
+    Places where[2] = {}, here[2] = {{0, 1, 2, 3}, {4, 5, 6, 7}};
     for (int64_t j = 0; j < n; j += Rays::kLanes)
-        for (int64_t l = 0; l < Rays::kLanes; ++l) {
-            const double length = a * u[j + l] + b * v[j + l] + c * w[j + l];
-            along[j + l] = length;
-            high[l] = length > high[l] ? length : high[l];
+        for (int64_t half = 0; half < 2; ++half) {
+            Four u, v, w;
+            std::memcpy(&u, axes[0] + j + 4 * half, sizeof(u));
+            std::memcpy(&v, axes[1] + j + 4 * half, sizeof(v));
+            std::memcpy(&w, axes[2] + j + 4 * half, sizeof(w));
+            const Four length = a * u + b * v + c * w;
+            const Places more = length > high[half];
+            high[half] = more ? length : high[half];
+            where[half] = more ? here[half] : where[half];
+            here[half] += Rays::kLanes;
         }
-    return *std::max_element(high, high + Rays::kLanes);
+    int64_t best = 0;
+    double most = -kInfinity;
+    for (int64_t l = 0; l < Rays::kLanes; ++l) {
+        const double length = high[l / 4][l % 4];
+        const int64_t place = where[l / 4][l % 4];
+        if (length > most || (length == most && length > -kInfinity && place < best)) {
+            most = length;
+            best = place;
+        }
+    }
+    return best;
 }
 
 }  // namespace durometer::evolution

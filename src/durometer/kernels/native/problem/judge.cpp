@@ -1,5 +1,5 @@
 // What the referee asks of every answer: how far from the goal it is, whether it reaches it, and
-// whether anything would change if it counted. problem/answers.py has the same in torch.
+// whether anything would change if it counted. problem/referee.py has the same in torch.
 #include <cmath>
 #include <limits>
 

@@ -11,7 +11,6 @@ from durometer.core.number_format import format_number
 from durometer.report.page import axes, axis_scale, svg
 from durometer.report.page.section import Section, beside
 from durometer.report.radii import minimised, sampled, sides
-from durometer.report.spec import kind, unattacked
 from durometer.report.stats import wilson
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _POINTS = 24  # of a curve over the budget
 def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
     won = report.counts("winner", lambda t: t["success"] & (t["skipped"] != "not scored"))
-    if not won or unattacked(report.spec):
+    if not won or report.spec.is_unattacked:
         return None
     text = "Rows broken by each attack; “clean” means that no attack was needed."
     chart = svg.bars(won, text, "rows")
@@ -36,11 +35,11 @@ def price(report: Report) -> Section | None:
     A solved row costs nothing more, so its forward passes are the price of its success; in a game
     whose model moves afterwards no row is solved before the end.
     """
-    if kind(report.spec, "game") == "Transductive":
+    if report.spec.game_type == "Transductive":
         return None
     whole = report.table  # columns first: a copy of all of a million rows is half a gigabyte
     t = whole.loc[whole["skipped"] == "", ["run", "forwards", "success"]]
-    if "quota" in report.spec or t["run"].nunique() > 1:
+    if report.spec.quota is not None or t["run"].nunique() > 1:
         return None
     spent = t["forwards"].to_numpy(float)
     won = t["success"].to_numpy(bool)

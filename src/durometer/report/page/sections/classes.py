@@ -10,8 +10,6 @@ from markupsafe import Markup
 
 from durometer.report.page import svg
 from durometer.report.page.section import Section, beside
-from durometer.report.report import class_name
-from durometer.report.spec import kind, unattacked
 
 if TYPE_CHECKING:
     from durometer.report.report import Report
@@ -21,7 +19,7 @@ _MOST = 45  # classes that a chart can hold
 
 def namer(report: Report) -> Callable[[Any], str]:
     """The name of a class by its index, as text."""
-    named = class_name(report.spec)
+    named = report.spec.class_name
 
     def name(c: Any) -> str:
         return text_of(named(c))
@@ -36,13 +34,13 @@ def text_of(name: Any) -> str:
 
 def held(report: Report) -> str:
     """What a share of rows that held is called: nobody is robust where nobody attacked."""
-    return "Goal not reached" if unattacked(report.spec) else "Robust accuracy"
+    return "Goal not reached" if report.spec.is_unattacked else "Robust accuracy"
 
 
 def classes(report: Report) -> Section | None:
     """Robust accuracy by true class, and the confusions that attacks made."""
     t, name = report.table, namer(report)
-    if t["y"].nunique() < 2 or "quota" in report.spec or kind(report.spec, "game") == "Nature":
+    if t["y"].nunique() < 2 or report.spec.quota is not None or report.spec.game_type == "Nature":
         return None
     found = {c: e for c, e in report.metric("robust", by="y").items() if e.n}
     weakest = sorted(found, key=lambda c: found[c].value)[:_MOST]
@@ -50,7 +48,7 @@ def classes(report: Report) -> Section | None:
     text = "" if len(found) <= _MOST else f"The {_MOST} weakest of {len(found)} classes."
     parts = [svg.intervals(by_class, f"{held(report)} by true class")]
     won = t[t["success"] & (t["winner"] != "clean")]
-    if len(won) and "aims" not in report.spec:  # a group goal has its own map
+    if len(won) and report.spec.aims is None:  # a group goal has its own map
         sources, ends = (won[c].value_counts().index[:_MOST].sort_values() for c in ("y", "final"))
         counts = np.array(
             [[((won["y"] == s) & (won["final"] == e)).sum() for e in ends] for s in sources]

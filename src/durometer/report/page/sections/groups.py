@@ -23,19 +23,19 @@ _MOST = 45
 def harm(report: Report) -> Section | None:
     """The map of sources against targets, and for a quota the attempts."""
     spec = report.spec
-    if "aims" not in spec:
+    if spec.aims is None:
         return None
-    body = beside(_map(report), _attempts(report) if "quota" in spec else Markup(""))
+    body = beside(_map(report), _attempts(report) if spec.quota is not None else Markup(""))
     text = "Share of the inputs of a class (row) that the attacker can pass off as another (column)"
-    return Section("harm", "Who passes for whom", body, text + ".", wide="quota" in spec)
+    return Section("harm", "Who passes for whom", body, text + ".", wide=spec.quota is not None)
 
 
 def _map(report: Report) -> Markup:
     t, name = report.table, namer(report)
     t = t[t["skipped"] == ""]
-    end = "target" if "quota" in report.spec else "final"
+    end = "target" if report.spec.quota is not None else "final"
     sources = sorted(t["y"].unique())[:_MOST]
-    ends = sorted(report.spec["aims"])[:_MOST]
+    ends = sorted(report.spec.aims or ())[:_MOST]
     share = np.zeros((len(sources), len(ends)))
     for i, s in enumerate(sources):
         mine = t[t["y"] == s]
@@ -49,11 +49,12 @@ def _map(report: Report) -> Markup:
 
 def _attempts(report: Report) -> Markup:
     """The share of bands whose quota is filled after so many attempts, in two orders."""
-    rule = report.spec["quota"]
-    pairs = Pairs.of(report.records.columns, len(set(rule["targets"])))
+    rule = report.spec.quota
+    assert rule is not None
+    pairs = Pairs.of(report.records.columns, len(set(rule.targets)))
     if not len(pairs.ids):
         return Markup("<p>No input has been tried on all targets yet.</p>")
-    asked = pairs, rule, int(report.spec.get("seed", 0))
+    asked = pairs, rule, report.spec.seed
     orders = {"campaign": attempts(*asked), "random order": attempts(*asked, shuffled=True)}
     counts = {title: c for title, c in orders.items() if c is not None}
     finite = [c[np.isfinite(c)] for c in counts.values()]

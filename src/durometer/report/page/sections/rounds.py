@@ -10,7 +10,6 @@ from durometer.report.figures.transductive import curve
 from durometer.report.page import axes, svg
 from durometer.report.page.section import Section, beside
 from durometer.report.page.sections.classes import held
-from durometer.report.spec import kind
 from durometer.report.stats import Estimate
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def rounds(report: Report) -> Section | None:
     """Accuracy by run and round, and the curve of rejection."""
     t = report.table
-    if kind(report.spec, "game") != "Transductive":
+    if report.spec.game_type != "Transductive":
         return None
     parts = []
     played = t[t["skipped"] == ""]

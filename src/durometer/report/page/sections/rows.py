@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from markupsafe import Markup
 from durometer.report.figures.noise import SURE
 from durometer.report.page.section import Section, joined, table
 from durometer.report.page.sections.classes import namer
-from durometer.report.spec import in_text, kind
 
 if TYPE_CHECKING:
     from durometer.report.report import Report
@@ -23,7 +21,7 @@ _NUMBERS = ("distance", "margin", "forwards")
 def rows(report: Report) -> Section:
     """The records, the first ones of a long run."""
     t, name = report.table.head(_MOST), namer(report)
-    noise = kind(report.spec, "game") == "Nature"
+    noise = report.spec.game_type == "Nature"
     numbers = ("probability_low", "probability_high") if noise else _NUMBERS
     kinds = ("sure", "unsure") if noise else ("broken", "proven", "open")
     head = ("id", "true class", "clean", "final", "outcome", "by", *numbers)
@@ -66,15 +64,14 @@ def rows(report: Report) -> Section:
 def spec(report: Report) -> Section:
     """What was asked, with versions and hashes."""
     lines = joined(
-        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, _said(report.spec, k))
-        for k, v in report.spec.items()
-        if v not in (None, "", [], {})
+        Markup("<tr><th>{}</th><td><code>{}</code></td></tr>").format(k, text)
+        for k, text in report.spec.in_words().items()
     )
     links = joined(
         Markup("<a href='{}'>{}</a> ").format(name, name)
         for name in ("records.parquet", "spec.json", "evidence.html", "evidence.json")
     )
-    command = str(report.spec.get("command") or "")
+    command = report.spec.command
     again = (
         Markup("<p>Repeat: <code>{} config.toml</code>, with config.toml of this folder "
                "(<a href='config.toml'>config.toml</a>); evidence.html gives the command with its "
@@ -87,9 +84,3 @@ def spec(report: Report) -> Section:
     )
     body = again + written + Markup("<div class=scroll><table>{}</table></div>").format(lines)
     return Section("spec", "To reproduce", body, "What was asked, with versions and hashes.")
-
-
-def _said(given: Mapping[str, Any], key: str) -> str:
-    value = given[key]
-    names = isinstance(value, list) and all(isinstance(v, str) for v in value)
-    return ", ".join(value) if names else in_text(given, key)

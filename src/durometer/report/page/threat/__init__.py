@@ -5,18 +5,16 @@ Drawn from the spec alone. A noun of somebody else gets a plain picture and its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from markupsafe import Markup
 
+from durometer.core.spec import Spec
 from durometer.report.page.section import joined
 from durometer.report.page.threat import game, goal, space
 
 WIDTH, HEIGHT = 300, 150
 
 
-def pictures(spec: Mapping[str, Any]) -> Markup:
+def pictures(spec: Spec) -> Markup:
     """Three figures beside each other, each with a caption."""
     figure = Markup(
         '<figure><figcaption><b>{}</b></figcaption><svg viewBox="0 0 {} {}" role="img" '

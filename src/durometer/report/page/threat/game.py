@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from markupsafe import Markup
 
+from durometer.core.spec import Spec
 from durometer.report.page.svg_marks import bar, label, line, path
-from durometer.report.spec import information, kind, unattacked
 
 Picture = tuple[list[Markup], str]
 _KNOWN = {
@@ -18,19 +15,19 @@ _KNOWN = {
 }
 
 
-def picture(spec: Mapping[str, Any]) -> Picture:
+def picture(spec: Spec) -> Picture:
     """The marks and a caption."""
-    moves = not unattacked(spec)
+    moves = not spec.is_unattacked
     change = ("attacker", "changes", "the input") if moves else ("input", "as it is", "")
-    if kind(spec, "game") == "Nature":
+    if spec.game_type == "Nature":
         steps = [("model", "is", "fixed"), ("reading", "is off", "by noise"), _ANSWER]
-        if spec.get("space"):
+        if spec.space:
             steps.insert(1, ("somebody", "shifts", "the input"))
-        return _steps(steps, {1} if spec.get("space") else set()), "Nobody chooses the noise."
-    if kind(spec, "game") == "Transductive":
+        return _steps(steps, {1} if spec.space else set()), "Nobody chooses the noise."
+    if spec.game_type == "Transductive":
         batch = ("attacker", "changes", "batch") if moves else ("batch", "as it is", "")
         steps = [("model", "is", "trained"), batch, ("defender", "adapts", "to it"), _ANSWER]
-        known = _KNOWN.get(information(spec), "the defence")
+        known = _KNOWN.get(spec.information, "the defence")
         said = f"The model moves last; the attacker knows {known}."
         return _steps(steps, {1} if moves else set()), said if moves else "The model moves last."
     said = "The model is fixed, and the attacker moves last."

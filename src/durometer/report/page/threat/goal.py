@@ -7,21 +7,21 @@ from typing import Any
 
 from markupsafe import Markup
 
+from durometer.core.spec import QuotaRule, Spec
 from durometer.report.page.svg_marks import dot, label, line, short
-from durometer.report.spec import in_text, kind, untargeted
 
 Picture = tuple[list[Markup], str]
 _LEFT, _RIGHT, _MOST = 118.0, 186.0, 5
 
 
-def picture(spec: Mapping[str, Any]) -> Picture:
+def picture(spec: Spec) -> Picture:
     """The marks and a caption."""
-    goal = spec.get("goal") or {}
-    names = spec.get("classes") or []
-    noise = kind(spec, "game") == "Nature"
-    if "quota" in spec:
-        return _quota(spec, names)
-    if untargeted(spec):
+    goal = spec.goal or {}
+    names = spec.classes or ()
+    noise = spec.game_type == "Nature"
+    if spec.quota is not None:
+        return _quota(spec.quota, names)
+    if spec.is_untargeted:
         said = "Any other answer than the one given now." if noise else "Any wrong answer counts."
         return _arrows(
             ["its answer" if noise else "true class"],
@@ -38,7 +38,7 @@ def picture(spec: Mapping[str, Any]) -> Picture:
         way = "drawn at random" if what == "RandomTarget" else "the least likely one"
         end = f"{way} for each input"
         return _arrows(["true class"], ["its target"], "all"), f"One answer counts, {end}."
-    return _arrows(["true class"], ["what it wants"], "all"), f"{in_text(spec, 'goal')[:140]}."
+    return _arrows(["true class"], ["what it wants"], "all"), f"{spec.text('goal')[:140]}."
 
 
 def _named(c: Any, names: Sequence[str]) -> str:
@@ -55,13 +55,14 @@ def _group(relation: Mapping[str, Any], names: Sequence[str]) -> Picture:
     return _arrows(sources, ends, pairs), f"{said}class{'es' * (len(sources) != 1)}."
 
 
-def _quota(spec: Mapping[str, Any], names: Sequence[str]) -> Picture:
-    rule = spec["quota"]
-    sources, ends = ([_named(c, names) for c in rule[k]] for k in ("sources", "targets"))
-    told = f"A band of {len(sources)} wins when it passes for {rule['k']} of {len(ends)} people"
-    if rule.get("filled"):
-        told = f"A band of {len(sources)} wins when who passes for whom fills {rule['wish']}"
-    free = "" if rule.get("reuse", True) else ", each attacker for one at most"
+def _quota(rule: QuotaRule, names: Sequence[str]) -> Picture:
+    sources, ends = (
+        [_named(c, names) for c in classes] for classes in (rule.sources, rule.targets)
+    )
+    told = f"A band of {len(sources)} wins when it passes for {rule.k} of {len(ends)} people"
+    if rule.filled:
+        told = f"A band of {len(sources)} wins when who passes for whom fills {rule.wish}"
+    free = "" if rule.reuse else ", each attacker for one at most"
     return _arrows(sources, ends, "all"), f"{told}{free}."
 
 

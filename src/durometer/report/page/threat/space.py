@@ -13,29 +13,29 @@ from typing import Any
 from markupsafe import Markup
 
 from durometer.core.number_format import flatten, format_number, format_sizes
+from durometer.core.spec import Spec
 from durometer.report.page.svg_marks import bar, dot, label, line, path
-from durometer.report.spec import in_text, kind
 
 Picture = tuple[list[Markup], str]
 _X, _Y, _R = 115.0, 78.0, 46.0  # the input, and how far it may go
 _TURNS = "M 160 8 C 120 50, 170 90, 128 144"  # where the answer turns
 
 
-def picture(spec: Mapping[str, Any]) -> Picture:
+def picture(spec: Spec) -> Picture:
     """The marks and a caption."""
-    space = spec.get("space")
+    space = spec.space
     while isinstance(space, Mapping) and isinstance(space.get("inner"), Mapping):
         space = space["inner"]
     if not isinstance(space, Mapping):
-        return _noise(spec) if kind(spec, "game") == "Nature" else _nothing()
+        return _noise(spec) if spec.game_type == "Nature" else _nothing()
     draw = _DRAWN.get(str(space.get("type")), _unknown)
     return draw(space, spec)
 
 
 def _ball(
     outline: Callable[[float], str],
-) -> Callable[[Mapping[str, Any], Mapping[str, Any]], Picture]:
-    def draw(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
+) -> Callable[[Mapping[str, Any], Spec], Picture]:
+    def draw(space: Mapping[str, Any], spec: Spec) -> Picture:
         eps, norm = space["eps"], str(space["type"])
         several = isinstance(eps, list | tuple)
         flatter = max(0.35, min(flatten(eps)) / max(flatten(eps)))
@@ -76,7 +76,7 @@ def _input() -> list[Markup]:
     ]
 
 
-def _table(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
+def _table(space: Mapping[str, Any], spec: Spec) -> Picture:
     """Whole numbers within a ball, cut by a rule between the features."""
     inside = [
         dot(x, y, 1.6, "lattice", "a record that can exist")
@@ -107,7 +107,7 @@ def _table(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
     return [ball, *inside, *rule, *turns, *start], said
 
 
-def _patch(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
+def _patch(space: Mapping[str, Any], spec: Spec) -> Picture:
     body = [bar(80, 10, 140, 130, "fill", "a picture")]
     if space.get("mask", "eyeglasses") == "eyeglasses":
         face = "M 150 24 C 112 24 104 60 106 84 C 108 116 130 132 150 132 "
@@ -122,7 +122,7 @@ def _patch(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
     return body, said
 
 
-def _text(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
+def _text(space: Mapping[str, Any], spec: Spec) -> Picture:
     body = [
         label(40, 62, "a"),
         label(56, 62, "good"),
@@ -135,7 +135,7 @@ def _text(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
     return body, "Words, to others that the space allows."
 
 
-def _noise(spec: Mapping[str, Any]) -> Picture:
+def _noise(spec: Spec) -> Picture:
     """A cloud around the record: a golden-angle spiral, the same in every page."""
     points = []
     for k in range(1, 90):
@@ -146,20 +146,20 @@ def _noise(spec: Mapping[str, Any]) -> Picture:
         points.append(dot(x, y, 1.8, "bad" if wrong else "lattice", tip))
     body = [*points, line(180, 6, 152, 146, "edge"), label(188, 18, "another answer", "start",
             "warned said"), dot(_X + 10, _Y - 4, 5, "dot", "the record")]  # fmt: skip
-    return body, f"Nobody's choice: readings are off by {spec.get('under') or 'noise'}."
+    return body, f"Nobody's choice: readings are off by {spec.under or 'noise'}."
 
 
 def _nothing() -> Picture:
     return [*_input()], "Nothing: the inputs are played as they were given."
 
 
-def _unknown(space: Mapping[str, Any], spec: Mapping[str, Any]) -> Picture:
+def _unknown(space: Mapping[str, Any], spec: Spec) -> Picture:
     outline = "M 70 80 C 60 40 110 22 140 34 C 186 48 172 112 136 122 C 100 130 76 120 70 80 Z"
     return [
         path(outline, "allowed"),
         *_border(151, 62),
         *_input(),
-    ], f"{in_text(spec, 'space')[:140]}."
+    ], f"{spec.text('space')[:140]}."
 
 
 def _square(flatter: float) -> str:
@@ -182,7 +182,7 @@ def _cross(flatter: float) -> str:
     return f"M {_X - 4} {_Y - 70} h 8 v 66 h 66 v 8 h -66 v 60 h -8 v -60 h -66 v -8 h 66 Z"
 
 
-_DRAWN: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Picture]] = {
+_DRAWN: dict[str, Callable[[Mapping[str, Any], Spec], Picture]] = {
     "Linf": _ball(_square),
     "L2": _ball(_circle),
     "L1": _ball(_diamond),

@@ -56,11 +56,32 @@ def test_a_network_is_certified_first_and_attacked_where_that_fails():
         adam.step()
     space = SCHEMA.space(eps=0.1)
     both = du.evaluate(net, DATA, space=space, progress=False)
-    alone = du.evaluate(net, DATA, space=space, attack=du.standard(space), progress=False)
+    alone = du.evaluate(net, DATA, space=space, attack=du.Standard(proofs=False), progress=False)
     assert both.table["success"].tolist() == alone.table["success"].tolist()
     assert both.metric("open").value <= 0.05
     proven = both.table["verdict"] == "proven"
     assert both.table.loc[proven, "forwards"].max() < alone.table.loc[proven, "forwards"].min()
+
+
+def test_without_proofs_the_attack_is_the_same_and_nothing_is_proven():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    table = SCHEMA.space(eps=0.2)
+    data = du.Dataset(X[:40], net(X[:40].float()).argmax(1))
+    for model, space, attack in (
+        (net, du.Linf(0.1), du.Cascade()),
+        (net, table, du.CAA(search=du.Graft())),
+        (Cut(), du.Linf(0.1), du.Square()),
+        (Cut(), table, du.Graft()),
+    ):
+        known = data if model is net else DATA
+        alone, given = (
+            du.evaluate(model, known, space=space, attack=a, progress=False)
+            for a in (du.Standard(proofs=False), attack)
+        )
+        same = ["success", "winner", "distance", "forwards", "backwards", "verdict"]
+        assert alone.table[same].equals(given.table[same])
+        assert alone.metric("proven").value == 0
 
 
 RULES = {

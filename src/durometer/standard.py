@@ -10,7 +10,11 @@ before it left open, and the report says what each settled at what price:
     long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
     torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
     labels only                      Ray in Linf, Circle in L2, Mirror in tables; else refused
-    all                              the strongest attack for the space (`standard`)
+    all                              Cascade in Lp balls, APGD in L0, CAA with Graft in tables;
+                                     without gradients Square and Graft
+
+`proofs=False` leaves the proofs out, and the attack alone is played. Cascade finds what AutoAttack
+finds at a fraction of its price, and Graft more than MOEVA in less time (docs/results.md).
 
 What a reader would get wrong: whether a model has gradients, is linear or is made of trees is found
 out when it is played, not when this is made. A module whose gradient is cut off gets the search.
@@ -20,10 +24,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from durometer.attacks.apgd import APGD
-from durometer.attacks.base import run
+from durometer.attacks.base import Attack, run
 from durometer.attacks.caa import CAA
 from durometer.attacks.cascade import Cascade
 from durometer.attacks.decision.circle import Circle
@@ -34,7 +37,6 @@ from durometer.attacks.moeva import MOEVA
 from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
-from durometer.attacks.standard import few_features
 from durometer.core.errors import Unsupported
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -46,12 +48,14 @@ from durometer.proofs.search.linear_form import read
 from durometer.proofs.text.hull import Bounded
 from durometer.proofs.trees import Exact
 from durometer.spaces.discrete import SubstitutionRegion
+from durometer.spaces.region import Space
+from durometer.spaces.symbols import Symbols
+from durometer.spaces.text import Text
 from durometer.tables.region import TableRegion
+from durometer.tables.space import TableSpace
 from durometer.trees.readers import reader
 
-if TYPE_CHECKING:
-    from durometer.attacks.base import Attack
-
+_NORMS = (0.0, 1.0, 2.0, math.inf)
 _FEW = 2000  # points: fewer than an attack would ask about
 _SINGLES = 5_000  # exchanges of one symbol: more are not all tried
 _GROWN = 50_000  # queries of a beam for one row: more are not worth what it adds to Greedy
@@ -72,6 +76,7 @@ class Standard:
     Args:
         seconds: Time limit of exact searches per row, in seconds.
         certificates: Whether proofs about trees keep a certificate that `verify` can check.
+        proofs: Whether proofs are played. False plays the attack alone.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -82,10 +87,11 @@ class Standard:
 
     seconds: float = 5.0
     certificates: bool = False
+    proofs: bool = True
 
     @property
     def needs(self) -> Needs:
-        return Needs(ANY, is_proof=True)
+        return Needs(ANY, is_proof=self.proofs, single_model=True)
 
     def __call__(self, problem: Problem) -> None:
         proofs, refused = 0, []
@@ -102,7 +108,7 @@ class Standard:
                 refused.append(str(error))
         if problem.model.answers == "labels" and len(problem.undecided):
             _refuse_blind(problem)
-        if not proofs:
+        if self.proofs and not proofs:
             problem.referee.unproven = next(iter(refused), "no proof knows models of this kind")
 
     def stages(self, problem: Problem) -> list[tuple[Attack, bool]]:
@@ -112,21 +118,15 @@ class Standard:
         Args:
             problem: The rows to attack.
         """
-        model, table = problem.model, isinstance(problem.regions, TableRegion)
-        if isinstance(problem.regions, SubstitutionRegion):
-            bounded = isinstance(model.module, Bounded)
-            if model.answers == "labels":
-                return [(Enumerate(_LISTED), True)]
-            return _sequences(problem.regions, model.differentiable, bounded)
-        counts = table and problem.budget.forwards is None  # or it would spend the attack's
-        blind = model.answers == "labels"
-        attack = (
-            _by_labels(problem)
-            if blind
-            else _attack(table, model.differentiable, problem.regions.p)
-        )
-        first: list[Attack] = [Enumerate(_FEW)] if counts else []
-        last: list[Attack] = [Enumerate()] if counts else []
+        if not self.proofs:
+            return [(a, False) for a in _attacks(problem)]
+        model, region = problem.model, problem.regions
+        if isinstance(region, SubstitutionRegion):
+            return _sequences(problem, region)
+        first: list[Attack] = []
+        last: list[Attack] = []
+        if isinstance(region, TableRegion) and problem.budget.forwards is None:
+            first, last = [Enumerate(_FEW)], [Enumerate()]  # it would spend the attack's budget
         if reader(model.source, model.columns) is not None:
             # dearer only where a row has a handful of records
             first.insert(0, Exact(self.seconds, certificates=self.certificates))
@@ -135,8 +135,35 @@ class Standard:
         elif model.module is not None and not model.bound:
             first.insert(0, Bounds(splits=0, seconds=0.0))
             last.insert(0, Bounds(seconds=min(1.0, self.seconds)))
-        searched = [] if attack is None else [(attack, False)]
-        return [*((p, True) for p in first), *searched, *((p, True) for p in last)]
+        return [*_optional(first), *((a, False) for a in _attacks(problem)), *_optional(last)]
+
+
+def check_space(space: Space) -> None:
+    """Raise Unsupported where there is no standard attack for a space."""
+    if not isinstance(space, Space):
+        return  # `check_kinds` says so, and what to give instead
+    if not (isinstance(space, TableSpace | Text | Symbols) or space.norm in _NORMS):
+        raise Unsupported(f"no standard attack for {space!r}; give one with attack=")
+
+
+def _attacks(problem: Problem) -> list[Attack]:
+    """The strongest attack for what the model answers and what may change."""
+    model, region = problem.model, problem.regions
+    if model.answers == "labels":
+        by_labels = _by_labels(problem)
+        return [] if by_labels is None else [by_labels]
+    if isinstance(region, SubstitutionRegion):
+        return [stage for stage, proof in _sequences(problem, region) if not proof]
+    if isinstance(region, TableRegion):
+        return [CAA(search=Graft()) if model.differentiable else Graft()]
+    if region.p == 0.0:  # eps counts features
+        climbs: list[Attack] = [APGD(100), APGD(100, loss="margin", start="best")]
+        return climbs if model.differentiable else [Graft()]
+    return [Cascade() if model.differentiable else Square()]
+
+
+def _optional(stages: list[Attack]) -> list[tuple[Attack, bool]]:
+    return [(stage, True) for stage in stages]
 
 
 def _by_labels(problem: Problem) -> Attack | None:
@@ -167,28 +194,22 @@ def _refuse_blind(problem: Problem) -> None:
         )
 
 
-def _sequences(
-    region: SubstitutionRegion, gradients: bool, bounded: bool
-) -> list[tuple[Attack, bool]]:
+def _sequences(problem: Problem, region: SubstitutionRegion) -> list[tuple[Attack, bool]]:
     """Bounds where there are some; searches over symbols; what is left is cut up, or listed."""
-    steered: list[Attack] = [APGD(20)] if gradients else []
+    model = problem.model
+    if model.answers == "labels":
+        return [(Enumerate(_LISTED), True)]
+    steered: list[Attack] = [APGD(20)] if model.differentiable else []
     singles = region.there[..., 1:].sum((1, 2))
     if len(singles) and int(singles.max()) > _SINGLES:  # trying each once costs too much
-        return [(a, False) for a in ([*steered, HotFlip(20)] if gradients else [MOEVA()])]
+        search = HotFlip(20) if model.differentiable else MOEVA()
+        return [(a, False) for a in (*steered, search)]
+    bounded = isinstance(model.module, Bounded)
     first: list[Attack] = [Linear(), *([Bounds(splits=0)] if bounded else [])]
     last: list[Attack] = [*([Bounds(splits=_CUT)] if bounded else []), Enumerate(_LISTED)]
     beam = Beam(4)
     fits = len(singles) and beam.width * int((singles * region.most).max()) <= _GROWN
     return [
-        *((p, True) for p in first), *((a, False) for a in (Greedy(), *steered)),
-        *((p, True) for p in last), *([(beam, False)] if fits else []),
+        *_optional(first), *((a, False) for a in (Greedy(), *steered)),
+        *_optional(last), *([(beam, False)] if fits else []),
     ]  # fmt: skip
-
-
-def _attack(table: bool, gradients: bool, p: float) -> Attack:
-    """As `standard(space, gradients)` gives it."""
-    if p == 0.0 and not table:
-        return few_features() if gradients else Graft()
-    if table:
-        return CAA(search=Graft()) if gradients else Graft()
-    return Cascade() if gradients else Square()

@@ -1,1 +1,0 @@
-"""What is behind Square: its moves, in torch and compiled."""
