@@ -18,8 +18,9 @@ from durometer.spaces.lp import Lp
 
 # What durometer hands out: nobody configures it.
 ANSWERS = {
-    "Batch", "Case", "Epoch", "Estimate", "Hardened", "Job", "Outcome", "Play", "Problem",
-    "Records", "Repeatability", "Report", "Splits", "SubstitutionRegion",
+    "Aims", "Batch", "Case", "Epoch", "Estimate", "GateSpec", "Hardened", "Job", "Outcome", "Play",
+    "Problem", "Provenance", "QuotaRule", "Records", "Repeatability", "Report", "Spec", "Splits",
+    "SubstitutionRegion",
 }  # fmt: skip
 # For required fields: the first that fits what the field declares.
 EXAMPLES = (

@@ -63,7 +63,7 @@ def noun(cls: Any = None, /, **options: bool) -> Any:
 
 def check_fields(made: Any) -> None:
     """Raise on the first field of a dataclass that cannot be meant."""
-    for f, kinds in _declared(type(made)):
+    for f, kinds in _declared(made.__class__):
         value = getattr(made, f.name)
         plain = _plain(value)
         if plain is not value:  # a number of numpy: stored as Python's, so that it can be written
@@ -183,7 +183,7 @@ def _expected(f: Field[Any], kind: Any) -> str:
     if kind is Callable or get_origin(kind) is Callable:
         return "a function"
     known = {str: "text", bool: "True or False", None: "None", type(None): "None"}
-    name = known.get(kind) or getattr(kind, "__name__", str(kind))
+    name: str = known.get(kind) or str(getattr(kind, "__name__", kind))
     return name if kind in known else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
