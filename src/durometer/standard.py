@@ -23,7 +23,6 @@ out when it is played, not when this is made. A module whose gradient is cut off
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
@@ -38,6 +37,7 @@ from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -47,7 +47,9 @@ from durometer.proofs.networks import Bounds
 from durometer.proofs.search.linear_form import read
 from durometer.proofs.text.hull import Bounded
 from durometer.proofs.trees import Exact
+from durometer.spaces.ball import LpRegion
 from durometer.spaces.discrete import SubstitutionRegion
+from durometer.spaces.quantised import QuantisedRegion
 from durometer.spaces.region import Space
 from durometer.spaces.symbols import Symbols
 from durometer.spaces.text import Text
@@ -64,7 +66,7 @@ _COPIED = 200  # features of an L1 or L0 ball: of more, copies made of trees lea
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
-@dataclass(frozen=True)
+@noun
 class Standard:
     """The default of `evaluate`: proofs and attacks that fit the model and the space, cheapest
     first.
@@ -173,8 +175,9 @@ def _by_labels(problem: Problem) -> Attack | None:
     if isinstance(problem.regions, TableRegion):
         return Mirror()
     known: dict[float, Attack] = {math.inf: Ray(), 2.0: Circle()}
-    few = problem.regions.origin.shape[1] <= _COPIED
-    return known.get(problem.regions.p, Mirror() if few else None)
+    if isinstance(problem.regions, LpRegion | QuantisedRegion) and problem.regions.p in known:
+        return known[problem.regions.p]
+    return Mirror() if problem.regions.origin.shape[1] <= _COPIED else None
 
 
 def _refuse_blind(problem: Problem) -> None:
@@ -182,11 +185,8 @@ def _refuse_blind(problem: Problem) -> None:
     region = problem.regions
     if _by_labels(problem) is None:
         sequences = isinstance(region, SubstitutionRegion)
-        what = (
-            "sequences"
-            if sequences
-            else f"L{region.p:g} balls of {region.origin.shape[1]} features"
-        )
+        kind = f"L{region.p:g} balls" if isinstance(region, LpRegion) else "such regions"
+        what = "sequences" if sequences else f"{kind} of {region.origin.shape[1]} features"
         raise Unsupported(
             f"labels only: no search for {what} yet; give scores (a model with predict_proba or "
             "decision_function, or a function that returns an array (rows, classes)), or trees "

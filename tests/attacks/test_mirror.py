@@ -85,3 +85,14 @@ def test_rounds_and_keys():
     assert len(np.unique(same)) == 500
     assert len(np.unique(_keys(x, np.ones(500, int)).tolist() + same.tolist())) == 1000
     assert _first(np.array([[3, 5, 3, 3]])).tolist() == [[True, True, False, False]]
+
+
+def test_a_space_without_a_ball_is_not_searched_as_one():
+    x = RNG.uniform(size=(12, 1, 16, 16))
+    data = du.Dataset(x, (x.mean((1, 2, 3)) > 0.5).astype(int))
+
+    def label(z):
+        return (np.asarray(z).mean((1, 2, 3)) > 0.5).astype(int)
+
+    with pytest.raises(du.Unsupported, match="labels only: no search for such regions"):
+        du.evaluate(label, data, space=du.Patch(np.ones((16, 16))), progress=False)

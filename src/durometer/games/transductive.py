@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ from durometer.core.records import Records
 from durometer.core.serialization import to_dict
 from durometer.core.spec import Spec
 from durometer.core.streams import Stream, derive, keys
-from durometer.core.validation import check_numbers
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds, refused_quota
 from durometer.games.game import USUAL, Carried, Play
@@ -97,7 +97,7 @@ class Defender(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Transductive:
     """The game of test-time defences: in each round the attacker changes a batch, then the defender
     adapts to it (Chen et al., 2022).
@@ -138,8 +138,8 @@ class Transductive:
 
     defender: Any
     batch: int = 128
-    information: str = "start"
-    order: str | Callable[[Dataset], Any] = "natural"
+    information: Literal["start", "state", "seed"] = "start"
+    order: Literal["natural", "sorted"] | Callable[[Dataset], Any] = "natural"
     window: int | None = None
     controlled: Any = field(default=None, repr=False)
     scored: Any = field(default=None, repr=False)
@@ -162,15 +162,6 @@ class Transductive:
                 f"Transductive got {'the class' if made else 'a'} {got}; expected a defender with "
                 "stateful, start(), base(state) and adapt(state, x, seed); see du.defenses"
             )
-        if self.information not in ("start", "state", "seed"):
-            raise DurometerError(
-                f"information={self.information!r}: expected 'start', 'state' or 'seed'"
-            )
-        if not callable(self.order) and self.order not in ("natural", "sorted"):
-            raise DurometerError(
-                f"order={self.order!r}: expected 'natural', 'sorted' or a callable"
-            )
-        check_numbers(self)
 
     def describe(self) -> Spec:
         kind, game = type(self.defender).__name__, to_dict(self, whole=True)

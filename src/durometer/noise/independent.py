@@ -2,13 +2,13 @@
 included."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Floats
 from durometer.noise.joint import Joint, Part, align_columns, as_list, check_count, keys, widths
 
 
-@dataclass(frozen=True)
+@noun
 class Independent(Joint):
     """Noise that is independent from feature to feature, with any mixture of distributions.
 

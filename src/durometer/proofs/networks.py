@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Array
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -52,7 +53,7 @@ _TRIED = 8  # rows on which the network must answer as it was read
 _MEMORY = 2 * 10**7  # numbers carried backwards at a time
 
 
-@dataclass(frozen=True)
+@noun
 class Bounds:
     """Proves rows of a neural network robust by linear bounds on its outputs over the whole region.
 

@@ -10,7 +10,7 @@ must not move with the attack's steps) and in training mode while it learns.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.games.arguments import check_kinds
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Goal
@@ -30,7 +31,7 @@ from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
 
 
-@dataclass(frozen=True)
+@noun
 class CraftBy:
     """Crafts training inputs by an attack: the valid input of highest loss for each row.
 
@@ -86,7 +87,7 @@ class CraftBy:
         return referee.best
 
 
-@dataclass(frozen=True)
+@noun
 class Adversarial:
     """Adversarial training with any attack in any space (Madry et al., 2018, with `PGD`).
 
