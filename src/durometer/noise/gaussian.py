@@ -49,8 +49,8 @@ class Normal(Joint):
     low: Any = -np.inf
     high: Any = np.inf
     outside: Outside = "truncate"
-    integer: tuple[int, ...] = ()  # features whose readings are whole numbers
-    immutable: tuple[int, ...] = ()  # features without noise
+    integer: Any = ()  # features whose readings are whole numbers
+    immutable: Any = ()  # features without noise
     names: tuple[str, ...] | None = None  # of the features, where parameters came by name
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type

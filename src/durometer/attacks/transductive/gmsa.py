@@ -188,11 +188,13 @@ class _Search:
         if not len(rows):
             return trial
         region = trial.region(rows)
+        rests = gmsa.warm == 0 and before is not None  # no step beyond the candidate before
         if gmsa.warm is not None and before is not None:
-            inner = warmed(inner, gmsa.warm)
+            inner = inner if rests else warmed(inner, gmsa.warm)
             trial.value(rows, region.encode(before[rows]))
         trial.value(rows, region.origin)  # the record to beat starts at the clean point
-        run(inner, trial, gmsa.name)
+        if not rests:
+            run(inner, trial, gmsa.name)
         return trial
 
     @staticmethod
