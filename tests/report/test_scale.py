@@ -127,7 +127,7 @@ def test_the_pictures_follow_the_goal_and_the_game() -> None:
     assert "2 of 2 people" in pictures(pages.quota().spec)
     assert "The model moves last" in pictures(pages.moving().reports["transfer"].spec)
     assert "Nobody chooses the noise" in pictures(pages.nature().spec)
-    strange = {"space": {"type": "my.own:Space"}, "goal": {"type": "my.own:Goal"}, "game": None}
+    strange = du.Spec(space={"type": "my.own:Space"}, goal={"type": "my.own:Goal"})
     assert "my.own:Space" in pictures(strange) and "my.own:Goal" in pictures(strange)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,17 +98,17 @@ def ctu13(path: str | os.PathLike[str] | None = None) -> Splits | TestOnly:
 
 def schema() -> Schema:
     """756 features of which 432 may grow, and 360 relations."""
-    from durometer.tables.feature import Feature
+    from durometer.tables.feature import Feature, Kind
     from durometer.tables.schema import Schema
 
     stored = source.bundled("ctu13")
     described = []
     for name, real, high in zip(FEATURES, stored["is_real"], stored["high"], strict=True):
         free = name.startswith(FREE) or name.startswith(PROTOCOLS)
-        low = "original" if free else 0.0
+        low: float | Literal["original"] = "original" if free else 0.0
         # Scaled by the range in the data, as the published networks and distances are.
         scale = (0.0, float(high))
-        kind = "real" if real else "integer"
+        kind: Kind = "real" if real else "integer"
         described.append(Feature(name, kind, low, float(high), mutable=free, scale=scale))
     return Schema(described, relations(), "ctu13")
 

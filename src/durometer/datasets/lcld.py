@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -212,7 +212,7 @@ def engineer(loans: pd.DataFrame, features: int) -> pd.DataFrame:
 
 def schema(features: int = 28) -> Schema:
     """Types, bounds, mutability and relations of one of the two versions."""
-    from durometer.tables.feature import Feature
+    from durometer.tables.feature import Feature, Kind
     from durometer.tables.schema import Schema
 
     if features not in COLUMNS:
@@ -224,12 +224,12 @@ def schema(features: int = 28) -> Schema:
         name, kind, low, high = line.rsplit(" ", 3)
         free, name = not name.endswith("!"), name.rstrip("!")
         if kind == "category":
-            described.append(Feature(name, kind, mutable=free, values=LABELS[name]))
+            described.append(Feature(name, "category", mutable=free, values=LABELS[name]))
             continue
         ends = float(low), float(high)
         wide = (float(math.floor(ends[0])), float(math.ceil(ends[1])))
         scale = wide if features == 47 and wide != ends else None
-        described.append(Feature(name, kind, *ends, mutable=free, scale=scale))
+        described.append(Feature(name, cast(Kind, kind), *ends, mutable=free, scale=scale))
     if features == 47:
         described += [
             Feature(f"{group}_{each}", "boolean", 0, 1, mutable=free, group=group)

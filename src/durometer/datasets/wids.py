@@ -33,7 +33,7 @@ from durometer.datasets import source
 if TYPE_CHECKING:
     import pandas as pd
 
-    from durometer.tables.feature import Feature
+    from durometer.tables.feature import Feature, Kind
     from durometer.tables.schema import Schema
 
 CLASSES = ("survived", "died")
@@ -170,6 +170,6 @@ def _feature(name: str, column: pd.Series) -> Feature:
         return Feature(name, "category", mutable=False, values=tuple(sorted(set(column))))
     if name in FLAGS:
         return Feature(name, "boolean", 0, 1, mutable=False)
-    kind = "integer" if bool((column % 1 == 0).all()) else "real"
+    kind: Kind = "integer" if bool((column % 1 == 0).all()) else "real"
     low, high = float(column.min()), float(column.max())
     return Feature(name, kind, low, high, mutable=name in MEASURED)

@@ -173,5 +173,5 @@ def _places(name: str, given: Any, names: tuple[str, ...] | None) -> tuple[int, 
 
 
 @lru_cache(4096)  # asked for again with every record
-def _marginal(sd: float, low: float, high: float, outside: str, integer: bool) -> Marginal:
+def _marginal(sd: float, low: float, high: float, outside: Outside, integer: bool) -> Marginal:
     return Marginal("norm", (0.0, sd), low=low, high=high, outside=outside, integer=integer)

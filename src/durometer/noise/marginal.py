@@ -10,7 +10,7 @@ complement `above`; both are kept, because 1 - P loses the upper tail below 1e-1
 
 from dataclasses import field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
@@ -257,7 +257,7 @@ class Confusion:
             )
         object.__setattr__(self, "matrix", tuple(tuple(row) for row in m.tolist()))
 
-    still = False
+    no_noise: ClassVar[bool] = False
     error = 0.0
 
     def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
@@ -385,7 +385,7 @@ def no_noise() -> Marginal:
     return Marginal("none", ())
 
 
-def bounded(marginal: Marginal, low: float, high: float, outside: str = "truncate") -> Marginal:
+def bounded(marginal: Marginal, low: float, high: float, outside: Outside = "truncate") -> Marginal:
     """The same noise within bounds of the feature.
 
     Args:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from durometer.core import durable_files, toml
 from durometer.core.errors import DurometerError, nearest
@@ -124,7 +124,7 @@ def from_csv(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:
     return Schema(features, relations, Path(path).stem)
 
 
-def _bound(text: str, where: str) -> float | str | None:
+def _bound(text: str, where: str) -> float | Literal["original"] | None:
     text = text.strip()
     if text in ("dynamic", "original"):
         return "original"

@@ -213,7 +213,7 @@ def _mixed(place: str) -> MixedRowsError:
 
 def join(place: str, *ids: Tensor) -> Tensor:
     """The row of numbers made of several, broadcast."""
-    shape = torch.broadcast_shapes(*(i.shape for i in ids))
+    shape: torch.Size = torch.broadcast_shapes(*(i.shape for i in ids))  # type: ignore[no-untyped-call]
     held = torch.stack([i.expand(shape) for i in ids])
     top = held.amax(0)
     if bool(((held != top) & (held >= 0)).any()):

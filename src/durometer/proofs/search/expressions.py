@@ -36,8 +36,8 @@ class Expressions:
     def without_gaps(self) -> Expressions:
         """With 0 in missing cells, so that they spoil no other row of the batch."""
         gone = np.isnan(self.x0)
-        sides = {k: np.where(gone, 0.0, getattr(self, k)) for k in ("x0", "low", "high")}
-        return replace(self, **sides)
+        x0, low, high = (np.where(gone, 0.0, side) for side in (self.x0, self.low, self.high))
+        return replace(self, x0=x0, low=low, high=high)
 
     def named(self, parts: Iterable[Expr | Relation]) -> Ints:
         """The features that these name, as they are or as they were."""

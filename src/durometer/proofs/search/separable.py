@@ -54,7 +54,7 @@ class Separable:
                 if made is None:
                     complete[:] = False
                     continue
-                known = ~missing[:, self.on.named(clause)].any(axis=1)
+                known: Bools = np.asarray(~missing[:, self.on.named(clause)].any(axis=1))
                 found += [c.where(known) for c in made[0]]
                 complete &= made[1] & known
         return found, complete

@@ -17,7 +17,7 @@ import numpy as np
 from durometer.core.errors import DurometerError
 from durometer.data.columns import DAYS, Column, as_frame
 from durometer.tables.discovery.pairs import tokens
-from durometer.tables.feature import Feature
+from durometer.tables.feature import Feature, Kind
 
 _FEW = 50  # texts that are few enough for a category, whatever the number of rows
 
@@ -85,7 +85,7 @@ def _feature(column: Column, series: Any) -> tuple[Feature, str]:
     if column.kind == "boolean" or set(np.unique(numbers)) <= {0.0, 1.0}:
         return Feature(column.name, "boolean", low, high, missing=missing), "0 and 1 only" + said
     whole = bool((numbers == np.round(numbers)).all())
-    kind = "integer" if whole else "real"
+    kind: Kind = "integer" if whole else "real"
     unit = DAYS if column.kind == "date" else ""
     seen = "dates, as days" if unit else "whole numbers" if whole else "numbers"
     return Feature(column.name, kind, low, high, unit=unit, missing=missing), seen + said
