@@ -70,7 +70,7 @@ class Text:
     [True, False]
     """
 
-    candidates: Candidates = field(default_factory=Synonyms)
+    candidates: Candidates | Callable[[list[str]], Any] = field(default_factory=Synonyms)
     most: float = field(default=0.25, metadata={"above": 0, "most": 1})
     keep: Sequence[str] = STOPWORDS
     similarity: Similarity | Callable[[list[str], list[str]], Any] | None = None
