@@ -343,7 +343,7 @@ def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -
         raise DurometerError(f"batch={batch!r}: expected a whole number of at least 1")
     for name, value, kind, example in (
         ("budget", budget, Budget, "du.Budget(forwards=1000)"),
-        ("run", run, Run, 'ay.Run("runs/night")'),
+        ("run", run, Run, 'du.Run("runs/night")'),
     ):
         if value is not None and not isinstance(value, kind):
             raise DurometerError(f"{name}={value!r}: expected e.g. {example}")
