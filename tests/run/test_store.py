@@ -72,7 +72,7 @@ def test_a_torn_chunk_is_not_believed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.index.forget(3)
     (tmp_path / "chunks" / "3.npz").write_bytes(b"half a fil")
-    (tmp_path / "chunks" / "4.tmp").write_bytes(b"left over")
+    (tmp_path / "chunks" / f"4.npz.{'0f' * 8}.tmp").write_bytes(b"left over")
     same(whole, du.evaluate(net, data, **how, run=du.Run(tmp_path, resume=True)))
     assert not list((tmp_path / "chunks").glob("*.tmp"))
 
@@ -109,9 +109,9 @@ def test_shards_merge_to_exactly_the_whole(tmp_path: Path) -> None:
 def test_two_writers_are_kept_apart(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with (
-        store.held({"a": 1}, resume=False),
+        store.held(du.Spec(data="a"), resume=False),
         pytest.raises(du.DurometerError, match="another process is writing"),
-        store.held({"a": 1}, resume=True),
+        store.held(du.Spec(data="a"), resume=True),
     ):
         pass
 
@@ -128,7 +128,7 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     store = Store(tmp_path)
-    with store.held({"a": 1}, resume=False):
+    with store.held(du.Spec(data="a"), resume=False):
         monkeypatch.setattr("durometer.run.store.np.savez", full)
         with pytest.raises(du.DurometerError, match="No space left on device"):
             store.write(0, Chunk(Records.of(2), {}))

@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, 
 from durometer.core.errors import DurometerError, nearest
 
 MOST = 10**12  # of anything that is counted
+_HIDDEN = {MOST, sys.float_info.max}  # said only to whoever comes so far
 SIGNED = {"least": -sys.float_info.max}  # metadata of a number that may be negative
 _BOUNDS = {"least": "of at least", "above": "above", "most": "of at most", "below": "below"}
 _Noun = TypeVar("_Noun")
@@ -172,8 +173,7 @@ def _can_be_asked(kind: Any) -> bool:
 def _expected(f: Field[Any], kind: Any) -> str:
     if kind is int or kind is float:
         bounds = _bounds(f, kind is int)
-        hidden = {MOST, sys.float_info.max}  # nobody asked for it
-        said = [f"{_BOUNDS[k]} {b:g}" for k, b in bounds.items() if b not in hidden]
+        said = [f"{_BOUNDS[k]} {b:g}" for k, b in bounds.items() if b not in _HIDDEN]
         return f"a {'whole ' if kind is int else ''}number {' and '.join(said)}".rstrip()
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(repr, get_args(kind)))
@@ -205,5 +205,7 @@ def _out_of_bounds(f: Field[Any], whole: bool, value: float) -> str | None:
             "below": value < bound,
         }[name]
         if not fits:
+            if bound in _HIDDEN:
+                return f"expected a number of at most {bound:g}"
             return f"expected {_expected(f, int if whole else float)}"
     return None
