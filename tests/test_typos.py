@@ -15,7 +15,7 @@ def test_when_it_runs():
 
 def test_for_a_type_checker(tmp_path):
     file = tmp_path / "typo.py"
-    file.write_text("import durometer as du\nfrom durometer import PDG\n\nay.PDG\nay.Escalaton\n")
+    file.write_text("import durometer as du\nfrom durometer import PDG\n\ndu.PDG\ndu.Escalaton\n")
     command = [sys.executable, "-m", "mypy", "--follow-imports=skip", "--no-incremental", str(file)]
     said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert said.returncode == 1

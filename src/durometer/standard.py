@@ -84,7 +84,7 @@ class Standard:
     >>> net, data = du.testing.toy()
     >>> report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.Standard())
     >>> report.counts("verdict"), report.counts("winner")
-    ({'broken': 12, 'open': 4}, {'APGD-pm': 12, '': 4})
+    ({'broken': 12, 'proven': 3, 'open': 1}, {'APGD-pm': 12, 'Bounds': 3, '': 1})
     """
 
     seconds: float = 5.0

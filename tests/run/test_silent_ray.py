@@ -144,7 +144,7 @@ def test_an_end_that_hangs_loses_nothing(
 ) -> None:
     stub = Stub(call, silent=call == "cancel")
     report, log = played(stub, tmp_path, monkeypatch)
-    assert len(report.records) == 120 and "Unanswered" in log
+    assert len(report.records) == 120 and "TimedOut" in log
 
 
 @pytest.mark.parametrize("call", ["init", "put"])

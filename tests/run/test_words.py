@@ -96,7 +96,7 @@ def test_a_run_goes_on_and_is_read_in_processes_that_know_no_word(folder: Path) 
         from durometer.spaces import words
         report = du.Report.load("run")
         print(report)
-        print("\\n".join(words.sentences(torch.from_numpy(report.adversarial))))
+        print("\\n".join(report.adversarial))
     """)
 
     assert said.splitlines()[-len(TEXTS) :] == token_ids.sentences(
@@ -113,7 +113,7 @@ def test_a_pickled_data_set_brings_its_words(tmp_path: Path) -> None:
     (tmp_path / "data.pkl").write_bytes(pickle.dumps(data))
     said = elsewhere(f"""
         import pickle
-        from durometer.spaces.words import sentences
+        from durometer.spaces.token_ids import sentences
         data = pickle.load(open({str(tmp_path / "data.pkl")!r}, "rb"))
         print(sentences(data.x))
     """)

@@ -151,10 +151,10 @@ def test_what_is_played_unless_told_otherwise_depends_on_the_length():
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"most": 0}, "at least one position"),
+        ({"most": 0}, "most=0.*at least 1"),
         ({"most": 1, "alphabet": 1}, "at least two symbols"),
         ({"most": 1, "first": 2, "last": 2}, "give one of first, last and where"),
-        ({"most": 1, "last": 0}, "at least one position"),
+        ({"most": 1, "last": 0}, "last=0.*at least 1"),
     ],
 )
 def test_symbols_that_make_no_sense_are_refused(options, said):

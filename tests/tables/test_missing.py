@@ -37,9 +37,9 @@ FRAME, Y = table()
 def schema(relations=(), **gaps):
     return Schema(
         [
-            Feature("a", "integer", 0, 5, missing=True, **gaps),
-            Feature("b", "integer", 0, 5),
-            Feature("c", "category", values=("x", "y", "z"), missing=True, **gaps),
+            Feature("a", "integer", 0, 5, missing=True, cost=1.0, **gaps),
+            Feature("b", "integer", 0, 5, cost=1.0),
+            Feature("c", "category", values=("x", "y", "z"), missing=True, cost=1.0, **gaps),
         ],
         relations,
     )

@@ -232,7 +232,7 @@ def test_a_pipeline_with_text_columns_is_asked_as_it_was_in_the_run(tmp_path):
     frame = pd.DataFrame({"kind": rng.choice(["a", "b", "c"], 200), "size": rng.random(200)})
     frame["y"] = np.where((frame["kind"] == "a") ^ (frame["size"] > 0.5), "yes", "no")
     text = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
-    pipe = make_pipeline(text, RandomForestClassifier(5, random_state=0))
+    pipe = make_pipeline(text, RandomForestClassifier(5, max_depth=2, random_state=0))
     pipe.fit(frame[["kind", "size"]], frame["y"])
     schema = du.Schema.suggest(frame[["kind", "size"]])
     data = du.Dataset(frame, target="y", schema=schema).head(30)

@@ -40,6 +40,10 @@ def noun(*, eq: bool = True, repr: bool = True) -> Callable[[type[_Noun]], type[
 def noun(cls: Any = None, /, **options: bool) -> Any:
     """A frozen dataclass whose fields are checked when it is made.
 
+    Args:
+        cls: The class; left out where options are given.
+        options: Those of `dataclasses.dataclass`, e.g. `eq=False`.
+
     >>> @noun
     ... class Search:
     ...     steps: int = 10

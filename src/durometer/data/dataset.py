@@ -124,6 +124,9 @@ class Dataset:
     def space(self, **given: Any) -> Any:
         """What may change in these data, by their schema: `schema.space(**given)`.
 
+        Args:
+            given: The arguments of `Schema.space`, e.g. `eps=0.5`.
+
         Raises:
             DurometerError: The data have no schema.
         """

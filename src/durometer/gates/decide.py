@@ -403,7 +403,7 @@ def expected_rows_to_decision(
     >>> seen = np.tile([1.0, 1.0, 1.0, 1.0, 0.0], 20)
     >>> sides = Evidence(0.7), Evidence(0.3)
     >>> _ = sides[0].add(seen), sides[1].add(1 - seen)
-    >>> 20 < further(sides, (seen, 1 - seen), (math.log(40), math.log(40))) < 200
+    >>> 20 < expected_rows_to_decision(sides, (seen, 1 - seen), (math.log(40), math.log(40))) < 200
     True
     """
     n = len(rows[0])

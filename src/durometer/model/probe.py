@@ -178,7 +178,7 @@ def _tried(model: Classifier, x: Tensor) -> Tensor:
 def _answered(model: Classifier, x: Tensor, ask: Callable[[Tensor], Any]) -> Any:
     """What it answers; a model that cannot take these rows is told of."""
     try:
-        return ask(x)
+        return ask(x.clone())  # it may change its input in place, and `x` be the user's own data
     except DurometerError:
         raise
     except Exception as error:  # whatever a model may raise

@@ -148,7 +148,12 @@ class Feature:
                 f"feature '{self.name}': low={self.low}, high={self.high}: no range to scale by; "
                 "give scale=(smallest, largest) or let schema.fit(df) take it from data"
             )
-        return (float(low), float(high))
+        try:
+            return (float(low), float(high))
+        except OverflowError:
+            raise DurometerError(
+                f"feature '{self.name}': its bounds are too large for a number of double precision"
+            ) from None
 
     @property
     def reach(self) -> tuple[float, float]:

@@ -204,13 +204,13 @@ class _Reading:
             return value
         if not isinstance(value, Tensor):
             self.refuse(f"the argument {value!r}")
-        held = value.detach().double()
+        held = value.detach().cpu().double()
         return self.put(Constant, (), held.shape, held, unit=UNIT.get(value.dtype, 0.0))
 
     def constant(self, value: Any) -> Tensor:
         """A tensor or number that does not depend on the input, in double precision."""
         if isinstance(value, Tensor):
-            return value.detach().double()
+            return value.detach().cpu().double()
         self.refuse("an argument that depends on the input")
 
     # moves
@@ -405,7 +405,7 @@ def _div(reading: _Reading, a: dict[str, Any]) -> int:
     reading.only(a, "self", "other")
     over = a["other"]
     if isinstance(over, Tensor):
-        divisor = over.detach().double()
+        divisor = over.detach().cpu().double()
         if bool((divisor == 0).any()):
             reading.refuse("a divisor of 0")
         return reading.scaled(a["self"], 1 / divisor, None, 3)
@@ -491,9 +491,9 @@ def _batch_norm(reading: _Reading, a: dict[str, Any]) -> Any:
     source = a["input"]
     shape = reading.shape(source)
     wide = (1, -1, *[1] * (len(shape) - 2))
-    factor = (var.double() + a["eps"]).rsqrt()
+    factor = (var.cpu().double() + a["eps"]).rsqrt()
     factor = factor if a.get("weight") is None else factor * reading.constant(a["weight"])
-    shift = -mean.double() * factor
+    shift = -mean.cpu().double() * factor
     extra = shift.abs()
     if a.get("bias") is not None:
         bias = reading.constant(a["bias"])
