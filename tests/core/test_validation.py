@@ -200,19 +200,20 @@ def test_data_without_a_schema_asked_for_their_space():
     assert known.space(eps=0.1) == schema.space(eps=0.1)
 
 
+@noun
+class Dies:
+    wanted: int = 7
+
+    @property
+    def needs(self):
+        return du.extend.Needs(gradient=True)
+
+    def __call__(self, problem):
+        z = problem.region(problem.open).origin
+        _, grad = problem.value_and_grad(problem.open, z)
+        problem.submit(problem.open, z + grad @ torch.ones(self.wanted, 5))
+
+
 def test_check_attack_fails_an_attack_that_dies_of_a_shape():
-    @noun
-    class Dies:
-        wanted: int = 7
-
-        @property
-        def needs(self):
-            return du.extend.Needs(gradient=True)
-
-        def __call__(self, problem):
-            z = problem.region(problem.open).origin
-            _, grad = problem.value_and_grad(problem.open, z)
-            problem.submit(problem.open, z + grad @ torch.ones(self.wanted, 5))
-
     with pytest.raises(AssertionError, match=r"Dies\(wanted=7\) dies of RuntimeError: .*shapes"):
         du.testing.check_attack(Dies())

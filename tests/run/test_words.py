@@ -93,7 +93,6 @@ def test_a_run_goes_on_and_is_read_in_processes_that_know_no_word(folder: Path) 
     subprocess.run([sys.executable, "-m", "durometer", "run", "run.toml", "--resume"], check=True)
     said = elsewhere("""
         import torch, durometer as du
-        from durometer.spaces import words
         report = du.Report.load("run")
         print(report)
         print("\\n".join(report.adversarial))

@@ -41,7 +41,6 @@ def noun(cls: Any = None, /, **options: bool) -> Any:
     """A frozen dataclass whose fields are checked when it is made.
 
     Args:
-        cls: The class; left out where options are given.
         options: Those of `dataclasses.dataclass`, e.g. `eq=False`.
 
     >>> @noun

@@ -81,6 +81,9 @@ class Text:
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
 
     def __post_init__(self) -> None:
+        if isinstance(self.candidates, type):
+            kind = self.candidates.__name__
+            raise DurometerError(f"Text(candidates={kind}): not the class but {kind}()")
         if isinstance(self.keep, str) or not isinstance(self.keep, Iterable):
             raise DurometerError(f"Text(keep={self.keep!r}): expected a list of words that stay")
         object.__setattr__(self, "keep", tuple(sorted({w.lower() for w in self.keep})))
