@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -20,7 +19,6 @@ from typer.testing import CliRunner
 
 import durometer as du
 from durometer.cli.app import app
-from durometer.spaces import token_ids
 
 TABLE = {"good": ["fine"], "fresh": ["zesty"], "dull": ["boring"], "film": ["movie"]}
 GOOD = ["a good film", "the film is fresh and good", "good fun", "a fresh idea"]
@@ -98,9 +96,7 @@ def test_a_run_goes_on_and_is_read_in_processes_that_know_no_word(folder: Path) 
         print("\\n".join(report.adversarial))
     """)
 
-    assert said.splitlines()[-len(TEXTS) :] == token_ids.sentences(
-        torch.from_numpy(before.adversarial)
-    )
+    assert said.splitlines()[-len(TEXTS) :] == list(before.adversarial)
     won = before.table[before.table["success"] & (before.table["winner"] != "clean")]
     assert len(won) and "replaced in most successes: " in said and " -> " in said
     page = (folder / "run" / "report.html").read_text()
