@@ -95,4 +95,5 @@ def test_a_space_without_a_ball_is_not_searched_as_one():
         return (np.asarray(z).mean((1, 2, 3)) > 0.5).astype(int)
 
     with pytest.raises(du.Unsupported, match="labels only: no search for such regions"):
-        du.evaluate(label, data, space=du.Patch(np.ones((16, 16))), progress=False)
+        space = du.Patch(np.ones((16, 16)))
+        du.evaluate(label, data, space=space, attack=du.Standard(), progress=False)
