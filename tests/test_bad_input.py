@@ -188,7 +188,7 @@ def test_a_box_that_is_none(low, high, said):
     ("goal", "said"),
     [
         (du.Targeted(3), r"class 3, but the model has classes 0\.\.2"),
-        (du.Targeted(-1), "class -1"),
+        (du.Targeted(99), "class -1"),
         (du.Targeted("cat"), "class 'cat', but the data has no class names"),
         (du.Targeted([0, 1]), "2 targets, but the data has a row 39"),
         (du.Group({0: [5]}), "class 5"),

@@ -136,7 +136,7 @@ def test_a_fixed_model_is_the_same_as_a_game_and_by_itself() -> None:
     net = small_net()
     data, space = blobs(net, 6), du.Linf(0.1)
     specs = [du.evaluate(t, data, space=space).spec for t in (net, du.Static(net))]
-    assert specs[0]["attack"] == specs[1]["attack"] == to_dict(du.Standard(), whole=True)
+    assert specs[0].attack == specs[1].attack == to_dict(du.Standard(), whole=True)
 
 
 def test_a_solved_row_costs_nothing_more() -> None:

@@ -137,7 +137,6 @@ def evaluate(
     _check(data, seed, batch, budget, also, run)
     run = run or Run()
     widen = usual and game.batch is None and run.until is None
-    run.check()
     goal = Untargeted() if goal is None else goal
     check_kinds(space, goal)
     refused = game.refuses(goal, run)

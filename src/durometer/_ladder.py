@@ -127,7 +127,8 @@ def ladder(
             rung.
         public: Whether to play the rung "public randomness".
         seed: Seed of all evaluations.
-        progress: Whether to show a bar for each rung, as in `evaluate`.
+        progress: Whether to show a progress bar per evaluation. None shows it in a terminal or a
+            notebook only.
 
     Returns:
         A `Ladder`; printed, it is a table of the accuracies.

@@ -2,7 +2,10 @@
 
 An attack of your own is a frozen dataclass with `needs` and `__call__(problem)`; a space has
 `around(x) -> Region`; a goal has `targets(...)`; a defender has `start` and `adapt`. `du.testing`
-checks each of them. A package registers its parts through the entry points `durometer.attacks`,
+checks each of them. `noun` instead of `dataclass(frozen=True)` checks their fields when they are
+made, by their annotations and metadata.
+
+A package registers its parts through the entry points `durometer.attacks`,
 `durometer.spaces`, `durometer.goals`, `durometer.games`, `durometer.defenses`,
 `durometer.datasets`, `durometer.noise`.
 """
@@ -11,6 +14,7 @@ from durometer.attacks.base import Attack
 from durometer.core.records import Records
 from durometer.core.spec import GateSpec, Provenance, QuotaRule, Spec
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.data.splits import Splits
 from durometer.games.game import Game, Play
 from durometer.games.transductive import Defender
@@ -54,4 +58,5 @@ __all__ = [
     "Splits",
     "Stream",
     "SubstitutionRegion",
+    "noun",
 ]

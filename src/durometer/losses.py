@@ -24,6 +24,7 @@ that is the same ascent, and the difference itself is flat in float32 wherever t
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ from durometer.goals.goal import gap
 __all__ = ["ce", "dlr", "lse", "margin", "md", "mdmax", "mdmul", "odds", "pm"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+LossName = Literal["ce", "confidence", "dlr", "lse", "margin", "md", "mdmax", "mdmul", "odds", "pm"]
 
 
 def odds(logits: Tensor, targets: Tensor) -> Tensor:

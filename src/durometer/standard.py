@@ -23,7 +23,6 @@ out when it is played, not when this is made. A module whose gradient is cut off
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
@@ -38,6 +37,7 @@ from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -66,7 +66,7 @@ _COPIED = 200  # features of an L1 or L0 ball: of more, copies made of trees lea
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
-@dataclass(frozen=True)
+@noun
 class Standard:
     """The default of `evaluate`: proofs and attacks that fit the model and the space, cheapest
     first.

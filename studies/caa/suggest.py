@@ -24,9 +24,8 @@ from scipy.sparse import csr_matrix
 
 from durometer import datasets
 from durometer.data.dataset import Dataset
-from durometer.relations.expression import And, Column, Compare, Or, Relation
+from durometer.relations.expression import And, Column, Compare, Or, Relation, walk
 from durometer.relations.normal_form import linear, normal_form
-from durometer.relations.tree import walk
 from durometer.tables.schema import Schema
 
 

@@ -16,7 +16,7 @@ from tests.oracles.variation import mutated
 from tests.toys.search import SCHEMA, rows
 
 import durometer as du
-from durometer.attacks.evolution import reference_points as kernel
+from durometer.attacks.evolution import survival
 from durometer.attacks.evolution.survival import reference_points
 from durometer.attacks.evolution.variation import vary
 from durometer.spaces.genes import Genetic
@@ -146,7 +146,7 @@ def test_random_numbers_are_uniform_and_shuffles_fair() -> None:
 def test_spreading_equals_its_plain_twin(count: int, dimension: int) -> None:
     start = np.random.default_rng(0).dirichlet(np.ones(dimension), count)
     spread = np.empty_like(start)
-    kernel._spread_points(120, 0.005, start, spread)
+    survival._spread_points(120, 0.005, start, spread)
     np.testing.assert_array_equal(spread, spread_points(start.copy(), 120, 0.005))
 
 

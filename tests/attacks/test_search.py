@@ -148,9 +148,9 @@ def test_caa_by_default_is_the_published_one() -> None:
 
 
 def test_refusals_name_the_value_and_what_would_work() -> None:
-    for attack in (du.MOEVA(generations=0), du.Graft(offspring=0), du.BFS(bins=0)):
-        with pytest.raises(du.DurometerError, match="expected at least"):
-            attack(problem())
+    for attack, wrong in ((du.MOEVA, "generations"), (du.Graft, "offspring"), (du.BFS, "bins")):
+        with pytest.raises(du.DurometerError, match=f"{wrong}=0.*expected .*at least"):
+            attack(**{wrong: 0})
     with pytest.raises(du.DurometerError, match="memory=0"):
         du.MOEVA(memory=0)(problem())
     forest = RandomForestClassifier(5).fit(rows().x.numpy(), np.arange(12) % 2)

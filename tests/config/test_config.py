@@ -140,7 +140,7 @@ WRONG = [
     ("steps = 5", "step_s = 5", 24, "'step_s'; did you mean 'steps'"),
     ("steps = 5", 'steps = "5"', 24, "APGD: steps = '5'; expected a whole number"),
     ("steps = 5", "steps = true", 24, "expected a whole number"),
-    ('loss = "margin"', 'loss = "margn"', 24, "no loss 'margn'; did you mean 'margin'"),
+    ('loss = "margin"', 'loss = "margn"', 24, "loss = 'margn'; did you mean 'margin'"),
     ('attack = {type = "PGD", step = 0.1}', "attack = 3", 25, "names a type of attack"),
     ("step = 0.1", "stp = 0.1", 25, "PGD has no parameter 'stp'; did you mean 'step'"),
     ("forwards = 100", "forward = 100", 29, "'forward'; did you mean 'forwards'"),
@@ -215,7 +215,7 @@ single = st.one_of(
     st.builds(du.PGD, st.integers(1, 99), st.none() | positive, losses, sure(["random", "clean"])),
     st.builds(du.APGD, st.integers(1, 99), losses, st.integers(1, 9), positive),
     st.builds(du.FGSM, losses),
-    st.builds(du.Square, st.integers(1, 9999), positive),
+    st.builds(du.Square, st.integers(1, 9999), st.floats(1e-6, 1)),
     st.builds(du.FAB, st.integers(1, 9999)),
     st.builds(du.CW, st.integers(1, 9999)),
 )

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 import durometer as du
 from durometer.core.spec import GateSpec, Provenance, QuotaRule, Spec
 
-OLD = Path(__file__).parents[1] / "data" / "spec_0_2.json"  # as 0.2 wrote it, tag before-rename
+OLD = Path(__file__).parents[1] / "data" / "spec_0_2.json"  # as 0.2 wrote it
+# What 0.2 wrote beside that where a run was a shard, had a quota, criteria and a scope.
+FURTHER = {
+    "aims": [1, 2],
+    "quota": {
+        "k": 1, "reuse": True, "least": 0, "sources": [0], "targets": [1, 2], "managers": [],
+    },
+    "shard": [1, 2],
+    "gate": {"criteria": ["robust >= 0.5"], "alpha": 0.05},
+    "evidence": {"owner": "me"},
+    "proves": True,
+    "order": "random",
+}  # fmt: skip
 
 words, numbers = st.text(max_size=8), st.integers(0, 2**40)
 classes = st.lists(st.integers(0, 9), max_size=4).map(tuple)
@@ -56,15 +68,24 @@ def test_differences_are_the_fields_that_differ(one, other):
 
 
 def test_a_spec_of_version_0_2_is_read():
-    stored = json.loads(OLD.read_text())
+    stored = json.loads(OLD.read_text()) | FURTHER
     spec = Spec.from_json(stored)
-    assert spec.game_type == "Static" and spec.space == {"type": "Linf", "eps": 0.1}
+    assert spec.game_type == "Static" and spec.space == {"type": "Linf", "eps": 0.05}
     assert spec.quota == QuotaRule(1, True, 0, (0,), (1, 2)) and spec.aims == (1, 2)
-    assert spec.attacks == ("PGD",) and spec.shard == (1, 2) and spec.budget["forwards"] == 30
+    assert spec.attacks == ("APGD",) and spec.shard == (1, 2) and spec.turn == 1
     assert spec.gate == GateSpec(("robust >= 0.5",), 0.05) and spec.evidence == {"owner": "me"}
-    own = {k: v for k, v in stored.items() if k not in ("flags", "also", "saved") and v is not None}
-    written = json.loads(json.dumps(spec.to_json()))
-    assert {k: v for k, v in written.items() if v is not None} == own
+    assert spec.proves and spec.order == "random" and spec.classes is None
+
+
+def test_what_version_0_2_wrote_is_written_again():
+    stored = json.loads(OLD.read_text()) | FURTHER
+    written = json.loads(json.dumps(Spec.from_json(stored).to_json()))
+    own = {k: v for k, v in stored.items() if k not in ("flags", "also", "saved")}
+    usual = {"id_type": "int", "wish": ""}
+    written["quota"] = {k: v for k, v in written["quota"].items() if k not in usual}
+    assert {k: v for k, v in (usual | written).items() if k in own and v is not None} == {
+        k: v for k, v in own.items() if v is not None
+    }
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_choices_depend_on_the_seed_alone_and_have_no_class_on_both_sides():
     ("wrong", "word"),
     [
         ({"sizes": []}, "expected pairs"),
-        ({"sizes": [(1, 1)], "sources": "ab"}, "list of classes"),
+        ({"sizes": [(1, 1)], "sources": "ab"}, "is one class; expected a list"),
         ({"sizes": [(0, 1)]}, "no pair"),
         ({"sizes": [(3, 3)]}, "cannot always be drawn"),
         ({"sizes": [(1, 1)], "count": 0}, "count=0"),

@@ -12,6 +12,7 @@ from tests.goals.test_quota import toy
 import durometer as du
 from durometer.attacks.campaign import bands, rank_pairs, replay
 from durometer.core.errors import DurometerError
+from durometer.core.spec import Spec
 from durometer.goals.coalition_probability import Pairs, chances
 from durometer.goals.minimal_sets import minimal
 from durometer.report.report import Report
@@ -75,7 +76,7 @@ def test_a_quota_said_as_a_rule_is_that_quota():
     ):
         other = du.Quota(sources=sources, targets=targets, filled=said)
         usual, general = (q.rule(5, "abcde") for q in (quota, other))
-        assert general["k"] == quota.k
+        assert general.k == quota.k
         np.testing.assert_allclose(
             chances(pairs, general, each_input=True), chances(pairs, usual, each_input=True)
         )
@@ -93,7 +94,8 @@ def test_the_chance_is_the_share_of_all_bands(seed):
         for _ in range(rng.integers(1, 4))
     ]
     rule = du.Quota(sources=names[0], targets=names[1], filled=ways).rule(5, "abcde")
-    rule = json.loads(json.dumps(rule))  # as a report keeps it
+    stored = json.loads(json.dumps(Spec(quota=rule).to_json()))
+    rule = Spec.from_json(stored).quota  # as a report keeps it
     hits = rng.random((6, 3)) < 0.6
     pairs = Pairs(np.arange(6), np.repeat([0, 1], 3), (2, 3, 4), hits, rng.random((6, 3)))
     won = []

@@ -200,7 +200,7 @@ def test_otherwise_the_network_itself_is_asked(net):
     assert getattr(net, "calls", None) == before
     data = du.Dataset(IMAGE.to(next(net.parameters(), IMAGE).dtype), torch.zeros(4).long())
     report = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(2), progress=False)
-    assert "inference_copy" not in report.spec
+    assert not report.spec.inference_copy
 
 
 def test_an_exported_program_is_no_obstacle():
@@ -317,7 +317,7 @@ def test_where_two_classes_meet_rounding_is_no_difference(outputs):
         report = du.evaluate(
             model, du.Dataset(x, y), space=du.Linf(0.1), attack=attack, progress=False
         )
-        assert "inference_copy" in report.spec
+        assert report.spec.inference_copy
         assert "copy-differs" not in [f.id for f in report.flags]
 
 
@@ -365,7 +365,7 @@ def both(monkeypatch, net, data, space, attack, **more):
         patch.setattr(static, "inference_copy", lambda *_: None)
         without = du.evaluate(net, data, **given)
     assert "folded, channels last" in with_copy.spec.inference_copy
-    assert "inference_copy" not in without.spec
+    assert not without.spec.inference_copy
     return with_copy, without
 
 

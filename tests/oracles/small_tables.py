@@ -12,13 +12,13 @@ import durometer as du
 from durometer.proofs.search.decide import decide
 from durometer.trees import read
 
-INTEGERS = [du.Feature(c, "integer", 0, 6) for c in "abcd"]
+INTEGERS = [du.Feature(c, "integer", 0, 6, cost=1.0) for c in "abcd"]
 MIXED = [
     *INTEGERS[:2],
     du.Feature("k", "category", values=("u", "v", "w"), cost=2.0),
-    du.Feature("p", "boolean", group="g"),
-    du.Feature("q", "boolean", group="g"),
-    du.Feature("r", "boolean", group="g"),
+    du.Feature("p", "boolean", group="g", cost=1.0),
+    du.Feature("q", "boolean", group="g", cost=1.0),
+    du.Feature("r", "boolean", group="g", cost=1.0),
 ]
 RELATIONS = {
     "none": [],

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from durometer.problem import answers
+from durometer.problem import referee as answers
 from durometer.spaces.ball import LpRegion
 from durometer.spaces.lp import Linf, Lp
 from durometer.spaces.quantised import Quantised

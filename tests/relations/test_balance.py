@@ -56,16 +56,19 @@ def records(
     return x, x0, low, high
 
 
-@given(st.integers(0, 40), st.integers(1, 6), st.integers(0, 6), st.booleans(), st.integers(0, 99))
+@given(
+    st.integers(0, 40), st.integers(1, 6), st.integers(0, 6), st.booleans(),
+    st.sampled_from([0.0, 1e-3, 0.4]), st.integers(0, 99),
+)  # fmt: skip
 def test_balanced_records_equal_those_of_the_plain_twin_to_the_last_bit(
-    n: int, d: int, count: int, missing: bool, seed: int
+    n: int, d: int, count: int, missing: bool, tolerance: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     flat, given = clauses(rng, d, count), records(rng, n, d, missing)
     theirs = given[0].numpy().copy()
     with np.errstate(invalid="ignore"):
-        balance(theirs, *(a.numpy() for a in given[1:]), 1e-3, flat)
-    np.testing.assert_array_equal(Balance(flat)(*given, 1e-3).numpy(), theirs)
+        balance(theirs, *(a.numpy() for a in given[1:]), tolerance, flat)
+    np.testing.assert_array_equal(Balance(flat)(*given, tolerance).numpy(), theirs)
 
 
 def test_a_copy_and_one_sent_to_another_process_balance_the_same() -> None:

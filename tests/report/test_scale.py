@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,12 +112,13 @@ SPACES = {
 def test_each_space_has_a_picture_of_its_own(name: str) -> None:
     from durometer.core.serialization import to_dict
 
-    spec = {"space": to_dict(SPACES[name]), "game": {"type": "Static"}, "attack": {"type": "PGD"}}
+    game, attack = {"type": "Static"}, {"type": "PGD"}
+    spec = du.Spec(space=to_dict(SPACES[name]), game=game, attack=attack)
     said = pictures(spec)
     assert said.count("<svg") == 3
     word = {"L0": "At most 3 features", "Patch": "eyeglasses", "Quantised": "4/255"}
     assert word.get(name, format_number(getattr(SPACES[name], "eps", 0))) in said
-    others = {pictures({**spec, "space": to_dict(s)}) for k, s in SPACES.items() if k != name}
+    others = {pictures(replace(spec, space=to_dict(s))) for k, s in SPACES.items() if k != name}
     assert said not in others
 
 

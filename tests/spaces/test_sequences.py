@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import durometer as du
-from durometer.extend import ChoiceRegion, Chosen
+from durometer.extend import RelaxedTokens, SubstitutionRegion
 from durometer.testing import check_space
 
 LETTERS = 4  # A C G T are 1 2 3 4
@@ -31,7 +31,7 @@ class Mutations:
         others = torch.stack([letters[letters != v] for v in x.flatten()])
         options = torch.cat([x[..., None], others.reshape(*x.shape, LETTERS - 1)], dim=2)
         options[..., 1:] = options[..., 1:].masked_fill(codons(x)[..., None], torch.nan)
-        return ChoiceRegion(x, options, torch.full((len(x),), self.most))
+        return SubstitutionRegion(x, options, torch.full((len(x),), self.most))
 
 
 def codons(x):
@@ -56,7 +56,7 @@ class Reader(torch.nn.Module):
 
     def forward(self, x):
         found = self.embedding(x.long())
-        if isinstance(x, Chosen):
+        if isinstance(x, RelaxedTokens):
             table = self.embedding(x.options.nan_to_num(0).long())
             mixed = (x.weights[..., None].to(table.dtype) * table).sum(2)
             found = found + mixed - mixed.detach()

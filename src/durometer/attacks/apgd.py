@@ -10,18 +10,18 @@ changed. What a reader would get wrong: best and window are per row, never per b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from durometer.attacks.base import Pace, compact, overwrite, start
+from durometer.attacks.base import Pace, Start, compact, overwrite, start
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.region import per_row
 
 
-@dataclass(frozen=True)
+@noun
 class APGD:
     """Auto-PGD: projected gradient ascent with momentum whose step length adapts to each row (Croce
     & Hein, 2020).
@@ -51,12 +51,12 @@ class APGD:
     """
 
     steps: int = 100
-    loss: str | None = None
+    loss: Loss | LossName | None = None
     restarts: int = 1
     rho: float = 0.75
     step: float = 2.0
     momentum: float = 0.75
-    start: str = "random"
+    start: Start = "random"
     eot: int = 1
     marks: tuple[int, ...] | None = None
     back: bool = True

@@ -9,18 +9,17 @@ what AutoAttack finds at a fraction of its price (docs/results.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import run
 from durometer.attacks.combine import Guess, Then
 from durometer.attacks.fab import FAB
 from durometer.attacks.square import Square
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@noun
 class AutoAttack:
     """The AutoAttack ensemble: APGD-CE, targeted APGD-DLR, targeted FAB and Square, each on the
     rows still open (Croce & Hein, 2020).

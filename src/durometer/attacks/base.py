@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from inspect import getattr_static
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from durometer.problem.problem import Problem
 from durometer.spaces.ball import LpRegion
 from durometer.tables.region import TableRegion
 
+Start = Literal["random", "clean", "best"]  # see `start`
 LAST = 0.2  # of a budget: what a search gains there is its pace
 
 

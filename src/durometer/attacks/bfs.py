@@ -23,13 +23,13 @@ from torch import Tensor
 
 from durometer.attacks.base import compact
 from durometer.attacks.evolution.population import Population, blocks, genetic
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.genes import Genes
 
 
-@dataclass(frozen=True)
+@noun
 class BFS:
     """Best-first graph search over records, one small change at a time (BF*, Kulynych et al.,
     2018).
@@ -60,11 +60,6 @@ class BFS:
         return Needs()
 
     def __call__(self, problem: Problem) -> None:
-        for name, least in (("iterations", 1), ("bins", 1), ("weight", 0)):
-            if not getattr(self, name) >= least:
-                raise DurometerError(
-                    f"BFS({name}={getattr(self, name)}): expected at least {least}"
-                )
         if not len(problem.open):
             return
         moves = Moves.of(genetic(problem).take(problem.open[:1]).genes(), self.bins)

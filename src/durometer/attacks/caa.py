@@ -6,19 +6,18 @@ which of the two broke it. The parameters are the paper's (appendix A.5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from durometer.attacks.base import Attack
 from durometer.attacks.capgd import CAPGD
 from durometer.attacks.combine import Then
 from durometer.attacks.moeva import MOEVA
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 _FIRST, _THEN = CAPGD(), MOEVA()
 
 
-@dataclass(frozen=True)
+@noun
 class CAA:
     """A gradient attack, then a search on the rows it left open (Simonetto et al., 2024, Algorithm
     2).

@@ -29,12 +29,13 @@ from durometer.attacks.base import Attack, label, run
 from durometer.attacks.orders import ByMD, Order
 from durometer.core.errors import Unsupported
 from durometer.core.spec import QuotaRule
+from durometer.core.validation import noun
 from durometer.goals.coalition_probability import Pairs
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@noun
 class Campaign:
     """The attack for a `Quota`: which attacker tries which target, in which order (Lin et al., NDSS
     2024, III-B).

@@ -18,16 +18,17 @@ The ablations of the paper's Table 7: `repair=False` NREP, `clean=False` NINI, `
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import without_repair
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@noun
 class CAPGD:
     """Auto-PGD for tables with relations, from two starts (Simonetto et al., 2024, Algorithm 1).
 
@@ -58,7 +59,7 @@ class CAPGD:
     """
 
     steps: int = 10
-    loss: str | None = "ce"
+    loss: Loss | LossName | None = "ce"
     rho: float = 0.75
     step: float = 2.0
     momentum: float = 0.75

@@ -22,7 +22,6 @@ comes near in its last hundreds of queries (docs/results.md).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 
@@ -33,6 +32,7 @@ from durometer.attacks.combine import Guess
 from durometer.attacks.fab import FAB
 from durometer.attacks.orders import ByDistance
 from durometer.attacks.square import Square
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
@@ -40,7 +40,7 @@ _NEAR = 0.05  # of the clean margin: who has come so near is worth more than the
 _SMALL = 0.1  # the first squares' share of an image, from where gradients have ended
 
 
-@dataclass(frozen=True)
+@noun
 class Cascade:
     """A cascade of attacks for Lp balls, cheapest first: about AutoAttack's result at a fraction of
     its price.

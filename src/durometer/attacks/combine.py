@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from durometer.attacks.base import Attack, label, run
 from durometer.attacks.orders import Order
 from durometer.core.errors import DurometerError
+from durometer.core.validation import check_fields, noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
@@ -44,6 +46,7 @@ class Then:
 
     def __init__(self, *attacks: Attack) -> None:
         object.__setattr__(self, "attacks", attacks)
+        check_fields(self)
 
     def __repr__(self) -> str:
         return f"Then({', '.join(map(repr, self.attacks))})"
@@ -79,6 +82,7 @@ class Worst:
 
     def __init__(self, *attacks: Attack) -> None:
         object.__setattr__(self, "attacks", attacks)
+        check_fields(self)
 
     def __repr__(self) -> str:
         return f"Worst({', '.join(map(repr, self.attacks))})"
@@ -94,7 +98,7 @@ class Worst:
             problem.absorb(trial)
 
 
-@dataclass(frozen=True)
+@noun
 class Restarts:
     """The same attack several times with fresh random numbers, each time on the rows still open.
 
@@ -127,7 +131,7 @@ class Restarts:
             run(self.attack, problem)
 
 
-@dataclass(frozen=True)
+@noun
 class Guess:
     """One run of an attack per target class, instead of one run at all target classes (Lin et al.,
     NDSS 2024).
@@ -151,7 +155,7 @@ class Guess:
     """
 
     attack: Attack
-    mode: str = "until_success"
+    mode: Literal["best", "worst", "average", "until_success"] = "until_success"
     most: int | None = None
     order: Order | None = None
 
@@ -165,10 +169,6 @@ class Guess:
         return f"{label(self.attack)}-T"
 
     def __call__(self, problem: Problem) -> None:
-        if self.mode not in ("best", "worst", "average", "until_success"):
-            raise DurometerError(
-                f"Guess(mode={self.mode!r}): expected 'best', 'worst', 'average' or 'until_success'"
-            )
         if self.mode == "average":
             goal, rows = problem.targets, problem.open
             allowed, order = _likeliest(problem)

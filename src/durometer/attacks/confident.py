@@ -12,19 +12,21 @@ raises the target above *every* other class, where the paper raises it above the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from durometer.attacks.base import label, run
 from durometer.attacks.combine import single_targets
 from durometer.attacks.pgd import PGD
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 _PGD = PGD(100, step=1 / 8)  # steps of 1/255 for eps = 8/255
 
 
-@dataclass(frozen=True)
+@noun
 class Confident:
     """Many runs of PGD, of which the success with the highest confidence is kept (Chen et al.,
     2022, A.3).
@@ -50,7 +52,7 @@ class Confident:
     attack: Any = _PGD
     restarts: int = 5
     targets: int = 9
-    loss: str = "confidence"  # by which the results are compared
+    loss: Loss | LossName = "confidence"  # by which the results are compared
 
     @property
     def needs(self) -> Needs:

@@ -12,16 +12,17 @@ penalties, so its direction depends on the batch size. Here both belong to the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 from durometer.attacks.base import start, without_repair
 from durometer.attacks.pgd import along, climb
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@noun
 class CPGD:
     """Constrained PGD for tables: gradient steps on the loss minus the penalty of broken relations
     (Simonetto et al., 2022).
@@ -48,10 +49,10 @@ class CPGD:
     """
 
     steps: int = 10
-    loss: str | None = "ce"
+    loss: Loss | LossName | None = "ce"
     decays: int = 7
     step: float | None = None
-    start: str = "clean"
+    start: Literal["random", "clean"] = "clean"
     repair: bool = True
 
     @property
@@ -66,8 +67,6 @@ class CPGD:
         return [10.0 ** -(1 + k // every) for k in range(self.steps)]
 
     def __call__(self, problem: Problem) -> None:
-        if self.start not in ("random", "clean"):
-            raise DurometerError(f"CPGD(start={self.start!r}): expected 'random' or 'clean'")
         if not self.repair:
             problem = without_repair(problem)
         rows = problem.open

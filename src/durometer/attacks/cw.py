@@ -20,6 +20,7 @@ from torch import Tensor
 
 from durometer.attacks.base import ball, compact, overwrite
 from durometer.core.devices import widest
+from durometer.core.validation import noun
 from durometer.losses import margin
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -28,7 +29,7 @@ from durometer.spaces.ball import LpRegion
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's
 
 
-@dataclass(frozen=True)
+@noun
 class CW:
     """The Carlini-Wagner attack in L2: minimises distance plus a margin loss by Adam (Carlini &
     Wagner, 2017).

@@ -10,20 +10,21 @@ What a reader would get wrong: the place is searched *once*, before the colours,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from durometer.attacks.pgd import climb, places_of
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.rectangle import RectangleRegion
 from durometer.spaces.region import Region
 
 
-@dataclass(frozen=True)
+@noun
 class DOA:
     """The rectangular occlusion attack: finds the best place for a sticker, then its colours (Wu et
     al., ICLR 2020).
@@ -50,7 +51,7 @@ class DOA:
     step: float = 4 / 255
     stride: int = 10
     candidates: int = 30
-    loss: str | None = None
+    loss: Loss | LossName | None = None
 
     @property
     def needs(self) -> Needs:

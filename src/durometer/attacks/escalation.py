@@ -21,8 +21,6 @@ costs as many gradients as there are targets, for a worse order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from durometer import losses
@@ -30,11 +28,12 @@ from durometer.attacks.apgd import APGD
 from durometer.attacks.base import label, run
 from durometer.attacks.combine import single_targets
 from durometer.attacks.orders import minimal_differences
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 
-@dataclass(frozen=True)
+@noun
 class Escalation:
     """An attack for goals with several targets: about the successes of one run per target, at a
     fraction of its cost.

@@ -14,7 +14,6 @@ sign, so most pixels move little; and the velocity is *zeroed* at the border, no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,6 +21,8 @@ from torch import Tensor
 from durometer.attacks.base import compact
 from durometer.attacks.pgd import climb, places_of
 from durometer.core.devices import widest
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.region import Region
@@ -30,7 +31,7 @@ from durometer.spaces.region import Region
 COLOURS = ((128, 128, 128), (220, 130, 0), (160, 105, 55), (200, 175, 30), (220, 210, 50))
 
 
-@dataclass(frozen=True)
+@noun
 class Eyeglasses:
     """The eyeglasses attack: gradient steps with momentum, rounded to printable colours (Sharif et
     al., 2016, as run by Lin et al., 2024).
@@ -61,7 +62,7 @@ class Eyeglasses:
     step: float = 20 / 255
     momentum: float = 0.4
     levels: int = 256
-    loss: str | None = None
+    loss: Loss | LossName | None = None
 
     @property
     def needs(self) -> Needs:

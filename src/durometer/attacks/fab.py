@@ -26,6 +26,7 @@ from torch import Tensor
 
 from durometer.attacks.base import ball, compact, overwrite
 from durometer.attacks.combine import single_targets
+from durometer.core.validation import noun
 from durometer.goals.goal import reached
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -37,7 +38,7 @@ _DUAL = {1.0: math.inf, 2.0: 2.0, math.inf: 1.0}
 _PACE = 0.8  # what a doubling of the steps may always gain: walks rest for a while, then go on
 
 
-@dataclass(frozen=True)
+@noun
 class FAB:
     """The fast adaptive boundary attack, which looks for the nearest adversarial point (Croce &
     Hein, 2020).

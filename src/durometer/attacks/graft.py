@@ -27,7 +27,7 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import compact
 from durometer.attacks.evolution.population import blocks
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.region import Region
@@ -36,7 +36,7 @@ _NEARER = 0.01  # in log odds: coming nearer by less in a fifth of the budget is
 _BROKEN = 1e9  # taken off what breaks a relation: more than any log odds
 
 
-@dataclass(frozen=True)
+@noun
 class Graft:
     """A black-box search that finds single helpful changes and combines them; no gradients needed.
 
@@ -70,9 +70,6 @@ class Graft:
         return Needs()
 
     def __call__(self, problem: Problem) -> None:
-        for name in ("evaluations", "population", "offspring"):
-            if getattr(self, name) < 1:
-                raise DurometerError(f"Graft({name}={getattr(self, name)}): expected at least 1")
         held = self.population + 8 * self.offspring  # parents' changes and random numbers too
         for rows in blocks(problem, held, self.offspring, self.memory):
             self._run(problem, rows)

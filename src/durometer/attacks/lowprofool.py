@@ -14,7 +14,7 @@ published step length is tiny; that, not the idea, is why it finds almost nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch.nn.functional import logsigmoid
 
 from durometer.attacks.pgd import climb
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.losses import odds
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -31,7 +32,7 @@ from durometer.spaces.region import Region
 from durometer.tables.region import TableRegion
 
 
-@dataclass(frozen=True)
+@noun
 class LowProFool:
     """Gradient steps that prefer changes in features an expert would not notice (Ballet et al.,
     2019).

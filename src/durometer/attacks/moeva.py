@@ -14,7 +14,7 @@ over the whole front between "near" and "misclassified", and some of it lies wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from durometer.attacks.base import Pace
 from durometer.attacks.evolution.population import Population, blocks, genetic
 from durometer.attacks.evolution.survival import Survival, reference_points, replace
 from durometer.attacks.evolution.variation import vary
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Array
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -35,7 +35,7 @@ _AXES = 3  # extreme directions that R-NSGA-III adds to its reference points
 _REDRAWN = 0.2  # of the categories, where eps counts features
 
 
-@dataclass(frozen=True)
+@noun
 class MOEVA:
     """A genetic search with three objectives: misclassification, distance, broken relations
     (Simonetto et al., 2022).
@@ -61,8 +61,8 @@ class MOEVA:
     """
 
     generations: int = 100
-    population: int = 206
-    offspring: int = 100
+    population: int = field(default=206, metadata={"least": _AXES + 1})
+    offspring: int = field(default=100, metadata={"least": 2})
     memory: int = 2 * 10**9
     on_host: ClassVar[bool] = True  # its arithmetic is numpy's
 
@@ -71,17 +71,9 @@ class MOEVA:
         return Needs()
 
     def __call__(self, problem: Problem) -> None:
-        self._check()
         held = self.population + 2 * self.offspring
         for rows in blocks(problem, held, self.offspring, self.memory):
             self._run(problem, rows)
-
-    def _check(self) -> None:
-        for name, least in (("generations", 1), ("population", _AXES + 1), ("offspring", 2)):
-            if getattr(self, name) < least:
-                raise DurometerError(
-                    f"MOEVA({name}={getattr(self, name)}): expected at least {least}"
-                )
 
     def _run(self, problem: Problem, rows: Tensor) -> None:
         genes = genetic(problem).take(rows).genes()

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from durometer.core.devices import widest
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.model.answers import ANY, SCORES
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -59,7 +60,7 @@ class Order(ABC):
         return Product(self, other)
 
 
-@dataclass(frozen=True)
+@noun
 class Product(Order):
     """The product of two orders' scores; `first * second` makes one.
 
@@ -87,7 +88,7 @@ class Product(Order):
         return self.first.scores(problem) * self.second.scores(problem)
 
 
-@dataclass(frozen=True)
+@noun
 class ByChance(Order):
     """A random order, the baseline.
 
@@ -103,7 +104,7 @@ class ByChance(Order):
         return problem.random.uniform(rows, problem.clean.shape[1])
 
 
-@dataclass(frozen=True)
+@noun
 class ByPrior(Order):
     """Targets in the order of how often an attack reached them from the same true class on other
     data.
@@ -139,7 +140,7 @@ class ByPrior(Order):
         return 1 - matrix.to(widest(device)).to(device)[problem.y]
 
 
-@dataclass(frozen=True)
+@noun
 class ByMD(Order):
     """Targets in the order of the minimal difference (Lin et al., NDSS 2024): the sum of what all
     classes lead the target by.
@@ -158,8 +159,8 @@ class ByMD(Order):
     0.25
     """
 
-    steps: int = 0
-    start: str = "random"
+    steps: int = field(default=0, metadata={"least": 0})
+    start: Literal["random", "clean"] = "random"
     among: int | None = None
 
     @property
@@ -200,7 +201,7 @@ class ByMD(Order):
         return score
 
 
-@dataclass(frozen=True)
+@noun
 class ByDistance(Order):
     """Targets in the order of their distance to first order: the logit gap over the norm of its
     gradient (MALT, Melamed et al., 2024).

@@ -7,13 +7,13 @@ given relative to the region's size, as in the papers' scripts: alpha = step * e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from durometer.attacks.base import compact, start
-from durometer.losses import Loss
+from durometer.attacks.base import Start, compact, start
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.region import Region
@@ -22,7 +22,7 @@ from durometer.spaces.region import Region
 Move = Callable[[Region, Tensor, Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True)
+@noun
 class PGD:
     """Projected gradient descent: gradient steps of fixed length, each projected into the region
     (Madry et al., 2018).
@@ -47,8 +47,8 @@ class PGD:
 
     steps: int = 40
     step: float | None = None
-    loss: str | None = None
-    start: str = "random"
+    loss: Loss | LossName | None = None
+    start: Start = "random"
     restarts: int = 1
 
     @property
@@ -97,7 +97,7 @@ def places_of(rows: Tensor) -> Tensor:
     return place
 
 
-@dataclass(frozen=True)
+@noun
 class FGSM:
     """The fast gradient sign method: one step of the full size from the clean input (Goodfellow et
     al., 2015).
@@ -111,7 +111,7 @@ class FGSM:
     0.375
     """
 
-    loss: str | None = None
+    loss: Loss | LossName | None = None
 
     @property
     def needs(self) -> Needs:

@@ -34,8 +34,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from durometer.attacks.base import ball, compact, overwrite, start
+from durometer.attacks.base import Start, ball, compact, overwrite, start
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.kernels.native import Kernel
 from durometer.kernels.threads import threads_for
 from durometer.losses import margin
@@ -49,7 +50,7 @@ _PACE = 2.0  # of what a doubling gained, what the next may: chance comes in lea
 _AHEAD = 256  # random numbers drawn at once per row, for speed
 
 
-@dataclass(frozen=True)
+@noun
 class Square:
     """The Square attack: a random search that changes one patch at a time; no gradients needed
     (Andriushchenko et al., 2020).
@@ -61,8 +62,8 @@ class Square:
         queries: Forward passes per start; 5,000 in AutoAttack.
         p: Share of the features that the first proposals change, at most 1.
         restarts: Number of runs; each further one attacks the rows that are still open.
-        start: "random" (stripes in Linf, a grid of bumps in L2 and L1) or "best" (the best point
-            found so far).
+        start: "random" (stripes in Linf, a grid of bumps in L2 and L1), "clean" (the input itself)
+            or "best" (the best point found so far).
         prune: Whether to give up rows whose margin falls too slowly; not part of the published
             attack.
 
@@ -77,7 +78,7 @@ class Square:
     queries: int = 5000
     p: float = field(default=0.8, metadata={"most": 1.0})
     restarts: int = 1
-    start: str = "random"
+    start: Start = "random"
     prune: bool = False
 
     @property

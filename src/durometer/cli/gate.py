@@ -17,7 +17,6 @@ from typer.core import TyperCommand
 
 from durometer.cli.screen import say, say_no
 from durometer.core.errors import DurometerError
-from durometer.core.spec import Provenance
 
 BROKEN = 3
 
@@ -104,6 +103,7 @@ def _decided(
     from durometer._gate import gate as decide
     from durometer.cli.run import save
     from durometer.config.config import Gate, read
+    from durometer.core.spec import Provenance
     from durometer.run.run import Run
 
     if what.suffix != ".toml":

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from durometer import losses
 from durometer.config.positions import Path
 from durometer.config.registry import KINDS, REQUIRED, find, implied, names, parameters
 from durometer.core import serialization
@@ -129,8 +128,6 @@ def fill(noun: Callable[..., Any], name: str, given: dict[str, Any], path: Path 
                 raise
             except DurometerError as error:
                 raise DurometerError(f"{name}: {key} = {error}") from None
-            if key == "loss" and isinstance(value, str):
-                losses.find(value)
         if p.many:
             listed = list(value)
         else:
@@ -190,7 +187,9 @@ def _sequence(value: Any, hint: Any, path: Path) -> tuple[Any, ...]:
 
 def _one_of(value: Any, options: tuple[Any, ...], path: Path) -> Any:
     """The first of the types that fits; text stays text where text is allowed."""
-    options = tuple(sorted((o for o in options if o is not type(None)), key=lambda o: o is not str))
+    # A function can be given in Python only: what else there is says what is expected.
+    options = tuple(o for o in options if o is not type(None) and get_origin(o) is not Callable)
+    options = tuple(sorted(options, key=lambda o: o is not str))
     errors = []
     for option in options:
         try:

@@ -19,8 +19,6 @@ be written again (`writing`), and reads as the same.
 
 What a reader would get wrong: files that are read are looked for next to the TOML file, or where
 its `folder` says; `out`, which is written, is taken from where you stand.
-
-Sections of a file whose tables need more than one rule: [data], [nature], also.
 """
 
 from __future__ import annotations

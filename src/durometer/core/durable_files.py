@@ -40,7 +40,7 @@ DEEPEST = 100  # levels of a JSON file; durometer's own have about ten
 def replace_together(folder: Path) -> Iterator[Callable[[str], BinaryIO]]:
     """Files of one folder that appear only when all of them are written.
 
-    >>> with together(Path("runs/night")) as new:                        # doctest: +SKIP
+    >>> with replace_together(Path("runs/night")) as new:                # doctest: +SKIP
     ...     new("spec.json").write(b"{}")
     """
     files: dict[str, BinaryIO] = {}

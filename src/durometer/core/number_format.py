@@ -16,8 +16,8 @@ LEVELS = 255  # steps of a picture's pixel between 0 and 1
 def format_number(value: float) -> str:
     """The number as its owner would write it.
 
-    >>> written(8 / 255), written(0.1), written(0.2), written(3.0), written(0.5 / 255)
-    ('8/255', '0.1', '0.2', '3', '0.5/255')
+    >>> [format_number(v) for v in (8 / 255, 0.1, 0.2, 3.0, 0.5 / 255)]
+    ['8/255', '0.1', '0.2', '3', '0.5/255']
     """
     per = levels(value)
     return f"{round(2 * value * per) / 2:g}/{per}" if per > 1 else f"{value:g}"
@@ -34,7 +34,7 @@ def levels(value: float) -> int:
 def format_sizes(value: Any) -> str:
     """An eps for people, also where each channel or feature has its own.
 
-    >>> sizes(0.1), sizes([8 / 255, 4 / 255, 0]), sizes([[0.1], [0.2]] * 40)
+    >>> format_sizes(0.1), format_sizes([8 / 255, 4 / 255, 0]), format_sizes([[0.1], [0.2]] * 40)
     ('0.1', '8/255, 4/255, 0', '0.1 to 0.2')
     """
     if not isinstance(value, Sequence):

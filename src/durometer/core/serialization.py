@@ -27,7 +27,7 @@ def to_dict(noun: Any, whole: bool = False) -> Table:
     """The table of a noun, its parameters at their default left out unless it is to be `whole`.
 
     >>> from durometer.attacks.pgd import PGD
-    >>> table(PGD(steps=10))
+    >>> to_dict(PGD(steps=10))
     {'type': 'PGD', 'steps': 10}
     """
     if hasattr(noun, "to_dict"):
@@ -104,9 +104,9 @@ def _equal(a: Any, b: Any) -> bool:
 def format_spec(value: Any) -> str:
     """A table as one would write it in Python; one field alone goes without its name.
 
-    >>> said({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})
+    >>> format_spec({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})
     'Then([PGD(10), Square()])'
-    >>> said({"type": "Linf", "eps": 8 / 255})
+    >>> format_spec({"type": "Linf", "eps": 8 / 255})
     'Linf(8/255)'
     """
     if isinstance(value, Mapping) and "type" in value:

@@ -127,6 +127,12 @@ class Spec:
         command: The command line that made the run; "" from Python.
         gate: Criteria that were fixed beforehand.
         evidence: What people say of the scope: purpose, owner, period, ...
+
+    >>> import durometer as du
+    >>> net, data = du.testing.toy()
+    >>> spec = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(5)).spec
+    >>> spec.game_type, spec.rows, spec.text("space"), spec.attacks
+    ('Static', 16, 'Linf(0.1)', ('PGD',))
     """
 
     game: Table = field(default_factory=dict)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from durometer.core import notebook_html
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 from durometer.data import array_validation, row_indexing
 from durometer.data.columns import Columns, as_frame
 from durometer.spaces import token_ids
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 PART = 65536  # rows at a time, where a copy of all of them would be large
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Dataset:
     """Examples with their true classes, in the units of the problem.
 
@@ -46,7 +47,7 @@ class Dataset:
             sets do not. Images of bytes (uint8) keep theirs: attack them in a box of these, e.g.
             `Linf(8, 0, 255)`.
         y: The true classes (n,): indices 0..C-1, or labels (text, booleans), which become indices
-            in sorted order. Leave it out where `target` names a column.
+            in sorted order. Leave it out where `target` names a column or `x` is a torch data set.
         ids: One unique id per row, or the name of a column of the table. Default: the table's index
             where that is unique, else 0..n-1. Random numbers and shards depend on the ids, not on
             the order.
@@ -119,6 +120,19 @@ class Dataset:
         ids = array_validation.check_ids(self.ids, len(x))
         self._set(x=x, y=y, ids=ids, classes=classes)
         self._check()
+
+    def space(self, **given: Any) -> Any:
+        """What may change in these data, by their schema: `schema.space(**given)`.
+
+        Raises:
+            DurometerError: The data have no schema.
+        """
+        if self.schema is None:
+            raise DurometerError(
+                "these data have no schema, which says what may change in a table: give one, "
+                "du.Dataset(..., schema=du.Schema(...)), or move in e.g. du.Linf(0.1)"
+            )
+        return self.schema.space(**given)
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():

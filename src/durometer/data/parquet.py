@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 
 PART = 65536  # rows
@@ -41,7 +42,7 @@ class Part:
     first: int
 
 
-@dataclass(frozen=True)
+@noun
 class Parquet:
     """Data larger than memory: a Parquet file, or a folder of them in the order of their names.
 
@@ -78,14 +79,6 @@ class Parquet:
     extra: tuple[str, ...] = ()
     rows: int = PART
     name: str = ""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.path, str | Path):
-            raise DurometerError(f"Parquet({self.path!r}): expected a file or a folder")
-        if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
-            raise DurometerError(
-                f"Parquet(rows={self.rows!r}): expected a whole number of at least 1"
-            )
 
     def __len__(self) -> int:
         return self.parts[-1].first + self.parts[-1].stop - self.parts[-1].start

@@ -96,7 +96,7 @@ def wids(path: str | os.PathLike[str] | None = None) -> Splits:
 
     >>> wids()
     Traceback (most recent call last):
-    durometer.errors.DurometerError: WiDS is licensed health data: sign the agreement at ...
+    durometer.core.errors.DurometerError: WiDS is licensed health data: sign the agreement at ...
     """
     from sklearn.model_selection import train_test_split
 

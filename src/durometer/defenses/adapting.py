@@ -23,20 +23,20 @@ controls only some of them. Batch statistics of the asked rows alone are another
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from durometer.core.errors import DurometerError
 from durometer.core.streams import seeded
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import noun
 from durometer.defenses.copies import copied
 from durometer.model.classifier import Classifier
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Adapting:
     """Any torch module that adapts in its own forward pass, as a defender.
 
@@ -69,14 +69,9 @@ class Adapting:
 
     module: nn.Module = field(repr=False)
     network: str | Callable[[nn.Module], nn.Module] = "model"
-    reset: str = "continual"
+    reset: Literal["episodic", "continual"] = "continual"
 
     def __post_init__(self) -> None:
-        check_arguments(self)
-        if self.reset not in ("episodic", "continual"):
-            raise DurometerError(
-                f"Adapting(reset={self.reset!r}): expected 'episodic' or 'continual'"
-            )
         self._inside(self.module)
 
     @property

@@ -7,22 +7,22 @@ its control owes its figures to fresh randomness alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
 
 from torch import Tensor, nn
 
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_arguments
+from durometer.defenses.arguments import check_build
 from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
-from durometer.training.loop import fit, fresh
+from durometer.training.loop import Recipe, fit, fresh
 from durometer.training.standard import Standard
 
 _STANDARD = Standard()
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Control:
     """A control for test-time defences: retrains from scratch with fresh random numbers and ignores
     the batch.
@@ -52,7 +52,7 @@ class Control:
 
     build: Callable[[], nn.Module] = field(repr=False)
     data: Dataset = field(repr=False)
-    recipe: Any = _STANDARD
+    recipe: Recipe = _STANDARD
     epochs: int = 100
     batch: int = 128
     rate: float = 1e-3
@@ -60,7 +60,7 @@ class Control:
     _made: dict[int, Classifier] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        check_arguments(self)
+        check_build(self.build)
 
     @property
     def stateful(self) -> bool:

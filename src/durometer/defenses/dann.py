@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -26,15 +26,16 @@ from torch.nn.functional import cross_entropy
 
 from durometer.core.errors import DurometerError
 from durometer.core.streams import derive, seeded
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_arguments
+from durometer.defenses.arguments import check_build
 from durometer.defenses.control import Control
 from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fresh
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class DANN:
     """Domain adaptation as a defence: retrains for each batch with features that cannot tell it
     from the training data (Ajakan et al., 2014; Chen et al., 2022).
@@ -75,7 +76,7 @@ class DANN:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_arguments(self)
+        check_build(self.build)
 
     @property
     def stateful(self) -> bool:

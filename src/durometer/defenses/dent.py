@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from durometer.core.errors import DurometerError
 from durometer.core.streams import seeded
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import noun
 from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier
 
@@ -33,7 +33,7 @@ _BETAS = (0.99, 0.999, 0.6)
 _TINY = 1e-30  # far below eps^2: a root whose gradient at 0 is 0, and not infinite
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class DENT(Stateless):
     """DENT+: gives each test input its own scale and shift in every BatchNorm layer, by entropy
     minimisation (Wang et al., 2021).
@@ -67,7 +67,6 @@ class DENT(Stateless):
     rate: float = 6e-3
 
     def __post_init__(self) -> None:
-        check_arguments(self)
         check_norms(self.model)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:

@@ -14,19 +14,19 @@ row's answer depends on all rows, so the classifier handed out is asked with the
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from durometer.core.errors import DurometerError
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import noun
 from durometer.defenses.dent import check_norms
 from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Norm(Stateless):
     """Normalises by the statistics of the test batch instead of those of training (Schneider et
     al., 2020).
@@ -54,16 +54,11 @@ class Norm(Stateless):
     """
 
     model: nn.Module = field(repr=False)
-    share: float = 1.0
-    centre: str = "mean"
+    share: float = field(default=1.0, metadata={"most": 1})
+    centre: Literal["mean", "median"] = "mean"
 
     def __post_init__(self) -> None:
-        check_arguments(self)
         check_norms(self.model)
-        if not 0 <= self.share <= 1:
-            raise DurometerError(f"Norm(share={self.share}): expected a share between 0 and 1")
-        if self.centre not in ("mean", "median"):
-            raise DurometerError(f"Norm(centre={self.centre!r}): expected 'mean' or 'median'")
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net = self._made()

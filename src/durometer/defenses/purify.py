@@ -15,19 +15,18 @@ attack's query. A rehearsal with another draw is another defender, so gradients 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
 
-from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import SIGNED, noun
 from durometer.defenses.stateless import Stateless, frozen
 from durometer.model.classifier import Classifier
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Purify(Stateless):
     """Randomised purification: adds noise, removes it by a denoiser, and classifies the result
     (DiffPure, Nie et al., 2022).
@@ -59,15 +58,8 @@ class Purify(Stateless):
     model: nn.Module = field(repr=False)
     denoiser: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     noise: float = 0.1
-    low: float = 0.0
-    high: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_arguments(self)
-        if self.denoiser is not None and not callable(self.denoiser):
-            raise DurometerError(
-                f"Purify(denoiser={self.denoiser!r}): expected a function of images"
-            )
+    low: float = field(default=0.0, metadata=SIGNED)
+    high: float = field(default=1.0, metadata=SIGNED)
 
     def adapt(self, state: None, x: Tensor, seed: int) -> tuple[Classifier, None]:
         net, drawn = frozen(self.model), self._drawn(x, seed)

@@ -16,18 +16,18 @@ row is always asked among its batch. Attackers rehearse draws of their own, seve
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
 
 from durometer.core.streams import seeded
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import noun
 from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier, wrap
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Randomised(Stateless):
     """A model with random numbers in its forward pass, judged on average over fresh draws.
 
@@ -48,9 +48,6 @@ class Randomised(Stateless):
 
     model: nn.Module = field(repr=False)
     keep: tuple[type[nn.Module], ...] = (nn.Dropout, nn.Dropout1d, nn.Dropout2d)
-
-    def __post_init__(self) -> None:
-        check_arguments(self)
 
     def base(self, state: None) -> Classifier:
         """The classifier of one draw: there is no model without any. See `Defender.base`."""

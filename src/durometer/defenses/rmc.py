@@ -1,7 +1,7 @@
 """RMC (Wu et al. 2020): runtime masking and cleansing: train on the neighbours of the test point.
 
 D' holds the training data and adversarial copies of it, made once against the base model. For a
-test point the network is trained further on its K nearest points of D' (`neighbours.py`), answers,
+test point the network is trained further on its K nearest points of D', answers,
 and is then calibrated on K points of the clean part. Weights and Adam's moments live on from round
 to round: RMC is stateful, one test point per round (larger batches: all their neighbours).
 
@@ -36,20 +36,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from durometer.attacks.base import Attack
 from durometer.attacks.pgd import PGD
 from durometer.core.errors import DurometerError
 from durometer.core.streams import derive, seeded
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_arguments
 from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
+from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
 
 _PGD = PGD(100, step=1 / 30)  # steps of 0.01 for eps = 0.3
 Weights = dict[str, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class RMC:
     """Runtime masking and cleansing: trains the network further on the training points nearest to
     each test point (Wu et al., 2020).
@@ -88,8 +90,8 @@ class RMC:
 
     model: nn.Module = field(repr=False)
     data: Dataset = field(repr=False)
-    space: Any = None
-    attack: Any = _PGD
+    space: Space | None = None
+    attack: Attack = _PGD
     copies: int = field(default=1, metadata={"least": 0})
     k: int = 1024
     rate: float = 2e-4
@@ -100,9 +102,6 @@ class RMC:
     calibrate: bool = True
     features: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_arguments(self)
 
     @property
     def stateful(self) -> bool:

@@ -12,33 +12,34 @@ transfer from other draws. So it is a `Control` with another recipe, and nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from durometer.attacks.base import Attack
 from durometer.attacks.pgd import PGD
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_arguments
 from durometer.defenses.control import Control
+from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
 from durometer.training.loop import Batch
 
 _PGD = PGD(40, step=1 / 30)  # steps of 0.01 for eps = 0.3
 
 
-@dataclass(frozen=True)
+@noun
 class Halves:
     """Cross entropy on a batch whose second half has been attacked."""
 
-    attack: Any
-    space: Any
+    attack: Attack
+    space: Space
 
     def __post_init__(self) -> None:
-        check_arguments(self)
         if not hasattr(self.attack, "start") or not self.attack.needs.gradient:
             raise DurometerError(
                 f"TADV(attack={self.attack!r}): expected a gradient attack with a start, "

@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from durometer.core.errors import DurometerError
 from durometer.core.streams import seeded
-from durometer.defenses.arguments import check_arguments
+from durometer.core.validation import noun
 from durometer.defenses.dent import check_norms
 from durometer.defenses.stateless import frozen
 from durometer.model.classifier import Classifier
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class TENT:
     """Normalises by the statistics of the test batch and minimises the entropy of the answers (Wang
     et al., 2021).
@@ -64,13 +63,10 @@ class TENT:
     model: nn.Module = field(repr=False)
     steps: int = field(default=1, metadata={"least": 0})
     rate: float = 1e-3
-    predict: str = "pre"
+    predict: Literal["pre", "post"] = "pre"
     episodic: bool = False
 
     def __post_init__(self) -> None:
-        check_arguments(self)
-        if self.predict not in ("pre", "post"):
-            raise DurometerError(f"TENT(predict={self.predict!r}): expected 'pre' or 'post'")
         check_norms(self.model)
 
     @property

@@ -19,21 +19,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
 
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
-from durometer.defenses.arguments import check_arguments
+from durometer.defenses.arguments import check_build
 from durometer.defenses.stateless import Stateless, frozen
 from durometer.model.classifier import Classifier
 from durometer.training.loop import fit, fresh
 from durometer.training.standard import Standard
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class URejectron(Stateless):
     """Rejects inputs that a discriminator can tell from the training data (Goldwasser et al., 2020,
     with T = 1).
@@ -78,7 +79,7 @@ class URejectron(Stateless):
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_arguments(self)
+        check_build(self.build)
         if not 0 < self.threshold < 1:
             raise DurometerError(f"URejectron(threshold={self.threshold}): expected a probability")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from durometer.attacks.parameters import check_made, check_parameters
+from durometer.attacks.parameters import check_made
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.goals.goal import Expandable
 from durometer.spaces.region import Space
@@ -29,7 +29,6 @@ def check_kinds(space: Any, goal: Any, attack: Any = None) -> None:
             raise DurometerError(f"{name}={value!r}: this is no {name}; expected e.g. {example}")
     if attack is not None:
         check_made("attack={}", attack)
-        check_parameters(attack)
 
 
 def refuse_noise(space: Any) -> None:

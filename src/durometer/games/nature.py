@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from durometer.core.errors import DurometerError, Unsupported
 from durometer.core.records import Records
 from durometer.core.serialization import to_dict, to_jsonable
 from durometer.core.spec import Spec
+from durometer.core.validation import noun
 from durometer.data.columns import Columns
 from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds, refused_quota
@@ -65,7 +66,6 @@ from durometer.trees.ensemble import Ensemble
 from durometer.trees.readers import read, reader
 
 TOLERANCE = 1e-6
-METHODS = ("auto", "estimate", "combined", "monte carlo", "importance")
 # What a screening spends in turn: a share of the budget, and the width it stops at, as a share of
 # what may change. Few records are so near the border that only the last stage's width tells.
 STAGES = ((0.001, 1 / 4), (0.02, 1 / 4), (1.0, 1 / 100))
@@ -74,7 +74,7 @@ LEVELS = tuple(float(k) for k in np.geomspace(1 / 16, 16, 33))
 ASKED = ("method", "tolerance", "budget", "draws", "confidence")
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Nature:
     """Robustness to random noise: the probability that the decision stays when inputs carry
     measurement errors (Scher & Truegler, 2022).
@@ -111,11 +111,11 @@ class Nature:
 
     model: Any
     noise: Noise
-    tolerance: float = TOLERANCE
-    budget: float = 1.0
-    method: str = "auto"
+    tolerance: float = field(default=TOLERANCE, metadata={"above": 0, "below": 1})
+    budget: float = field(default=1.0, metadata={"above": 0})
+    method: Literal["auto", "estimate", "combined", "monte carlo", "importance"] = "auto"
     draws: int = 100_000
-    confidence: float = 0.99
+    confidence: float = field(default=0.99, metadata={"above": 0, "below": 1})
     _ensemble: Ensemble | None = field(default=None, repr=False)
     __eq__, __hash__ = (
         serialization.equal_fields,
@@ -131,18 +131,6 @@ class Nature:
             raise DurometerError(
                 f"noise={self.noise!r}: expected a noise, e.g. du.Normal(sd=0.1) or "
                 "du.Independent([du.noise.normal(0, 0.1), ...])"
-            )
-        if self.method not in METHODS:
-            raise DurometerError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
-        if not 0 < self.tolerance < 1:
-            raise DurometerError(f"tolerance={self.tolerance}: expected between 0 and 1")
-        if not self.budget > 0:
-            raise DurometerError(f"budget={self.budget}: expected a positive number of seconds")
-        if not self.draws >= 1:
-            raise DurometerError(f"draws={self.draws}: expected 1 or more")
-        if not 0 < self.confidence < 1:
-            raise DurometerError(
-                f"confidence={self.confidence}: expected between 0 and 1, e.g. 0.99"
             )
 
     def describe(self) -> Spec:
@@ -638,8 +626,8 @@ class Nature:
         """
         from markupsafe import Markup
 
-        from durometer.report.page.regions import regions
         from durometer.report.page.nature import nature_page
+        from durometer.report.page.regions import regions
 
         if not isinstance(rows, int) or rows < 1:
             raise DurometerError(

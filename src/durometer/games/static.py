@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from durometer.core.errors import DurometerError
 from durometer.core.records import Records
 from durometer.core.spec import Spec
 from durometer.core.streams import Stream, keys
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds
 from durometer.games.game import USUAL, Carried, Game, Play
@@ -43,7 +44,7 @@ from durometer.spaces.region import Remarks, Space
 from durometer.standard import Standard, check_space
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Static:
     """The usual game: the model is fixed, and the attacker moves once.
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,7 @@ _PAIRED = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@noun
 class Criterion:
     """An acceptance criterion: a figure of some rows, and its bound.
 

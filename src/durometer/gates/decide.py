@@ -263,11 +263,11 @@ class SequentialTest:
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
-    >>> watch = du.SequentialTest("robust >= 0.95")
-    >>> run = du.Run(until=watch)
+    >>> test = du.SequentialTest("robust >= 0.95")
+    >>> run = du.Run(until=test)
     >>> _ = du.evaluate(net, data, space=du.Linf(0.1), attack=du.PGD(10), run=run)
-    >>> print(watch.outcome)
-    gate: fail (wrong in at most 5% of such decisions, whenever it stops)
+    >>> print(test.outcome)
+    gate: failed (wrong in at most 5% of such decisions, whenever it stops)
       fail       robust >= 0.95    0.312 [0.142, 0.556] (n = 16); 5 open
     """
 

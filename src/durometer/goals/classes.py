@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.goals.goal import Goal, Names, class_index
 
 
-@dataclass(frozen=True)
+@noun
 class Untargeted(Goal):
     """The attacker wants any class but the true one.
 
@@ -29,7 +30,7 @@ class Untargeted(Goal):
     tensor([[False,  True,  True]])
     """
 
-    reject: int | str | None = None
+    reject: int | str | None = field(default=None, metadata={"least": 0})
 
     def __repr__(self) -> str:
         return "Untargeted()" if self.reject is None else f"Untargeted(reject={self.reject!r})"
@@ -46,7 +47,7 @@ class Untargeted(Goal):
         return mask
 
 
-@dataclass(frozen=True)
+@noun
 class Targeted(Goal):
     """The attacker wants a given class.
 
@@ -64,7 +65,7 @@ class Targeted(Goal):
             [False, False, False]])
     """
 
-    target: int | str | Sequence[int | str]
+    target: int | str | Sequence[int | str] = field(metadata={"least": 0})
 
     @property
     def description(self) -> str:
@@ -114,7 +115,7 @@ class Targeted(Goal):
         return wanted
 
 
-@dataclass(frozen=True)
+@noun
 class RandomTarget(Goal):
     """The attacker wants one wrong class per row, drawn uniformly.
 
@@ -149,7 +150,7 @@ class RandomTarget(Goal):
         return torch.zeros_like(clean, dtype=torch.bool).scatter_(1, t, True)
 
 
-@dataclass(frozen=True)
+@noun
 class LeastLikely(Goal):
     """The attacker wants the class that the model finds least likely on the clean input.
 

@@ -7,7 +7,6 @@ read source by source, never pair by pair, and a batch reads only the sources it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,12 +14,13 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.goals.goal import Aims, Goal, Names, class_index
 
 _NAMED = 6  # sources, and targets of each, that a sentence names
 
 
-@dataclass(frozen=True)
+@noun
 class Group(Goal):
     """The attacker wants certain target classes, depending on the true class (group-based
     robustness, Lin et al., NDSS 2024).

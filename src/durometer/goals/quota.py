@@ -4,7 +4,7 @@ other wish about who of them passes for whom (`filled=`, `family.py`)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 
 from durometer.core.errors import DurometerError
 from durometer.core.spec import QuotaRule
+from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
 from durometer.goals.classes import Targeted
 from durometer.goals.goal import Aims, Expandable, Names, class_index
@@ -20,7 +21,7 @@ from durometer.goals.minimal_sets import Filled, ways
 AS = " as "  # the id of a pair: "s7/8 as s3"
 
 
-@dataclass(frozen=True)
+@noun
 class Quota(Expandable):
     """A band of attackers, one input of each source class, must together be taken for `k` different
     targets (Lin et al., NDSS 2024).
@@ -76,10 +77,6 @@ class Quota(Expandable):
         for field in ("sources", "targets", "managers"):
             if isinstance(getattr(self, field), int | str):
                 raise DurometerError(f"Quota({field}={getattr(self, field)!r}): expected a list")
-        for field in ("k", "least"):
-            count = getattr(self, field)
-            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-                raise DurometerError(f"Quota({field}={count!r}): expected a whole number from 1 on")
         self._check(self.sources, self.targets, self.managers)
         if self.filled is not None:
             self._check_rule()

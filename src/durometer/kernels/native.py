@@ -33,6 +33,9 @@ from durometer.core.errors import DurometerError
 from durometer.kernels.stamp import library, stamp
 
 SCALARS: dict[str, Any] = {"int64": ctypes.c_int64, "float64": ctypes.c_double}
+_FROM_BUFFER: Any = (
+    ctypes.c_char.from_buffer
+)  # before Python 3.12 no type says that arrays have one
 STATUS = {1: "not enough memory", 2: "an internal error; please report it"}
 ARRAY = re.compile(r"(out )?(float64|float32|int64|int32|uint64|uint8|bool)\[([^\]]+)\](\?)?")
 
@@ -242,7 +245,7 @@ def _read(
     if not isinstance(value, np.ndarray):
         return value.data_ptr()
     if flags.writeable and value.size:  # a quarter of the time of `value.ctypes.data`
-        return ctypes.addressof(ctypes.c_char.from_buffer(value))
+        return ctypes.addressof(_FROM_BUFFER(value))
     return value.ctypes.data
 
 

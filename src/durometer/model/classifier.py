@@ -16,10 +16,10 @@ import io
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from torch import Tensor
 
 from durometer.core.errors import DurometerError
 from durometer.core.spec import Spec
+from durometer.core.validation import SIGNED, noun
 from durometer.data.columns import Columns
 from durometer.kernels.memory import keep_freed
 from durometer.model.answers import AnswerKind, fitting, parts, votes
@@ -43,7 +44,7 @@ class Predicts(Protocol):
 TINY = 1e-30  # a probability of 0 as a logit: about -69, below every real one
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Classifier:
     """A model as the library sees it: inputs in the problem's units in, logits (n, C) out; made by
     `wrap`.
@@ -93,15 +94,19 @@ class Classifier:
     source: Any = field(default=None, repr=False)  # what was wrapped
     slack: float = 0.0  # relative margin below which a success may be mere rounding
     bound: bool = False  # made for one batch: row i's parameters belong to row i of that batch
-    reject: int | None = None  # the class that means "I do not answer", where there is one
-    reads: str = "numbers"  # what a row is: "numbers", or "symbols" (words, bytes: choices.py)
+    reject: int | None = field(
+        default=None, metadata={"least": 0}
+    )  # the class that means "I do not answer", where there is one
+    reads: Literal["numbers", "symbols"] = (
+        "numbers"  # what a row is: "numbers", or "symbols" (words, bytes: choices.py)
+    )
     together: bool = False  # a row's answer depends on the rows it is asked with
     takes: str = "tensor"  # what `source` is called with: one of `adapters.INPUTS`, or "own"
     name: str = ""  # what its owner calls it
     columns: Columns | None = None  # of the inputs it is asked with
     order: tuple[int, ...] | None = None  # its own class behind each column of the logits
     own: Callable[[Any], Any] | None = field(default=None, repr=False)  # rows as users have them
-    score: float | None = None  # the accuracy its owner measured
+    score: float | None = field(default=None, metadata=SIGNED)  # the accuracy its owner measured
     told: bool = False  # its owner said what it answers
     part: str = ""  # which of several outputs holds the answers, as `answers.parts` names them
     labels: tuple[str, ...] | None = None  # the data's classes: labels are read by them
@@ -170,7 +175,15 @@ class Classifier:
         return self.read(out, x)
 
     def read(self, out: Any, x: Tensor) -> Tensor:
-        """(n, C) logits, from the part of an output for these inputs that holds the answers."""
+        """Logits (n, C) from the output that holds the answers.
+
+        Args:
+            out: That output.
+            x: The inputs (n, ...) it belongs to.
+
+        Raises:
+            DurometerError: The output has another shape, or holds labels instead of scores.
+        """
         if self.answers == "labels":
             out = votes(out, self.names or self.labels)
         out = _scores(out)
@@ -188,7 +201,8 @@ class Classifier:
             out = out.double()
         if self.answers == "probabilities":
             out = _logs(out)
-        return out.to(x.device)
+        logits: Tensor = out.to(x.device)
+        return logits
 
     def chosen(self, out: Any, n: int) -> Any:
         """Selects the output that holds the answers, where a model returns several.

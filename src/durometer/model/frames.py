@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from durometer.model.classifier import Classifier
 
 Rows = Callable[[np.ndarray], Any]
-_NATIVE = ("xgboost", "lightgbm", "catboost")
 _COMPOSED = ("pipeline", "compose", "model_selection", "calibration")  # modules of scikit-learn
 
 

@@ -1,6 +1,6 @@
 """An ONNX graph as a function of torch, so that gradients can be taken through it.
 
-The nodes are run one after the other by `graph_operations.py`. Where symbols (bytes, words) come in
+The nodes are run one after the other. Where symbols (bytes, words) come in
 as integers there is no gradient; a `RelaxedTokens` input (`spaces/discrete.py`) knows what each
 symbol was chosen from, and where the graph turns symbols into vectors (a row of a table, a one-hot
 code) the mean over the options is added straight through: the value stays, the gradient is the
@@ -8,8 +8,6 @@ mixture's.
 
 What a reader would get wrong: the symbols are followed by name through reshapes and integer casts
 only. A graph that first computes with them (adds one, looks up twice) is refused, not guessed at.
-
-Operations of ONNX graphs in torch: what `graph.py` can take gradients through.
 
 One small function per operator, called with its attributes and inputs (None where one is left out).
 Those whose axes moved from the attributes to the inputs (opset 13) take both.

@@ -6,20 +6,21 @@ matrix (Higham's alternating projections) stands in, and `moved` says by how muc
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from durometer.core import serialization
 from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Floats
 from durometer.noise.joint import Joint, Part, align_columns, as_list, check_count, keys, widths
 from durometer.noise.marginal import Confusion
 from durometer.noise.normal_boxes import snapped
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Copula(Joint):
     """Noise with any marginals, tied by rank correlations: a Gaussian copula (NORTA, Cario &
     Nelson, 1997).

@@ -3,7 +3,7 @@
 The paper writes "0.1 on the main diagonal": that is a covariance, a standard deviation of 0.316.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 
 from durometer.core import serialization
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Floats
 from durometer.noise.joint import Joint, Part, align_columns, keys, numbers, widths
-from durometer.noise.marginal import Marginal, no_noise
+from durometer.noise.marginal import Marginal, Outside, no_noise
 from durometer.noise.normal_boxes import snapped
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Normal(Joint):
     """Additive normal noise. Give exactly one of `sd` and `cov`.
 
@@ -47,9 +48,9 @@ class Normal(Joint):
     cov: Any = None
     low: Any = -np.inf
     high: Any = np.inf
-    outside: str = "truncate"
-    integer: tuple[int, ...] = ()  # features whose readings are whole numbers
-    immutable: tuple[int, ...] = ()  # features without noise
+    outside: Outside = "truncate"
+    integer: Any = ()  # features whose readings are whole numbers
+    immutable: Any = ()  # features without noise
     names: tuple[str, ...] | None = None  # of the features, where parameters came by name
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type

@@ -2,13 +2,13 @@
 included."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Floats
 from durometer.noise.joint import Joint, Part, align_columns, as_list, check_count, keys, widths
 
 
-@dataclass(frozen=True)
+@noun
 class Independent(Joint):
     """Noise that is independent from feature to feature, with any mixture of distributions.
 
@@ -17,7 +17,7 @@ class Independent(Joint):
         names: Names of the features. None: taken from `parts`, where these have names.
 
     >>> import numpy as np
-    >>> from durometer.noise.marginal import normal, still
+    >>> from durometer.noise.marginal import normal, no_noise
     >>> noise = Independent((normal(sd=12), no_noise()))
     >>> noise.sample([[100.0, 3.0]], 2, np.random.default_rng(0)).round(1)
     array([[[101.5,   3. ],

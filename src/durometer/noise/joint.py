@@ -288,7 +288,7 @@ def widths(given: Sequence[Part], features: int) -> tuple[Part, ...]:
 def check_count(parts: Sequence[Part]) -> str:
     """How many features have which kind of noise.
 
-    >>> counted((Marginal("norm", (0, 2)), Marginal("none", ()), Marginal("norm", (0, 1))))
+    >>> check_count((Marginal("norm", (0, 2)), Marginal("none", ()), Marginal("norm", (0, 1))))
     'norm 2, still 1'
     """
     kinds = [

@@ -8,9 +8,9 @@ reading there ("clip"). `integer` rounds the reading, so mass sits on whole numb
 What a reader would get wrong: everything downstream uses only `below` = P(X <= t) and its
 complement `above`; both are kept, because 1 - P loses the upper tail below 1e-16."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import field, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Floats
 
-HOW = ("add", "multiply", "replace")
 # families whose cdf and survival function scipy computes to 1e-13 or better (tested with mpmath)
 ACCURATE = (
     "none", "norm", "uniform", "expon", "laplace", "logistic", "gumbel_r", "gumbel_l", "lognorm",
@@ -28,7 +28,7 @@ ACCURATE = (
     "halfnorm", "pareto",
 )  # fmt: skip
 INACCURATE = 1e-7  # what others are taken to be off by; skewnorm was, by 2e-8
-OUTSIDE = ("truncate", "clip")
+Outside = Literal["truncate", "clip"]  # what a reading beyond the bounds becomes
 
 
 @lru_cache(maxsize=512)
@@ -47,7 +47,7 @@ def _frozen(name: str, params: tuple[float, ...]) -> Any:
     return frozen
 
 
-@dataclass(frozen=True)
+@noun
 class Marginal:
     """The noise of one numeric feature.
 
@@ -71,18 +71,14 @@ class Marginal:
 
     name: str = "norm"
     params: tuple[float, ...] = (0.0, 1.0)
-    how: str = "add"
-    low: float = -np.inf
-    high: float = np.inf
-    outside: str = "truncate"
+    how: Literal["add", "multiply", "replace"] = "add"
+    low: float = field(default=-np.inf, metadata={"least": -np.inf, "most": np.inf})
+    high: float = field(default=np.inf, metadata={"least": -np.inf, "most": np.inf})
+    outside: Outside = "truncate"
     integer: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", tuple(float(p) for p in self.params))
-        if self.how not in HOW:
-            raise DurometerError(f"how={self.how!r}: expected one of {', '.join(HOW)}")
-        if self.outside not in OUTSIDE:
-            raise DurometerError(f"outside={self.outside!r}: expected one of {', '.join(OUTSIDE)}")
         if not self.low < self.high:
             raise DurometerError(f"bounds [{self.low}, {self.high}]: low must be below high")
         if self.name == "norm" and (len(self.params) != 2 or not self.params[1] >= 0):
@@ -231,7 +227,7 @@ def between(below_a: Floats, above_a: Floats, below_b: Floats, above_b: Floats) 
     return np.maximum(np.where(below_a > 0.5, above_a - above_b, below_b - below_a), 0.0)
 
 
-@dataclass(frozen=True)
+@noun
 class Confusion:
     """The noise of a category: the probability of being read as each of the values.
 

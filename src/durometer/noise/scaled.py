@@ -1,6 +1,5 @@
-"""The same noise, louder or quieter, or with a drift: what `Nature.breakdown_noise_level` turns up.
-
-The same noise with one feature switched off: what `Nature.importance` compares with.
+"""The same noise, louder or quieter, or with a drift: what `Nature.breakdown_noise_level` turns
+up; and with one feature switched off: what `Nature.importance` compares with.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class WithoutNoise(Joint):
         self.noise, self.feature = noise, feature
 
     def __repr__(self) -> str:
-        return f"Silenced({self.noise!r}, {self.feature})"
+        return f"WithoutNoise({self.noise!r}, {self.feature})"
 
     def marginals(self, features: int) -> tuple[Part, ...]:
         parts = list(self.noise.marginals(features))

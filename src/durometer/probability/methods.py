@@ -9,8 +9,6 @@ interval.
 The four kinds are different promises. "exact" and "certified" contain the truth. "numerical" adds
 an error *estimate*: of a lattice rule, or of a cdf that scipy computes to 1e-7 or so. "estimate" is
 a 99 % confidence interval of randomised quasi-Monte-Carlo.
-
-The leaves of a tree as boxes: a single tree's answer is constant on each of them.
 """
 
 from dataclasses import dataclass, replace

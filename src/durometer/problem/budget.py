@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 
 
-@dataclass(frozen=True)
+@noun
 class Budget:
     """A limit on the model evaluations that an attack may spend on one row.
 
@@ -32,15 +30,6 @@ class Budget:
 
     forwards: int | None = None
     backwards: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("forwards", "backwards"):
-            count = getattr(self, name)
-            if count is not None and not (isinstance(count, int) and count >= 1):
-                raise DurometerError(
-                    f"Budget({name}={count!r}): expected a whole number of at least 1, or nothing "
-                    "for no limit"
-                )
 
     def left(self, forwards: Tensor, backwards: Tensor) -> Tensor:
         """Which rows are still below the limits.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from durometer import trees
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.answers import SCORES, AnswerKind
 from durometer.model.classifier import Classifier
 from durometer.spaces.region import Space
 
 
-@dataclass(frozen=True)
+@noun
 class Needs:
     """What an attack requires of the model and the space.
 

@@ -11,13 +11,14 @@ rounding of a tie may be a success tomorrow, so a row with such a point stays op
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.goals.goal import gap
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -41,7 +42,7 @@ class Listed(Region, Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@noun
 class Enumerate:
     """Asks the model about every valid point of a row: rows are proven or broken, for any model.
 
@@ -67,10 +68,6 @@ class Enumerate:
 
     most: int = 100_000
     on_host: ClassVar[bool] = True  # its arithmetic is numpy's
-
-    def __post_init__(self) -> None:
-        if self.most < 1:
-            raise DurometerError(f"Enumerate(most={self.most}): expected at least 1")
 
     @property
     def needs(self) -> Needs:

@@ -13,7 +13,6 @@ at once; in balls a targeted goal among many classes may stay open, never be cal
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -33,7 +33,7 @@ from durometer.spaces.discrete import SubstitutionRegion
 from durometer.tables.region import TableRegion
 
 
-@dataclass(frozen=True)
+@noun
 class Linear:
     """The exact worst case of a linear model, in every space.
 

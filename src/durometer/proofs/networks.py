@@ -12,9 +12,8 @@ row); and a record of a table is decided by a program of the whole network and a
 bound is maximised under the rules. In texts the sets are not boxes but choices of words
 (`sentences/hull.py`), and cut by words (`splits` sets).
 
-What a reader would get wrong: the network computes in single precision and the bounds in double.
-Each step's own rounding is part of its bound (`bounds/rounding.py`), and a row is proven only if
-the lead stays below 0 by more than the referee's slack besides.
+The network is read as a program (`aten/`): a closed list of operations with all their arguments,
+each with the rounding of its own arithmetic, so that the bounds hold for what the model computes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,37 +29,38 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Array
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
+from durometer.proofs.aten.program import Program
 from durometer.proofs.bounds.branches import branches
 from durometer.proofs.bounds.climb import climb
 from durometer.proofs.bounds.crown import Network
 from durometer.proofs.bounds.domain import Domain
 from durometer.proofs.bounds.inputs import domain
-from durometer.proofs.bounds.layers import trace
-from durometer.proofs.bounds.observed import observed
+from durometer.proofs.bounds.reading import Reading, read_model
 from durometer.proofs.bounds.relu_program import MOST, solve
 from durometer.proofs.bounds.splits import split
-from durometer.proofs.bounds.steps import Step
 from durometer.proofs.bounds.under_rules import under_rules
 from durometer.proofs.text.hull import Bounded
 from durometer.proofs.text.search import Sure, decide
 from durometer.spaces.discrete import SubstitutionRegion
 from durometer.tables.region import TableRegion
 
+_TRIED = 8  # rows on which the network must answer as it was read
 _MEMORY = 2 * 10**7  # numbers carried backwards at a time
 
 
-@dataclass(frozen=True)
+@noun
 class Bounds:
     """Proves rows of a neural network robust by linear bounds on its outputs over the whole region.
 
     The methods, in order: CROWN (Zhang et al., 2018); optimised slopes (alpha-CROWN, Xu et al.,
     2021); branch and bound on inputs or ReLUs; for tables a mixed-integer program of the network
     and the linear relations. In texts it bounds sets of word choices. It needs a torch module with
-    known layers, and mostly proves; it breaks a row only by the mixed-integer program.
+    known layers. Rows are broken only in texts and by the mixed-integer program.
 
     Args:
         alpha: Rounds of slope optimisation for rows that CROWN leaves open.
@@ -98,20 +98,21 @@ class Bounds:
         return Needs(ANY, layers=True, box=True, is_proof=True)
 
     def __call__(self, problem: Problem) -> None:
-        module = copy.deepcopy(problem.model.module).cpu().double().eval()
-        for parameter in module.parameters():
-            parameter.requires_grad_(False)
         if isinstance(problem.regions, SubstitutionRegion):
+            module = copy.deepcopy(problem.model.module).cpu().double().eval()
+            for parameter in module.parameters():
+                parameter.requires_grad_(False)
             self._words(problem, module)
             return
         rows = problem.undecided
-        unit = observed(problem.model, problem.kept(rows[:1]))
-        steps, layer = trace(module, problem.kept(rows[:1]).double(), unit)
+        if not len(rows):
+            return
+        reading = read_model(problem.model, problem.kept(rows[:_TRIED]))
         pairs = int((problem.goal.sum(1) * (~problem.goal).sum(1)).max())
         size = max(64, problem.region(rows[:1]).origin.shape[1])
         each = max(1, _MEMORY // (max(pairs, 64) * size * 4))
         for start in range(0, len(rows), each):
-            self._rows(problem, rows[start : start + each], steps, layer)
+            self._rows(problem, rows[start : start + each], reading)
 
     def _words(self, problem: Problem, module: Any) -> None:
         """Sentences: sets of choices instead of boxes."""
@@ -135,12 +136,17 @@ class Bounds:
 
         return sure
 
-    def _rows(self, problem: Problem, rows: Tensor, steps: list[Step], layer: Any) -> None:
+    def _rows(self, problem: Problem, rows: Tensor, reading: Reading) -> None:
         region = problem.region(rows)
+        program, layer = reading.program, reading.program.encoder
         held = domain(region, layer)
-        shape = problem.shape if layer is None else (held.centre.shape[1],)
-        spec, t, s = leads(problem.goal[rows])
-        sure = self._closes(problem, rows, t, s)
+        plain, t, s = leads(problem.goal[rows])
+        spec, offset = reading.spec(plain)
+        slack = torch.zeros(len(rows), dtype=torch.float64)
+
+        def sure(lead: Tensor, at: Tensor, slack_: Tensor | None = None) -> Tensor:
+            most = (slack[at] if slack_ is None else slack_)[:, None]
+            return proven(lead + offset[at] < -most, t[at], s[at], problem.goal[rows[at]])
 
         def close(at: Tensor, done: Tensor) -> Tensor:
             """Close what is done of the rows `at`; the others."""
@@ -149,38 +155,45 @@ class Bounds:
                 vacuous = None
                 if isinstance(region, TableRegion):
                     wide = domain(region.take(found), layer, anywhere=True)
-                    vacuous = sure(bounded(steps, shape, wide).highest(spec[found]), found)
+                    network = bounded(program, wide)
+                    vacuous = sure(network.highest(spec[found]), found, reading.slack(network))
                 problem.prove(rows[found], vacuous)
             return at[~done]
 
         left = (held.low.isfinite() & held.high.isfinite()).all(1).nonzero()[:, 0]
         if not len(left):
             return
-        left = close(left, sure(bounded(steps, shape, held.take(left)).highest(spec[left]), left))
+        network = bounded(program, held.take(left))
+        slack[left] = reading.slack(network)
+        left = close(left, sure(network.highest(spec[left]), left))
         if self.alpha and len(left):
-            climbed, _ = climb(bounded(steps, shape, held.take(left)), spec[left], self.alpha)
+            climbed, _ = climb(bounded(program, held.take(left)), spec[left], self.alpha)
             left = close(left, sure(climbed, left))
         unit = torch.where(held.scale.isfinite(), held.scale, 1.0)
         few = ((held.high - held.low)[left] > 1e-4 * unit).sum(1) <= self.few
         if self.splits and bool(few.any()):
             at = left[few]
             done = split(
-                steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
+                program, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
             )
             left = torch.cat([close(at, done), left[~few]])
         table = isinstance(region, TableRegion)
         if self.splits and len(left) and (not table or held.p == math.inf):
             at = left  # in other norms a table's whole numbers, not its ReLUs, keep rows open
             done = branches(
-                steps, shape, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
+                program, held.take(at), spec[at], lambda v, of: sure(v, at[of]), self.splits
             )
             left = close(at, done)
         if self.seconds and isinstance(region, TableRegion):
             for k in left.tolist():
                 one = torch.tensor([k])
-                walked = bounded(steps, shape, held.take(one))
-                if walked.bends() <= MOST:
-                    safe = self._record(problem, rows[one], region, k, walked, layer)
+                walked = bounded(program, held.take(one))
+                if not all(
+                    bool(a.isfinite().all() & b.isfinite().all()) for a, b in walked.bounds.values()
+                ):
+                    continue
+                if walked.unstable() <= MOST:
+                    safe = self._record(problem, rows[one], region, k, walked, reading)
                     close(one, torch.tensor([safe]))
                 elif region.constrained:
                     lead = under_rules(walked, spec[one], region, k, layer, self.seconds)
@@ -189,19 +202,22 @@ class Bounds:
 
     def _record(
         self, problem: Problem, row: Tensor, region: TableRegion, k: int, network: Network,
-        layer: Any,
+        reading: Reading,
     ) -> bool:  # fmt: skip
         """Decide one record by a program of the whole network: broken at once, or is it proven?"""
         goal = problem.goal[row[0]]
-        slack = float(_slack(problem, row))
+        slack = float(reading.slack(network))
         until = time.process_time() + self.seconds
         safe = True
         for t in goal.nonzero()[:, 0].tolist():
             only = torch.zeros_like(goal)
             only[t] = True
-            spec = leads(only[None])[0][:, ~goal[~only]]  # over the classes outside the goal
+            # over the classes outside the goal
+            spec, offset = reading.spec(leads(only[None])[0][:, ~goal[~only]])
             left = max(0.01, until - time.process_time())
-            below, point = solve(network, spec, region, k, layer, left, slack)
+            most = slack + float(offset.max())
+            layer = reading.program.encoder
+            below, point = solve(network, spec, region, k, layer, left, most)
             if point is not None and not below and self._tried(problem, row, region, k, point):
                 return False
             safe &= below
@@ -224,9 +240,9 @@ def _slack(problem: Problem, rows: Tensor) -> Tensor:
     return 3e-5 * problem.clean[rows].abs().amax(1).double() + 1e-6
 
 
-def bounded(steps: list[Step], shape: tuple[int, ...], held: Domain) -> Network:
-    """The network on these domains, with the bounds of its layers."""
-    network = Network(steps, shape, held)
+def bounded(program: Program, held: Domain) -> Network:
+    """The network on these domains, with the bounds of its operations."""
+    network = Network(program, held)
     with torch.no_grad():
         network.prepare()
     return network

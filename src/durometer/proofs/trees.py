@@ -12,14 +12,14 @@ the box is cut (`search/box_splitting.py`). The time is that of the row's own th
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import field
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Bools, Floats
 from durometer.model.answers import ANY
 from durometer.model.classifier import Classifier
@@ -37,7 +37,7 @@ _EACH = 9  # rows on which each is
 _VACUOUS = 0.02  # seconds a row for the question whether a proof holds at any radius
 
 
-@dataclass(frozen=True)
+@noun
 class Exact:
     """The exact worst case of a tree ensemble, with all relations of a table, by branch and bound.
 
@@ -65,8 +65,8 @@ class Exact:
     (0.7, 0.3, 0.0)
     """
 
-    seconds: float = 5.0
-    minimise: str | None = None
+    seconds: float = field(default=5.0, metadata={"above": 0})
+    minimise: Literal["distance", "cost"] | None = None
     gap: float = 1e-3
     certificates: bool = False
     on_host: ClassVar[bool] = True  # its arithmetic is numpy's
@@ -79,10 +79,6 @@ class Exact:
         )
 
     def __call__(self, problem: Problem) -> None:
-        if not (self.seconds > 0 and math.isfinite(self.seconds)):
-            raise DurometerError(f"Exact(seconds={self.seconds}): expected a number > 0")
-        if self.minimise not in (None, "distance", "cost"):
-            raise DurometerError(f"minimise={self.minimise!r}: expected 'distance', 'cost' or None")
         rows = problem.undecided
         if self.minimise is not None:
             rows = torch.cat([rows, problem.broken]).sort().values

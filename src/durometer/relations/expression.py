@@ -11,8 +11,6 @@ division and functions added. `str(relation)` is its text form, which `parse.rel
 What a reader would get wrong: Python itself loses halves of relations. `0 <= F.a <= F.b` and
 `r1 and r2` ask for the truth value of the first half and then drop it. A relation therefore has no
 truth value: asking for it raises and says how to spell what was meant.
-
-Numbers that depend on relations: how many of them hold, one value or another.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from durometer.core.errors import DurometerError
-from durometer.relations.reserved import RESERVED
 
 NEGATED = {"<=": ">", ">": "<=", "<": ">=", ">=": "<", "==": "!=", "!=": "=="}
 _SPELLING = (
@@ -372,3 +369,33 @@ class Where(Expr):
 
     def __str__(self) -> str:
         return f"({self.yes} if {self.test} else {self.no})"
+
+
+def walk(node: Expr | Relation) -> Iterator[Expr | Relation]:
+    """The node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def children(node: Expr | Relation) -> tuple[Expr | Relation, ...]:
+    """The nodes directly below."""
+    match node:
+        case Op():
+            return node.args
+        case Count() | And() | Or():
+            return node.operands
+        case Where():
+            return (node.test, node.yes, node.no)
+        case Compare():
+            return (node.left, node.right)
+        case In():
+            return (node.item, *node.values)
+    return ()
+
+
+# Words of the language: a column of such a name is written in quotes.
+RESERVED = frozenset(
+    {"if", "then", "else", "and", "or", "not", "in", "within", "original", "abs", "min", "max"}
+    | {"log", "floor", "divide", "fill", "count", "sum"}
+)

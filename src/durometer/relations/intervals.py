@@ -34,9 +34,14 @@ Range = tuple[Floats, Floats]  # of all rows, (n,), or of one, ()
 
 def interval(e: Expr, ranges: Mapping[str, Interval]) -> Interval:
     """Bounds on the value of `e` over all records within the features' ranges."""
+
+    def of(column: Column) -> Range:
+        low, high = ranges[column.name]
+        return np.asarray(low, float), np.asarray(high, float)
+
     with np.errstate(all="ignore"):
-        low, high = _bounds(e, lambda c: tuple(map(np.asarray, ranges[c.name])))
-    return float(low), float(high)
+        least, most = _bounds(e, of)
+    return float(least), float(most)
 
 
 def spans(e: Expr, place: Mapping[str, int], x0: Floats, low: Floats, high: Floats) -> Range:

@@ -25,9 +25,9 @@ from durometer.relations.expression import (
     Relation,
     Where,
     label,
+    walk,
 )
 from durometer.relations.intervals import Interval, interval
-from durometer.relations.tree import walk
 
 Linear = tuple[dict[tuple[str, bool], float], float]  # coefficient of each (name, clean); constant
 

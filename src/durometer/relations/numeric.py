@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from durometer.relations.expression import Column, Compare
+from durometer.relations.expression import Column, Compare, walk
 from durometer.relations.functions import Value
 from durometer.relations.normal_form import Layout, linear
 from durometer.relations.program import Program, numbers
-from durometer.relations.tree import walk
 
 _WINDOW = 3  # whole numbers tried on either side
 _FAR = 100  # whole numbers of a wider range are also looked for by bisection

@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from durometer.core.errors import DurometerError, nearest
 from durometer.relations.expression import (
+    RESERVED,
     And,
     Column,
     Compare,
@@ -31,7 +32,6 @@ from durometer.relations.expression import (
     Where,
 )
 from durometer.relations.language import count, implies
-from durometer.relations.reserved import RESERVED
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"

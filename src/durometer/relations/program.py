@@ -34,10 +34,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from durometer.relations.expression import Column, Expr, Relation
+from durometer.relations.expression import Column, Expr, Relation, walk
 from durometer.relations.functions import Value, operate
 from durometer.relations.normal_form import Layout, Leaves, normal_form, pattern
-from durometer.relations.tree import walk
 
 # Rows at a time without gradients: they fit the cache. No power of two: 8 KB apart, the rows of a
 # transposed block would all want the same few places of it, which takes twice the time.

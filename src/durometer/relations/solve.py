@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from durometer.relations.expression import And, Column, Compare, Expr, Op, Or, Relation
+from durometer.relations.expression import And, Column, Compare, Expr, Op, Or, Relation, walk
 from durometer.relations.normal_form import Layout, Leaves, is_whole, linear, pattern
-from durometer.relations.tree import walk
 
 Definition = tuple[Column, Expr, Compare]  # feature := expression, from this equality
 

@@ -149,9 +149,9 @@ class Report:
         """Computes a metric, with its 95 % interval.
 
         Args:
-            name: "clean", "robust" (not broken), "proven", "broken", "open", "success", "valid",
-                "blocked", "distance", "forwards", "backwards", "seconds", or a metric of the game
-                or goal (see `shown`).
+            name: "clean", "clean_played" (of the rows played), "robust" (not broken), "proven",
+                "broken", "open", "success", "valid", "blocked", "distance", "forwards",
+                "backwards", "seconds", or a metric of the game or goal (see `shown`).
             by: Splits the rows: a column of the records, a column of the data's own table, or a
                 list with one value per row.
             over: How several runs of a game with random players become one: "worst" (a row counts

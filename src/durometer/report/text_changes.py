@@ -32,8 +32,8 @@ def pairs(before: np.ndarray, after: np.ndarray) -> list[tuple[str, str]]:
 def mark_changes(before: np.ndarray, after: np.ndarray) -> str:
     """The sentence with its changes in brackets.
 
-    >>> x = words.encode(["a good film", "a fine film"]).numpy()
-    >>> marked(x[0], x[1])
+    >>> x = token_ids.encode(["a good film", "a fine film"]).numpy()
+    >>> mark_changes(x[0], x[1])
     'a [good -> fine] film'
     """
     return " ".join(a if a == b else f"[{a} -> {b}]" for a, b in pairs(before, after))

@@ -8,12 +8,13 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from durometer.core.errors import DurometerError
 from durometer.core.spec import Provenance, Spec
+from durometer.core.validation import noun
 from durometer.run.executors import Executor, Here
 from durometer.run.fingerprint import fingerprint
 from durometer.run.job import Chunk, Job
@@ -39,7 +40,7 @@ class Until(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@noun
 class Run:
     """How an evaluation is carried out: where it is kept, who works on it, when it may stop.
 
@@ -76,19 +77,12 @@ class Run:
     shard: tuple[int, int] | None = None
     workers: int = 1
     ray: str | None = None
-    until: float | Until | None = None
+    until: float | Until | None = field(default=None, metadata={"above": 0, "below": 0.5})
     force: bool = False
     accept_version: bool = False
     provenance: Provenance = field(default_factory=Provenance)
 
-    def check(self) -> None:
-        """Checks the settings.
-
-        Raises:
-            DurometerError: A setting has an impossible value, or two of them contradict each other.
-        """
-        if not _whole(self.workers) or self.workers < 1:
-            raise DurometerError(f"workers={self.workers!r}: expected a whole number of at least 1")
+    def __post_init__(self) -> None:
         if self.shard is not None:
             pair = isinstance(self.shard, tuple | list) and len(self.shard) == 2
             if not pair or not all(_whole(v) for v in self.shard):
@@ -99,14 +93,6 @@ class Run:
                 raise DurometerError(
                     f"shard={self.shard[0]}/{self.shard[1]}: expected i/n with 1 <= i <= n"
                 )
-        number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
-        narrow = number and 0 < float(self.until) < 0.5  # type: ignore[arg-type]
-        if self.until is not None and not narrow and not isinstance(self.until, Until):
-            raise DurometerError(f"until={self.until!r}: expected a half-width between 0 and 0.5")
-        if self.out is not None and not isinstance(self.out, str | Path):
-            raise DurometerError(f"out={self.out!r}: expected the name of a folder")
-        if self.ray is not None and not isinstance(self.ray, str):
-            raise DurometerError(f"ray={self.ray!r}: expected 'auto', 'local' or 'host:port'")
         if self.resume and self.out is None:
             raise DurometerError("resume: which run? give its folder with out=")
         if self.ray is not None and self.workers > 1:

@@ -12,14 +12,15 @@ Punctuation around a word and a capital at its beginning stay (`Good,` -> `Fine,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from durometer.core import serialization
 from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.validation import noun
 from durometer.spaces import lexicon
 from durometer.spaces.chunking import limit
 from durometer.spaces.lexicon import Vectors
@@ -60,7 +61,7 @@ def _dressed(word: str, of: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]
     return tuple(w for w in dict.fromkeys(dressed) if w != word)
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Synonyms:
     """Replaces a word by its synonyms: WordNet 3.1, ordered by GloVe vectors, for the words of
     SST-5.
@@ -86,7 +87,7 @@ class Synonyms:
     table: Mapping[str, Sequence[str]] | None = None
     vectors: Vectors | None = field(default=None, repr=False)
     at_most: int | None = None
-    least: float = -1.0
+    least: float = field(default=-1.0, metadata={"least": -1, "most": 1})
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
 
@@ -141,7 +142,7 @@ class Synonyms:
         return tuple(found[: self._most])
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Neighbours:
     """Replaces a word by its nearest neighbours in a space of word vectors; antonyms may be among
     them.
@@ -158,7 +159,7 @@ class Neighbours:
     described: ClassVar[str] = "a similar word"
     vectors: Vectors | None = field(default=None, repr=False)
     at_most: int = 8
-    least: float = 0.6
+    least: float = field(default=0.6, metadata={"least": -1, "most": 1})
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
 
@@ -187,7 +188,7 @@ class Neighbours:
         return self._memo[word]
 
 
-@dataclass(frozen=True)
+@noun
 class Typos:
     """Misspells a word by one edit of a character; the first and the last letter stay.
 
@@ -206,15 +207,14 @@ class Typos:
     """
 
     described: ClassVar[str] = "a misspelling"
-    kinds: tuple[str, ...] = ("swap", "drop", "double", "look")
+    kinds: tuple[Literal["swap", "drop", "double", "look"], ...] = (
+        "swap",
+        "drop",
+        "double",
+        "look",
+    )
     shortest: int = 4
     at_most: int | None = 16
-
-    def __post_init__(self) -> None:
-        for kind in self.kinds:
-            if kind not in ("swap", "drop", "double", "look"):
-                raise DurometerError(f"Typos(kinds={self.kinds}): no kind {kind!r}; expected swap, "
-                                 "drop, double or look")  # fmt: skip
 
     def __call__(self, words: Sequence[str]) -> list[tuple[str, ...]]:
         return [self._of(word) for word in words]
@@ -236,7 +236,7 @@ class Typos:
         return tuple(found)[: self.at_most]
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Masked:
     """Replaces a word by what a masked language model would write there (Hugging Face
     `transformers`).

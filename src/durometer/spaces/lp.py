@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from durometer.core import serialization
 from durometer.core.devices import widest
 from durometer.core.errors import DurometerError
 from durometer.core.number_format import format_sizes
+from durometer.core.validation import noun
 from durometer.spaces import token_ids
 from durometer.spaces.ball import LpRegion
 from durometer.spaces.channels import spread
@@ -59,7 +60,7 @@ def _tuples(value: Any) -> Any:
 LARGEST = 1e300  # a distance that can still be squared in parts
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Lp:
     """All inputs within `eps` of the clean one in the `p` norm and inside the box [low, high].
 
@@ -75,7 +76,7 @@ class Lp:
         DurometerError: `p` is no such norm, or `eps` is not positive.
     """
 
-    p: float
+    p: float = field(metadata={"most": math.inf})
     eps: Any
     low: Any = 0.0
     high: Any = 1.0

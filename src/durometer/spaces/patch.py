@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from durometer.core import serialization
 from durometer.core.errors import DurometerError, nearest
 from durometer.core.streams import Stream
+from durometer.core.validation import SIGNED, noun
 from durometer.spaces.images import ImageRegion, check_images
 from durometer.spaces.masks import eyeglasses
 from durometer.spaces.region import per_row
@@ -20,7 +21,7 @@ from durometer.spaces.region import per_row
 MASKS: dict[str, Callable[[int, int], np.ndarray]] = {"eyeglasses": eyeglasses}
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Patch:
     """Images that differ from the clean one inside a fixed mask only, by any colours.
 
@@ -41,8 +42,8 @@ class Patch:
     """
 
     mask: Any = "eyeglasses"
-    low: float = 0.0
-    high: float = 1.0
+    low: float = field(default=0.0, metadata=SIGNED)
+    high: float = field(default=1.0, metadata=SIGNED)
     norm: ClassVar[None] = None  # no ball: any colour
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type

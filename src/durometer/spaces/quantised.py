@@ -10,7 +10,7 @@ Rounding towards zero, the usual cure, costs up to a tenth of the successes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,12 +20,13 @@ from durometer.core import serialization
 from durometer.core.devices import is_cpu
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.spaces.region import Region, Space, per_row
 
 _SHRINK = (0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Quantised:
     """Another image space, restricted to images that can be stored with a few levels of brightness.
 
@@ -46,7 +47,7 @@ class Quantised:
     """
 
     inner: Space
-    levels: int = 256
+    levels: int = field(default=256, metadata={"least": 2})
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
 

@@ -5,7 +5,7 @@ The region finds the place itself: `project` keeps the window that holds most of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -15,11 +15,12 @@ from torch.nn.functional import avg_pool2d
 from durometer.core.devices import widest
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
+from durometer.core.validation import SIGNED, noun
 from durometer.spaces.images import ImageRegion, check_images
 from durometer.spaces.region import per_row
 
 
-@dataclass(frozen=True)
+@noun
 class Rectangle:
     """Images that differ from the clean one inside one rectangular window of any place and content
     (Wu et al., ICLR 2020).
@@ -40,8 +41,8 @@ class Rectangle:
 
     height: int
     width: int
-    low: float = 0.0
-    high: float = 1.0
+    low: float = field(default=0.0, metadata=SIGNED)
+    high: float = field(default=1.0, metadata=SIGNED)
     norm: ClassVar[None] = None  # no ball: any colour
 
     @property

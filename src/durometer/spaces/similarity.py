@@ -8,7 +8,7 @@ replaced, whatever it says. It is a floor against many changes, not a judge of m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ import torch
 
 from durometer.core import serialization
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.spaces import lexicon, token_ids
 from durometer.spaces.chunking import limit
 from durometer.spaces.lexicon import Vectors
@@ -36,7 +37,7 @@ class Similarity(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Centroid:
     """Similarity of two sentences: the cosine of the means of their words' vectors.
 
@@ -76,7 +77,7 @@ class Centroid:
         return sums
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class SentenceEncoder:
     """Similarity of two sentences: the cosine of the mean states of a Hugging Face encoder.
 

@@ -11,17 +11,17 @@ in the data. It stays, or is replaced where its position may change; nothing tur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.spaces.discrete import SubstitutionRegion
 
 
-@dataclass(frozen=True)
+@noun
 class Symbols:
     """Sequences of symbols (bytes, DNA bases, tokens) of which a few positions may be replaced.
 
@@ -55,8 +55,6 @@ class Symbols:
     on_host: ClassVar[bool] = True  # symbols are looked up there
 
     def __post_init__(self) -> None:
-        if self.most < 1:
-            raise DurometerError(f"Symbols(most={self.most!r}): expected at least one position")
         for name in ("alphabet", "where", "without"):
             if isinstance(given := getattr(self, name), Sequence):
                 object.__setattr__(self, name, tuple(sorted(set(given))))
@@ -67,9 +65,6 @@ class Symbols:
         given = [k for k in ("first", "last", "where") if getattr(self, k) is not None]
         if len(given) > 1:
             raise DurometerError(f"Symbols(): give one of first, last and where; got {given}")
-        for name in ("first", "last"):
-            if (count := getattr(self, name)) is not None and count < 1:
-                raise DurometerError(f"Symbols({name}={count!r}): expected at least one position")
 
     @property
     def symbols(self) -> tuple[int, ...]:

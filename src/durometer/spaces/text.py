@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from durometer.core import serialization
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.spaces import lexicon, token_ids
 from durometer.spaces.candidates import Candidates, Synonyms
 from durometer.spaces.discrete import SubstitutionRegion
@@ -43,7 +44,7 @@ STOPWORDS = tuple(
 _TAKES = 'Text takes sentences, du.Dataset(list of strings, y); in a file, [data] text = "column"'
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Text:
     """Sentences of which some words may be replaced by candidates of similar meaning.
 
@@ -64,37 +65,24 @@ class Text:
         DurometerError: A parameter has an impossible value.
 
     >>> space = Text(Synonyms({"good": ("fine",)}), most=0.5)
-    >>> region = space.around(words.encode(["a good film"]))
-    >>> [bool(region.contains(words.encode([s]))) for s in ("a fine film", "a bad film")]
+    >>> region = space.around(token_ids.encode(["a good film"]))
+    >>> [bool(region.contains(token_ids.encode([s]))) for s in ("a fine film", "a bad film")]
     [True, False]
     """
 
     candidates: Candidates = field(default_factory=Synonyms)
-    most: float = 0.25
+    most: float = field(default=0.25, metadata={"above": 0, "most": 1})
     keep: Sequence[str] = STOPWORDS
     similarity: Similarity | Callable[[list[str], list[str]], Any] | None = None
-    least: float = 0.8
+    least: float = field(default=0.8, metadata={"least": -1, "most": 1})
     antonyms: bool = False  # may a word turn into its opposite?
     on_host: ClassVar[bool] = True  # symbols are looked up there
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
 
     def __post_init__(self) -> None:
-        number = isinstance(self.most, int | float) and not isinstance(self.most, bool)
-        if not number or not 0 < self.most <= 1:
-            raise DurometerError(f"Text(most={self.most!r}): expected a share of the words, 0 to 1")
-        if not isinstance(self.least, int | float):
-            raise DurometerError(f"Text(least={self.least!r}): expected a number")
-        if self.similarity is not None and not callable(self.similarity):
-            raise DurometerError(
-                f"Text(similarity={self.similarity!r}): expected e.g. du.Centroid()"
-            )
         if isinstance(self.keep, str) or not isinstance(self.keep, Iterable):
             raise DurometerError(f"Text(keep={self.keep!r}): expected a list of words that stay")
-        if isinstance(self.candidates, type) or not callable(self.candidates):
-            raise DurometerError(
-                f"Text(candidates={self.candidates!r}): expected e.g. du.Synonyms()"
-            )
         object.__setattr__(self, "keep", tuple(sorted({w.lower() for w in self.keep})))
 
     def to_dict(self, whole: bool = False) -> serialization.Table:

@@ -32,7 +32,7 @@ _WORDS: dict[float, str] = {}
 def token_id(word: str) -> float:
     """The id of a word; from here on this process can spell it.
 
-    >>> spell(identify("Tree")) == "Tree"
+    >>> word_of(token_id("Tree")) == "Tree"
     True
     """
     known = _IDS.get(word)
@@ -55,7 +55,7 @@ def word_of(number: float) -> str:
     except KeyError:
         raise DurometerError(
             f"{number!r} is the id of no word met so far; inputs of a text model are sentences: "
-            'ay.Dataset(list of strings, y), e.g. du.Dataset(frame["text"], frame["label"])'
+            'du.Dataset(list of strings, y), e.g. du.Dataset(frame["text"], frame["label"])'
         ) from None
 
 
@@ -102,7 +102,7 @@ def register_words(words: Iterable[str]) -> None:
 def is_token_ids(x: Any) -> bool:
     """Are these rows (n, L) of words? Each number is the id of a word met, or padding.
 
-    >>> are(encode(["a good film"])), are(np.array([[1.0, 2.0]]))
+    >>> is_token_ids(encode(["a good film"])), is_token_ids(np.array([[1.0, 2.0]]))
     (True, False)
     """
     if x is None or x.ndim != 2 or str(x.dtype).rpartition(".")[2] != "float64":
@@ -124,7 +124,7 @@ def words_in(*arrays: Any) -> list[str]:
 def strip_punctuation(word: str) -> tuple[str, str, str]:
     """What stands before, the word itself, what stands behind.
 
-    >>> core('("good,')
+    >>> strip_punctuation('("good,')
     ('("', 'good', ',')
     """
     match = _CORE.fullmatch(word)
@@ -135,7 +135,7 @@ def strip_punctuation(word: str) -> tuple[str, str, str]:
 def as_texts(x: Any) -> list[str] | None:
     """The sentences of a list, an array or a column; None of what holds no text.
 
-    >>> texts(("a good film", "dull")), texts([[1.0, 2.0]])
+    >>> as_texts(("a good film", "dull")), as_texts([[1.0, 2.0]])
     (['a good film', 'dull'], None)
     """
     if isinstance(x, str):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import asdict, field, fields, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 from durometer.data.columns import Column, encode_labels
 
-KINDS = ("real", "integer", "category", "boolean")
+Kind = Literal["real", "integer", "category", "boolean"]
 
 
-@dataclass(frozen=True)
+_ANY = {"least": -math.inf, "most": math.inf}
+
+
+@noun
 class Feature:
     """One column of a table: what it may hold, and how far an attacker may move it.
 
@@ -52,9 +56,9 @@ class Feature:
     """
 
     name: str
-    kind: str = "real"
-    low: float | str | None = None
-    high: float | str | None = None
+    kind: Kind = "real"
+    low: float | Literal["original"] | None = field(default=None, metadata=_ANY)
+    high: float | Literal["original"] | None = field(default=None, metadata=_ANY)
     mutable: bool = True
     values: tuple[Any, ...] = ()
     group: str = ""
@@ -83,22 +87,8 @@ class Feature:
                 f"feature '{self.name}': {field} = {value[:80]}; expected {expected}"
             )
 
-        for field in ("name", "kind", "group", "unit"):
-            if not isinstance(getattr(self, field), str):
-                raise wrong(field, "text")
         if not self.name:
             raise wrong("name", "a name")
-        for field in ("mutable", "missing"):
-            if not isinstance(getattr(self, field), bool):
-                raise wrong(field, "true or false")
-        for field in ("cost", "fill", "hide", "fill_cost", "hide_cost"):
-            amount = getattr(self, field)
-            if not (_number(amount) or amount is None):
-                raise wrong(field, "a number")
-        for field in ("low", "high"):
-            side = getattr(self, field)
-            if not (side is None or side == "original" or _number(side)):
-                raise wrong(field, 'a number, "original" or nothing')
         values = self.values
         if not isinstance(values, list | tuple) or not all(
             isinstance(v, str | bool) or _number(v) for v in values
@@ -112,8 +102,6 @@ class Feature:
         def wrong(what: str) -> DurometerError:
             return DurometerError(f"feature '{self.name}': {what}")
 
-        if self.kind not in KINDS:
-            raise wrong(f"kind '{self.kind}'{nearest(self.kind, KINDS)}")
         low, high = self.low, self.high
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
             raise wrong(f"low={low:g} lies above high={high:g}")
@@ -123,10 +111,6 @@ class Feature:
             raise wrong(f"values {self.values} hold one value twice")
         if self.group and self.kind != "boolean":
             raise wrong(f"a member of the one-hot group '{self.group}' must be of kind 'boolean'")
-        for name in ("cost", "fill", "hide", "fill_cost", "hide_cost"):
-            amount = getattr(self, name)
-            if amount is not None and not (amount >= 0 and math.isfinite(amount)):
-                raise wrong(f"{name}={amount}: expected a number >= 0")
         if self.gaps and not self.missing:
             raise wrong("fill and hide are about missing cells: say missing=True as well")
         if self.missing and self.group:

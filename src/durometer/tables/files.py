@@ -20,7 +20,7 @@ from typing import Any
 from durometer.core import durable_files, toml
 from durometer.core.errors import DurometerError, nearest
 from durometer.relations.expression import Relation
-from durometer.tables.feature import Feature, plain
+from durometer.tables.feature import Feature, Kind, plain
 from durometer.tables.schema import Schema
 
 
@@ -85,7 +85,7 @@ def _written(value: Any) -> Any:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-_KINDS = {"real": "real", "int": "integer", "cat": "category", "bool": "boolean"}
+_KINDS: dict[str, Kind] = {"real": "real", "int": "integer", "cat": "category", "bool": "boolean"}
 
 
 def from_csv(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:

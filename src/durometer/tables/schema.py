@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from durometer.core import notebook_html
 from durometer.core.errors import DurometerError, nearest
+from durometer.core.validation import noun
 from durometer.data.columns import DAYS, Column, Columns, as_frame, encode_labels
 from durometer.relations import parse
 from durometer.relations.expression import Relation, relation
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from durometer.tables.space import TableSpace
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class Schema:
     """What the columns of a table are, how far each may move, and the relations between them.
 
@@ -245,8 +246,7 @@ class Schema:
         Raises:
             DurometerError: There is no such column.
         """
-        from durometer.relations.expression import Column
-        from durometer.relations.tree import walk
+        from durometer.relations.expression import Column, walk
 
         wanted = list(names)
         by_name = {f.name: f for f in self.features}
@@ -438,7 +438,6 @@ def _column(f: Feature) -> Column:
 
 
 def _has_no_label(r: Relation) -> bool:
-    from durometer.relations.expression import Const
-    from durometer.relations.tree import walk
+    from durometer.relations.expression import Const, walk
 
     return not any(isinstance(e, Const) and isinstance(e.value, str) for e in walk(r))

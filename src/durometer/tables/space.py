@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import field, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from durometer.core import serialization
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.relations.repair import Repair
 from durometer.spaces.ball import LpRegion
 from durometer.tables.encoding import Encoding
@@ -23,7 +24,7 @@ from durometer.tables.schema import Schema
 _LISTED = 30  # prices that a sentence names
 
 
-@dataclass(frozen=True, eq=False)
+@noun(eq=False)
 class TableSpace:
     """Records near the original that keep their types, bounds and relations.
 
@@ -59,10 +60,10 @@ class TableSpace:
 
     schema: Schema
     eps: float | None = None  # 0.5, unless a cost is given
-    p: float = 2.0
-    margin: float = 0.0
+    p: float = field(default=2.0, metadata={"most": math.inf})
+    margin: float = field(default=0.0, metadata={"below": 1})
     tolerance: float = 1e-6
-    cost: float | None = None
+    cost: float | None = field(default=None, metadata={"above": 0})
     repair: bool = True
     priced: bool | None = None  # distances are money; by default where only a cost is given
     norm: ClassVar[None] = None  # a ball of scaled coordinates, cut by relations: no Lp ball
@@ -71,8 +72,6 @@ class TableSpace:
     def __post_init__(self) -> None:
         if self.priced is None:
             object.__setattr__(self, "priced", self.eps is None and self.cost is not None)
-        if self.cost is not None and not (self.cost > 0 and math.isfinite(self.cost)):
-            raise DurometerError(f"cost={self.cost!r}: expected a positive number")
         if self.cost is not None:
             self._check_prices()
         if self.priced:
@@ -88,10 +87,6 @@ class TableSpace:
             several += "schema other ranges, or costs and schema.space(cost=)"
             said = several if isinstance(self.eps, Sequence) else ""
             raise DurometerError(f"eps={self.eps!r}: expected a positive number{said}")
-        if not 0 <= self.margin < 1:
-            raise DurometerError(f"margin={self.margin}: expected a share in [0, 1)")
-        if not self.tolerance >= 0:
-            raise DurometerError(f"tolerance={self.tolerance}: expected a number >= 0")
 
     def _check_prices(self) -> None:
         """Every feature that can change has a price; what relations compute from others is free."""

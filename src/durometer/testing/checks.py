@@ -41,8 +41,9 @@ PART = 24  # rows for what is run many times over
 def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: int = 20) -> None:
     """Checks that an attack keeps every promise of an attack.
 
-    Its successes hold, it finds at least what random points find, it does not depend on the batch,
-    it stays within its budget, and it leaves global random states and the model untouched.
+    Its successes hold, it takes inputs of any shape, it finds at least what random points find, it
+    does not depend on the batch, it stays within its budget, and it leaves global random states and
+    the model untouched.
 
     Args:
         attack: The attack.
@@ -57,6 +58,16 @@ def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: i
     >>> testing.check_attack(PGD(5), Linf(0.1))  # silent: all promises are kept
     """
     _check_repr(attack)
+    try:
+        _check_cases(attack, space, at_once, luck)
+    except (RuntimeError, TypeError, ValueError, LookupError) as error:
+        raise AssertionError(
+            f"{attack!r} dies of {type(error).__name__}: {error}; inputs come in batches of any "
+            "number of rows, flat or as images: search in z (n, D)"
+        ) from error
+
+
+def _check_cases(attack: Any, space: Lp | None, at_once: int, luck: int) -> None:
     for case in cases(space, attack.needs.norms):
         classes = case.model.b.shape[1]
         ring = {c: [(c + 1) % classes, (c + 2) % classes][: classes - 1] for c in range(classes)}

@@ -9,8 +9,8 @@ must not move with the attack's steps) and in training mode while it learns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.core.streams import Stream
+from durometer.core.validation import noun
 from durometer.games.arguments import check_kinds
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Goal
@@ -29,10 +30,8 @@ from durometer.spaces.region import Space
 from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
 
-Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]
 
-
-@dataclass(frozen=True)
+@noun
 class CraftBy:
     """Crafts training inputs by an attack: the valid input of highest loss for each row.
 
@@ -88,7 +87,7 @@ class CraftBy:
         return referee.best
 
 
-@dataclass(frozen=True)
+@noun
 class Adversarial:
     """Adversarial training with any attack in any space (Madry et al., 2018, with `PGD`).
 

@@ -12,11 +12,12 @@ training ends in a network that reads only what nobody can move: look at the acc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torch import Tensor, nn
 
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Goal
 from durometer.spaces.region import Space
@@ -26,7 +27,7 @@ from durometer.training.weights import Weights, cross_entropy
 MONOTONE = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.ELU, nn.Softplus, nn.Identity)
 
 
-@dataclass(frozen=True)
+@noun
 class Certified:
     """Certified training by interval bounds (Gowal et al., 2018).
 
@@ -59,16 +60,9 @@ class Certified:
 
     space: Space
     goal: Goal = field(default=Untargeted())
-    kappa: float = 0.5
+    kappa: float = field(default=0.5, metadata={"most": 1})
     steps: int = 200
     weights: Weights = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.kappa <= 1 or self.steps < 1:
-            raise DurometerError(
-                f"Certified(kappa={self.kappa}, steps={self.steps}): expected a share and at "
-                "least one step"
-            )
 
     def losses(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
         done = int(batch.memory.get("certified", 0))

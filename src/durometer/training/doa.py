@@ -7,18 +7,19 @@ from the images with the sticker only. Robust to patches of any kind, eyeglasses
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor
 
 from durometer.attacks.doa import DOA
+from durometer.core.validation import noun
 from durometer.spaces.rectangle import Rectangle
 from durometer.training.adversarial import Adversarial, CraftBy
 from durometer.training.loop import Batch
 
 
-@dataclass(frozen=True)
+@noun
 class DOATraining:
     """Adversarial training with an opaque rectangle at the most harmful place (Wu et al., ICLR
     2020).

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import field
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from durometer.core.errors import DurometerError
+from durometer.core.validation import SIGNED, noun
 from durometer.spaces.lp import Linf
 from durometer.training.loop import Batch
 
 
-@dataclass(frozen=True)
+@noun
 class Free:
     """Free adversarial training: one backward pass for the weights and the perturbation (Shafahi et
     al., 2019).
@@ -53,18 +54,13 @@ class Free:
 
     eps: float = 8 / 255
     replays: int = 8
-    low: float = 0.0
-    high: float = 1.0
-    p: float = math.inf
+    low: float = field(default=0.0, metadata=SIGNED)
+    high: float = field(default=1.0, metadata=SIGNED)
+    p: float = field(default=math.inf, metadata={"most": math.inf})
 
     def __post_init__(self) -> None:
         if self.p not in (2, math.inf):
             raise DurometerError(f"Free(p={self.p!r}): expected 2 or inf")
-        if not isinstance(self.eps, int | float):
-            raise DurometerError(
-                f"Free(eps={self.eps!r}): expected one number; Adversarial(CraftBy(PGD(), space)) "
-                "trains with one eps per channel"
-            )
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         # Clamped to the box, rows outside it would be other rows.

@@ -29,7 +29,9 @@ from torch.nn.functional import cross_entropy
 from durometer import losses
 from durometer.attacks.base import Attack
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.goals.goal import Goal, Names
+from durometer.losses import Loss, LossName
 from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
 from durometer.training.loop import Batch
@@ -41,7 +43,7 @@ def mdtrain(logits: Tensor, targets: Tensor) -> Tensor:
     return ((logits - best).relu() * targets).sum(1)
 
 
-@dataclass(frozen=True)
+@noun
 class Group:
     """The group defence: trains a network not to be pushed into the attacker's target classes (Lin
     et al., NDSS 2024, IV).
@@ -83,7 +85,7 @@ class Group:
     step: float = 1.0
     share: float | None = None
     weight: float = 1.0
-    loss: str = "mdmul"
+    loss: Loss | LossName = "mdmul"
     attack: Attack | None = None
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:

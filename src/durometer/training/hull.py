@@ -17,13 +17,14 @@ it is *easier to prove* about, which is what the bounds were for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import field
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.goals.goal import Goal
 from durometer.proofs.text.hull import Bounded
 from durometer.proofs.text.search import read
@@ -32,7 +33,7 @@ from durometer.spaces.region import Space
 from durometer.training.loop import Batch
 
 
-@dataclass(frozen=True)
+@noun
 class InHull:
     """Certified training for texts: minimises a bound on the loss over all allowed sentences (Jia
     et al., 2019; Huang et al., 2019).
@@ -60,16 +61,9 @@ class InHull:
     """
 
     space: Space
-    weight: float = 0.5
-    ramp: int = 200
+    weight: float = field(default=0.5, metadata={"above": 0, "most": 1})
+    ramp: int = field(default=200, metadata={"least": 0})
     goal: Goal | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.weight <= 1 or self.ramp < 0:
-            raise DurometerError(
-                f"InHull(weight={self.weight}, ramp={self.ramp}): expected a weight from 0 to 1 "
-                "and no negative ramp"
-            )
 
     def losses(self, net: torch.nn.Module, batch: Batch) -> Iterator[Tensor]:
         if not isinstance(net, Bounded):

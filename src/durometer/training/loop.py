@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -57,6 +57,7 @@ class Batch:
     memory: dict[str, Any] = field(default_factory=dict)  # what a recipe carries between batches
 
 
+@runtime_checkable
 class Recipe(Protocol):
     """What training means, batch by batch: it gives the losses, `fit` does the rest.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from durometer.core.validation import noun
 from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
 
 
-@dataclass(frozen=True)
+@noun
 class Standard:
     """Standard training: cross entropy on the data as they are.
 

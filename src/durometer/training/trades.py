@@ -11,18 +11,18 @@ attack and space of the library play that part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
+from durometer.core.validation import noun
 from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
 
 
-@dataclass(frozen=True)
+@noun
 class TRADES:
     """TRADES: cross entropy on clean rows plus a penalty for answering differently around them
     (Zhang et al., 2019).

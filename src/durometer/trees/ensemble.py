@@ -236,7 +236,7 @@ class Ensemble:
             raise DurometerError(
                 f"rows of shape {a.shape}: the {self.source} model takes (n, {self.n_features})"
             )
-        barred = np.isnan(a).any(axis=0)
+        barred: NDArray[np.bool_] = np.asarray(np.isnan(a).any(axis=0))
         if self.missing:
             barred[[f for f in range(self.n_features) if f not in self.never_missing]] = False
         if barred.any():

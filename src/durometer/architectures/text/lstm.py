@@ -22,7 +22,7 @@ class TextLSTM(nn.Module):
         vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
         train_vectors: Whether the word vectors are trained too.
 
-    >>> from durometer.spaces.words import encode
+    >>> from durometer.spaces.token_ids import encode
     >>> TextLSTM(classes=5)(encode(["a good film"])).shape
     torch.Size([1, 5])
     """

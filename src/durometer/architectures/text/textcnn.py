@@ -25,7 +25,7 @@ class TextCNN(nn.Module):
         vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
         train_vectors: Whether the word vectors are trained too.
 
-    >>> from durometer.spaces.words import encode
+    >>> from durometer.spaces.token_ids import encode
     >>> net = TextCNN(classes=5)
     >>> net(encode(["a good film"])).shape
     torch.Size([1, 5])

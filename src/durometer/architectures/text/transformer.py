@@ -23,7 +23,7 @@ class TextTransformer(nn.Module):
         vectors: The word vectors. None: GloVe's, for the words of the bundled lexicon.
         train_vectors: Whether the word vectors are trained too.
 
-    >>> from durometer.spaces.words import encode
+    >>> from durometer.spaces.token_ids import encode
     >>> TextTransformer(classes=5).eval()(encode(["a good film"])).shape
     torch.Size([1, 5])
     """

@@ -22,14 +22,13 @@ angle says. Distances are those of the points as they are, after clipping.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from durometer.attacks.base import ball
 from durometer.attacks.decision.labels import Labels, blocks
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -43,7 +42,7 @@ _STALL = 4  # steps
 _GAIN = 0.01
 
 
-@dataclass(frozen=True)
+@noun
 class Circle:
     """Search that sees labels only, in L2 balls (after CGBA, Reza et al. 2023).
 
@@ -53,16 +52,10 @@ class Circle:
     >>> import durometer as du
     >>> net, data = du.testing.toy()
     >>> du.evaluate(net, data, space=du.L2(0.3), attack=du.Circle(300)).metric("robust").value
-    0.0
+    0.25
     """
 
     queries: int = 3000
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.queries, int) or self.queries < 1:
-            raise DurometerError(
-                f"Circle(queries={self.queries!r}): expected a whole number of at least 1"
-            )
 
     @property
     def needs(self) -> Needs:
@@ -154,7 +147,7 @@ class _Circles:
         v = v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(1e-30)
 
         def on(angle: Tensor) -> Tensor:
-            z = origin + far * angle.cos() * (angle.cos() * e + angle.sin() * v)
+            z: Tensor = origin + far * angle.cos() * (angle.cos() * e + angle.sin() * v)
             return z.maximum(region.low).minimum(region.high)
 
         low = torch.zeros_like(far)

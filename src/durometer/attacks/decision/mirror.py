@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError
 from durometer.core.streams import derive
+from durometer.core.validation import noun
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -42,7 +42,7 @@ _BROKEN = 1e6  # taken off what breaks a relation
 _FLOOR = 1e-9  # the least probability of a class that a copy has not seen
 
 
-@dataclass(frozen=True)
+@noun
 class Mirror:
     """Search that sees labels only, through copies of the model; for tables and any Lp ball.
 
@@ -59,12 +59,6 @@ class Mirror:
 
     queries: int = 300
     on_host: ClassVar[bool] = True  # its arithmetic is numpy's
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.queries, int) or self.queries < 1:
-            raise DurometerError(
-                f"Mirror(queries={self.queries!r}): expected a whole number of at least 1"
-            )
 
     @property
     def needs(self) -> Needs:

@@ -19,14 +19,13 @@ points inside are candidates.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from durometer.attacks.base import ball
 from durometer.attacks.decision.labels import Labels, blocks
-from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -40,7 +39,7 @@ _STALL = 400  # labels without a gain, after which another start is taken
 _GAIN = 0.01  # of R
 
 
-@dataclass(frozen=True)
+@noun
 class Ray:
     """Search that sees labels only, in Linf balls (after RayS, Chen & Gu 2020).
 
@@ -50,16 +49,10 @@ class Ray:
     >>> import durometer as du
     >>> net, data = du.testing.toy()
     >>> du.evaluate(net, data, space=du.Linf(0.1), attack=du.Ray(200)).metric("robust").value
-    0.25
+    0.3125
     """
 
     queries: int = 3000
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.queries, int) or self.queries < 1:
-            raise DurometerError(
-                f"Ray(queries={self.queries!r}): expected a whole number of at least 1"
-            )
 
     @property
     def needs(self) -> Needs:

@@ -12,20 +12,21 @@ by giving back another. The best set to first order says which; a step goes part
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
+from durometer.attacks.base import Start
 from durometer.attacks.base import start as start_at
 from durometer.attacks.sequences.substitute import choices_of
 from durometer.core.errors import DurometerError
+from durometer.core.validation import noun
+from durometer.losses import Loss, LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.discrete import SubstitutionRegion
 
 
-@dataclass(frozen=True)
+@noun
 class HotFlip:
     """Exchanges the symbols that the gradient ranks highest, in texts and byte sequences (Ebrahimi
     et al., 2018).
@@ -58,8 +59,8 @@ class HotFlip:
     """
 
     steps: int = 30
-    loss: str | None = None
-    start: str = "clean"
+    loss: Loss | LossName | None = None
+    start: Start = "clean"
     restarts: int = 1
 
     @property

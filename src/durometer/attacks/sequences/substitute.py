@@ -22,24 +22,25 @@ is not taken even if the budget allows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from durometer import losses
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.losses import Loss
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.discrete import SubstitutionRegion
 
-ORDERS = ("gain", "importance")
 BLOCK = 4096  # queries at a time
 OUT = 0.0  # in the place of a symbol that is taken out: padding, which no vocabulary knows
 
 
-@dataclass(frozen=True)
+@noun
 class Greedy:
     """Replaces words or symbols one position after the other; no gradients needed.
 
@@ -66,12 +67,8 @@ class Greedy:
     (1.0, 0.5)
     """
 
-    order: str = "gain"
+    order: Literal["gain", "importance"] = "gain"
     swaps: int = field(default=8, metadata={"least": 0})
-
-    def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise DurometerError(f"Greedy({self.order!r}): expected one of {', '.join(ORDERS)}")
 
     @property
     def needs(self) -> Needs:
@@ -139,7 +136,7 @@ class Greedy:
             back[better] = _taken_back(problem, rows[better], region.take(better), slots[better])
 
 
-@dataclass(frozen=True)
+@noun
 class Beam:
     """A beam search over replacements of words or symbols; no gradients needed.
 
@@ -162,10 +159,6 @@ class Beam:
     """
 
     width: int = 4
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise DurometerError(f"Beam(width={self.width}): expected at least 1")
 
     @property
     def needs(self) -> Needs:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,7 @@ from torch import Tensor
 from durometer.attacks.sequences.substitute import choices_of
 from durometer.core import serialization
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.text import word_of_piece
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
@@ -42,7 +43,7 @@ from durometer.spaces.token_ids import PAD, sentences, word_of
 CENTROID = Centroid()
 
 
-@dataclass(frozen=True)
+@noun
 class TPGD:
     """Perturbs the hidden states of a transformer and reads sentences from them with a language
     model (T-PGD, Yuan et al., 2021).
@@ -74,11 +75,11 @@ class TPGD:
 
     language: Any
     tokenizer: Any = field(default=None, repr=False)
-    segments: int = field(default=100, metadata={"least": 1})
-    steps: int = field(default=20, metadata={"least": 1})
+    segments: int = 100
+    steps: int = 20
     size: float = 10.0
     weight: float = 0.5
-    layer: int | None = None
+    layer: int | None = field(default=None, metadata={"least": 0})
     similarity: Callable[[list[str], list[str]], Any] = CENTROID
     stop: float = 0.95
 

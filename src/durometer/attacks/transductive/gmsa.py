@@ -18,17 +18,17 @@ defender picks the lucky candidate (the attacker's own estimate is then too high
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
-from durometer.attacks.parameters import check_parameters
 from durometer.attacks.pgd import PGD
 from durometer.core.devices import widest
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.model.classifier import Classifier
 from durometer.problem.defender_simulation import DefenderSimulation
 from durometer.problem.needs import Needs
@@ -41,7 +41,7 @@ _NAMES = {"avg": "GMSA-AVG", "min": "GMSA-MIN", "last": "FPA"}
 _ONCE = {"static": "Transfer", "state": "PGD-skip", "clean": "DENT-AA"}  # by the model attacked
 
 
-@dataclass(frozen=True)
+@noun
 class GMSA:
     """The greedy model space attack on test-time defences: attacks all models that the defender
     moved to when it was simulated (Chen et al., 2022).
@@ -89,12 +89,12 @@ class GMSA:
     """
 
     inner: Attack = _INNER
-    combine: str = "avg"
+    combine: Literal["avg", "min", "last"] = "avg"
     iterations: int = field(default=9, metadata={"least": 0})
     simulations: int | None = None
-    select: str = "error"
-    fallback: str = "attacked"
-    first: str = "state"
+    select: Literal["error", "loss"] = "error"
+    fallback: Literal["attacked", "clean"] = "attacked"
+    first: Literal["state", "static", "clean"] = "state"
     window: int | None = None
     warm: int | None = field(default=None, metadata={"least": 0})
     selective: bool = False
@@ -113,17 +113,6 @@ class GMSA:
 
     def __post_init__(self) -> None:
         """Refuse settings that mean nothing."""
-        check_parameters(self)
-        for name, allowed in (
-            ("combine", tuple(_COMBINE)),
-            ("select", ("error", "loss")),
-            ("fallback", ("attacked", "clean")),
-            ("first", ("state", "static", "clean")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise DurometerError(
-                    f"GMSA({name}={getattr(self, name)!r}): expected one of {', '.join(allowed)}"
-                )
         several = self.combine != "last" or (self.simulations or 1) > 1
         if several and self.iterations > 0 and self.inner.needs.single_model:
             raise Unsupported(
@@ -199,11 +188,13 @@ class _Search:
         if not len(rows):
             return trial
         region = trial.region(rows)
+        rests = gmsa.warm == 0 and before is not None  # no step beyond the candidate before
         if gmsa.warm is not None and before is not None:
-            inner = warmed(inner, gmsa.warm)
+            inner = inner if rests else warmed(inner, gmsa.warm)
             trial.value(rows, region.encode(before[rows]))
         trial.value(rows, region.origin)  # the record to beat starts at the clean point
-        run(inner, trial, gmsa.name)
+        if not rests:
+            run(inner, trial, gmsa.name)
         return trial
 
     @staticmethod

@@ -18,19 +18,19 @@ another: there the attack is blind, and the flag `vanishing-gradients` says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
-from durometer.attacks.parameters import check_parameters
 from durometer.attacks.transductive.unrolled import through_of
+from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
 _INNER = APGD(40)
 
 
-@dataclass(frozen=True)
+@noun
 class Poison:
     """Changes the attacker's rows so that the adaptation harms the rows of others, now or in later
     rounds.
@@ -72,9 +72,6 @@ class Poison:
     def name(self) -> str:
         """The name in the records."""
         return f"Poison+{self.ahead}" if self.ahead else "Poison"
-
-    def __post_init__(self) -> None:
-        check_parameters(self)
 
     def __call__(self, problem: Problem) -> None:
         through = through_of(problem, self.simulations, self.ahead)

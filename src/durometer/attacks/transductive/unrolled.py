@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from durometer.attacks.base import Attack, run
-from durometer.attacks.parameters import check_parameters
 from durometer.attacks.pgd import PGD
 from durometer.core.devices import widest
 from durometer.core.errors import Unsupported
+from durometer.core.validation import noun
 from durometer.losses import Loss
 from durometer.model.classifier import turns
 from durometer.problem.defender_simulation import DefenderSimulation
@@ -37,7 +37,7 @@ from durometer.problem.problem import Problem
 _INNER = PGD(40, step=0.1, start="best")
 
 
-@dataclass(frozen=True)
+@noun
 class Unrolled:
     """Follows the exact gradient through the adaptation of a test-time defence (Croce et al.,
     2022).
@@ -77,9 +77,6 @@ class Unrolled:
     def name(self) -> str:
         """The name in the records."""
         return "Unrolled"
-
-    def __post_init__(self) -> None:
-        check_parameters(self)
 
     def __call__(self, problem: Problem) -> None:
         through = through_of(problem, self.simulations)

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from durometer.proofs.aten.curves import Hinge
+from durometer.proofs.aten.program import Program
 from durometer.proofs.bounds.climb import climb
 from durometer.proofs.bounds.crown import Free, Network
 from durometer.proofs.bounds.domain import Domain
-from durometer.proofs.bounds.steps import Step
 
 MOST = 1024  # ReLUs of a network: more are not worth it
 _ROUNDS = 8  # of climbing, a part
 _AT_ONCE = 128  # parts
 _MEMORY = 2 * 10**7  # numbers carried backwards at a time
-_CUT = ("relu", "leaky")  # straight on either side of 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class _Parts:
     """Parts of rows: whose they are, which ReLUs are fixed, where the climb goes on from."""
 
     of: Tensor
-    signs: dict[str, Tensor]
+    signs: dict[int, Tensor]
     free: Free
 
     def take(self, at: Tensor) -> _Parts:
@@ -44,8 +44,7 @@ class _Parts:
 
 
 def branches(
-    steps: list[Step],
-    shape: tuple[int, ...],
+    program: Program,
     held: Domain,
     spec: Tensor,
     sure: Callable[[Tensor, Tensor], Tensor],
@@ -53,12 +52,12 @@ def branches(
 ) -> Tensor:
     """(n,) bool: rows all of whose parts are proven; `sure(leads, rows)` judges parts."""
     n, size = held.centre.shape
-    one = Network(steps, shape, held.take(torch.tensor([0])))
+    one = Network(program, held.take(torch.tensor([0])))
     with torch.no_grad():
         one.prepare()
-    if one.bends() > MOST:
+    if one.unstable() > MOST:
         return torch.zeros(n, dtype=torch.bool)
-    each = max(1, min(_AT_ONCE, _MEMORY // (max(1, one.bends()) * size)))
+    each = max(1, min(_AT_ONCE, _MEMORY // (max(1, one.unstable()) * size)))
     given_up = torch.zeros(n, dtype=torch.bool)
     used = torch.ones(n, dtype=torch.int64)
     queue = [_Parts(torch.arange(n), {}, Free())]
@@ -67,7 +66,7 @@ def branches(
         parts = parts.take((~given_up[parts.of]).nonzero()[:, 0])
         for start in range(0, len(parts.of), each):
             now = parts.take(torch.arange(start, min(start + each, len(parts.of))))
-            network = Network(steps, shape, held.take(now.of), now.signs)
+            network = Network(program, held.take(now.of), now.signs)
             with torch.no_grad():
                 network.prepare()
             lead, free = climb(network, spec[now.of], _ROUNDS, now.free)
@@ -85,20 +84,20 @@ def _cut(
     network: Network, spec: Tensor, lead: Tensor, free: Free, parts: _Parts, left: Tensor
 ) -> tuple[_Parts, Tensor]:
     """Both sides of the ReLU that costs most, for the parts that are left; rows without one."""
-    cuts = [s for s in network.steps if s.kind == "bent" and s.curve in _CUT]
+    cuts = [(k, op) for k, op in enumerate(network.program.operations) if isinstance(op, Hinge)]
     n = len(spec)
     worst = lead.argmax(1)
-    seen: dict[str, Tensor] = {}
+    seen: dict[int, Tensor] = {}
     with torch.no_grad():
         network.highest(spec[torch.arange(n), worst][:, None], free=Free(seen=seen))
     costs = []
-    for step in cuts:
-        line = network.bent[step.name]
-        low, high = network.bounds[step.inputs[0]]
-        w = seen.get(step.name, torch.zeros_like(low)[:, None])[:, 0]
+    for k, op in cuts:
+        line = network.relaxations[k]
+        low, high = network.bounds[op.inputs[0]]
+        w = seen.get(k, torch.zeros_like(low)[:, None])[:, 0]
         room = high.clamp_min(0).minimum((-low).clamp_min(0))
-        cost = w.clamp_min(0) * line.roof + (-w).clamp_min(0) * room * 0.5
-        costs.append(torch.where(line.loose, cost + 1e-12, 0.0).flatten(1))
+        cost = w.clamp_min(0) * line.upper_bias + (-w).clamp_min(0) * room * 0.5
+        costs.append(torch.where(line.unstable, cost + 1e-12, 0.0).flatten(1))
     sizes = [c.shape[1] for c in costs]
     best, at = torch.cat(costs, dim=1).max(1) if costs else (torch.zeros(n), torch.zeros(n))
     can = left & (best > 0)
@@ -107,8 +106,8 @@ def _cut(
     both = torch.cat([rows, rows])
     side = torch.cat([torch.ones(len(rows)), -torch.ones(len(rows))]).to(torch.int8)
     signs, start = {}, 0
-    for name, size in zip([s.name for s in cuts], sizes, strict=True):
-        like = network.bent[name].below
+    for (name, _), size in zip(cuts, sizes, strict=True):
+        like = network.relaxations[name].lower_slope
         old = parts.signs.get(name)
         flat = torch.zeros(len(both), size, dtype=torch.int8)
         if old is not None:

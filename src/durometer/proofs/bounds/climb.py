@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from durometer.proofs.aten.curves import Hinge
 from durometer.proofs.bounds.crown import Free, Network
 
 _SLOPES, _PUSHES = 0.2, 0.05  # rates
@@ -26,18 +27,18 @@ def climb(
     free = _choices(network, start)
     with torch.no_grad():
         best = network.highest(weight, free=_used(network, free))
-    values = [*free.below.values(), *free.pushed.values()]
+    values = [*free.alpha.values(), *free.beta.values()]
     if not values or not rounds:
         return best, free
-    least = {s.name: s.slope for s in network.steps if s.name in free.below}
-    rates = [_SLOPES] * len(free.below) + [_PUSHES] * len(free.pushed)
+    least = {k: _hinge(network, k).slope.clamp_max(1.0) for k in free.alpha}
+    rates = [_SLOPES] * len(free.alpha) + [_PUSHES] * len(free.beta)
     first, second = ([torch.zeros_like(v) for v in values] for _ in range(2))
     for t in range(1, rounds + 1):
         with torch.enable_grad():
             for v in values:
                 v.requires_grad_()
             found = network.highest(weight, free=_used(network, free))
-            if not found.requires_grad:  # an interval step stands between
+            if not found.requires_grad:  # an operation known by its bounds stands between
                 break
             grads = torch.autograd.grad(found.sum(), values, allow_unused=True)
         best = best.minimum(found.detach())
@@ -49,35 +50,42 @@ def climb(
                     b.lerp_(g * g, 1 - _FADES[1])
                     size = (b / (1 - _FADES[1] ** t)).sqrt() + 1e-8
                     v -= rate * (a / (1 - _FADES[0] ** t)) / size
-            for n, v in free.below.items():
-                v.clamp_(least[n], 1)
-            for v in free.pushed.values():
+            for k, v in free.alpha.items():
+                v.copy_(v.maximum(least[k].expand_as(v)).clamp_max(1.0))
+            for v in free.beta.values():
                 v.clamp_min_(0)
     for v in values:
         v.requires_grad_(False)
     return best, free
 
 
+def _hinge(network: Network, k: int) -> Hinge:
+    held = network.program.operations[k]
+    if not isinstance(held, Hinge):
+        raise TypeError(f"operation {k} is a {type(held).__name__}: only a Hinge is ever unstable")
+    return held
+
+
 def _choices(network: Network, start: Free | None) -> Free:
     """Where the climb begins: at the plain walk's slopes, or at what is handed on."""
     start = start or Free()
-    below = {
-        n: start.below.get(n, line.below).clone()
-        for n, line in network.bent.items()
-        if bool(line.loose.any())
+    alpha = {
+        k: start.alpha.get(k, line.lower_slope).clone()
+        for k, line in network.relaxations.items()
+        if bool(line.unstable.any())
     }
-    pushed = {
-        n: start.pushed.get(n, torch.zeros_like(network.bent[n].below)).clone()
-        for n, sign in network.signs.items()
+    beta = {
+        k: start.beta.get(k, torch.zeros_like(network.relaxations[k].lower_slope)).clone()
+        for k, sign in network.signs.items()
         if bool((sign != 0).any())
     }
-    return Free(below, pushed)
+    return Free(alpha, beta)
 
 
 def _used(network: Network, free: Free) -> Free:
     """The choices where there is one: a ReLU that is surely on has its own slope."""
-    lines = network.bent
+    lines = network.relaxations
     return Free(
-        {n: torch.where(lines[n].loose, v, lines[n].below) for n, v in free.below.items()},
-        {n: v * network.signs[n] for n, v in free.pushed.items()},
+        {k: torch.where(lines[k].unstable, v, lines[k].lower_slope) for k, v in free.alpha.items()},
+        {k: v * network.signs[k] for k, v in free.beta.items()},
     )

@@ -11,12 +11,15 @@ bounds (and lines), which makes the set larger, and a proof stays one.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from durometer.kernels.arrays import Array
+from durometer.proofs.aten.curves import Hinge
+from durometer.proofs.aten.program import Affine, Curve, Input
 from durometer.proofs.bounds.crown import Network
 from durometer.proofs.bounds.inputs import SINGLE
 from durometer.proofs.search.milp import Program, highest_lowest, records
@@ -34,50 +37,53 @@ def solve(
     a record where it is highest, as far as that was found."""
     box = region.box()
     program, squares, codes = records(region, k, box)
-    values: dict[str, tuple[Tensor, Tensor]] = {}  # numbers as (columns, *shape) and (1, *shape)
-    for step in network.steps:
-        taken = [values[name] for name in step.inputs]
-        if step.kind == "input":
-            values[step.name] = _inputs(program, region, k, layer, codes, network.shape)
-        elif step.kind == "affine":
-            zero = step.call(*(torch.zeros_like(c) for _, c in taken))
+    values: dict[int, tuple[Tensor, Tensor]] = {}  # numbers as (columns, *shape) and (1, *shape)
+    for at, op in enumerate(network.program.operations):
+        taken = [values[i] for i in op.inputs]
+        if isinstance(op, Input):
+            values[at] = _inputs(program, region, k, layer, codes, op.shape)
+        elif isinstance(op, Affine):
+            zero = op.apply(*(torch.zeros_like(c) for _, c in taken))
             wide = len(program.low)
             held = [torch.cat([e, e.new_zeros(wide - len(e), *e.shape[1:])]) for e, _ in taken]
-            values[step.name] = step.call(*held) - zero, step.call(*(c for _, c in taken))
+            values[at] = op.apply(*held) - zero, op.apply(*(c for _, c in taken))
         else:
-            values[step.name] = _bounded(program, network, step.name, taken)
-    terms, const = values[network.steps[-1].name]
-    leads = torch.einsum("mc,kc->mk", spec[0], terms)
-    shift = spec[0] @ const[0]
+            values[at] = _bounded(program, network, at, taken)
+    last = len(network.program.operations) - 1
+    terms, const = (t.flatten(1) for t in values[last])
+    leads = torch.einsum("mc,kc->mk", spec[0].flatten(1), terms)
+    shift = spec[0].flatten(1) @ const[0]
     scores = [
         ({int(i): float(w[i]) for i in w.nonzero()[:, 0]}, float(b))
         for w, b in zip(leads, shift, strict=True)
     ]
-    size = float(sum(side.abs().amax() for side in network.bounds[network.steps[-1].name]))
-    blur = float((spec[0].abs() @ _blur(network)[0]).amax())
+    size = float(sum(side.abs().amax() for side in network.bounds[last]))
+    blur = float((spec[0].flatten(1).abs() @ _blur(network)[0].flatten()).amax())
     floor = -slack - _SOLVER * size - blur
     bound, point = highest_lowest(program, squares, scores, seconds, floor)
     return bound < floor, None if point is None else point[: region.x0.shape[1]]
 
 
 def _blur(network: Network) -> Tensor:
-    """(1, C): how far what the model computes may be from the program's exact numbers."""
+    """(1, *shape): how far what the model computes may be from the program's exact numbers."""
     reach = torch.maximum(*(side.abs() for side in network.domain.box))
-    blur: dict[str, Tensor] = {}
-    for step in network.steps:
-        own = network.errors.get(step.name)
-        if step.kind == "input":
-            blur[step.name] = (2 * SINGLE * reach).reshape(len(reach), *network.shape)
-        elif step.kind == "affine":
-            low, high = step.interval(*((-blur[name], blur[name]) for name in step.inputs))
-            blur[step.name] = (high - low) / 2 + (0.0 if own is None else own)
-        elif step.kind == "bent":
-            line = network.bent[step.name]
-            slope = line.below.abs().maximum(line.above.abs()).clamp_min(1.0)
-            blur[step.name] = slope * blur[step.inputs[0]] + (0.0 if own is None else own)
+    blur: list[Tensor] = []
+    for at, op in enumerate(network.program.operations):
+        own: Tensor | float = network.errors.get(at, 0.0)
+        if isinstance(op, Input):
+            found = (2 * SINGLE * reach).reshape(len(reach), *op.shape)
+        elif isinstance(op, Affine):
+            found = op.spread(*(blur[i] for i in op.inputs)) + own
+        elif isinstance(op, Hinge):
+            found = op.slope.abs().clamp_min(1.0) * blur[op.inputs[0]] + own
+        elif isinstance(op, Curve):
+            line = network.relaxations[at]
+            slope = line.lower_slope.abs().maximum(line.upper_slope.abs())
+            found = slope * blur[op.inputs[0]] + own
         else:  # between its bounds, whatever goes in
-            blur[step.name] = torch.zeros_like(network.bounds[step.name][0])
-    return blur[network.steps[-1].name]
+            found = torch.zeros_like(network.bounds[at][0])
+        blur.append(found)
+    return blur[-1]
 
 
 def _inputs(
@@ -89,7 +95,7 @@ def _inputs(
     if layer is None:
         eye = torch.eye(d, len(program.low), dtype=torch.float64).T
         return eye.reshape(-1, *shape), torch.zeros(1, *shape, dtype=torch.float64)
-    size, count = shape[0], len(layer.numbers)
+    size, count = math.prod(shape), len(layer.numbers)
     e = torch.zeros(len(program.low), size, dtype=torch.float64)
     c = torch.zeros(1, size, dtype=torch.float64)
     width, start = layer.width.double(), layer.low.double()
@@ -106,36 +112,43 @@ def _inputs(
             else:
                 c[0, at + j] = float(region.x0[k, i] == value)
         at += len(values)
-    return e, c
+    return e.reshape(-1, *shape), c.reshape(1, *shape)
 
 
 def _bounded(
-    program: Program, network: Network, name: str, taken: list[tuple[Tensor, Tensor]]
+    program: Program, network: Network, at: int, taken: list[tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """A step that is not affine: passed on where it is straight, a column where it is not."""
-    step = next(s for s in network.steps if s.name == name)
-    low, high = (side[0].flatten() for side in network.bounds[name])
-    line = network.bent.get(name)
+    """What is not affine: passed on where it is straight, a column where it is not."""
+    op = network.program.operations[at]
+    low, high = (side[0].flatten() for side in network.bounds[at])
+    line = network.relaxations.get(at)
     expressions: list[tuple[dict[int, float], float]] = []
+    if line is not None:
+        z_side = [side[0].flatten() for side in network.bounds[op.inputs[0]]]
+        lines = [
+            v[0].flatten()
+            for v in (line.lower_slope, line.lower_bias, line.upper_slope, line.upper_bias)
+        ]
+        slopes = op.slope.expand(op.shape).flatten() if isinstance(op, Hinge) else None
+        inner, fixed = (t.reshape(len(t), -1) for t in taken[0])
     for j in range(len(low)):
         if line is None:
             expressions.append(({program.column(float(low[j]), float(high[j])): 1.0}, 0.0))
             continue
-        terms, const = (t.reshape(len(t), -1)[:, j] for t in taken[0])
+        terms, const = inner[:, j], float(fixed[0, j])
         now = {int(i): float(terms[i]) for i in terms.nonzero()[:, 0]}
-        z_low, z_high = (float(s[0].flatten()[j]) for s in network.bounds[step.inputs[0]])
-        below, floor, above, roof = (
-            float(v[0].flatten()[j]) for v in (line.below, line.floor, line.above, line.roof)
-        )
-        if step.curve in ("relu", "leaky") and not bool(line.loose[0].flatten()[j]):
-            expressions.append(({i: below * w for i, w in now.items()}, below * float(const[0])))
+        z_low, z_high = (float(s[j]) for s in z_side)
+        below, floor, above, roof = (float(v[j]) for v in lines)
+        slope = None if slopes is None else float(slopes[j])
+        if slope is not None and (z_low >= 0 or z_high <= 0):
+            expressions.append(({i: below * w for i, w in now.items()}, below * const))
             continue
         z = program.column(z_low, z_high)
-        program.row({**now, z: now.get(z, 0.0) - 1.0}, -float(const[0]), -float(const[0]))
+        program.row({**now, z: now.get(z, 0.0) - 1.0}, -const, -const)
         y = program.column(float(low[j]), float(high[j]))
         program.row({y: 1.0, z: -above}, roof)
-        if step.curve in ("relu", "leaky"):
-            on, slope = program.column(0, 1, True), step.slope
+        if slope is not None and slope <= 1:
+            on = program.column(0, 1, True)
             program.row({y: -1.0, z: 1.0}, 0.0)
             program.row({y: -1.0, z: slope}, 0.0)
             # off: y <= slope z; on: y <= z
@@ -151,5 +164,4 @@ def _bounded(
         for i, w in terms_.items():
             e[i, j] = w
         c[0, j] = const_
-    shape = network.bounds[name][0].shape[1:]
-    return e.reshape(wide, *shape), c.reshape(1, *shape)
+    return e.reshape(wide, *op.shape), c.reshape(1, *op.shape)

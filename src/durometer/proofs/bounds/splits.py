@@ -13,14 +13,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from durometer.proofs.aten.program import Program
 from durometer.proofs.bounds.crown import Network
 from durometer.proofs.bounds.domain import Domain
-from durometer.proofs.bounds.steps import Step
 
 
 def split(
-    steps: list[Step],
-    shape: tuple[int, ...],
+    program: Program,
     held: Domain,
     spec: Tensor,
     sure: Callable[[Tensor, Tensor], Tensor],
@@ -34,11 +33,11 @@ def split(
     low, high = held.low.clone(), held.high.clone()
     while len(of):
         part = held.take(of).within(low, high)
-        network = Network(steps, shape, part)
+        network = Network(program, part)
         with torch.no_grad():
             network.prepare()
-            weight, const = network.linear(spec[of])
-            lead = part.highest(weight) + const
+            weight, _ = network.linear(spec[of])
+            lead = network.highest(spec[of])
         done = sure(lead, of) | ~part.reachable() | given_up[of]
         of, low, high, weight, lead = (v[~done] for v in (of, low, high, weight, lead))
         if not len(of):

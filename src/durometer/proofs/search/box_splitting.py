@@ -2,7 +2,7 @@
 
 The kernel leaves such relations out of its bound, so a counterexample that it finds may break one.
 Then the row's box is cut in two at a feature of a broken relation, again and again. A part is
-closed when some relation holds nowhere in it (`refute.py`), when the kernel proves it (relations
+closed when some relation holds nowhere in it, when the kernel proves it (relations
 are read again on the part: smaller boxes make more of them separable), or when it is a single
 record that is invalid. A row all of whose parts are closed is proven; a valid counterexample in any
 part breaks it; when the time is over, it stays open.
@@ -33,11 +33,10 @@ from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.proofs.search.box import CODES, WHOLE, Box, Kinds
 from durometer.proofs.search.constraint import Term
 from durometer.proofs.search.kernel import BROKEN, OPEN, PROVEN
-from durometer.relations.expression import And, Column, Compare, Count, Expr, Or, Relation
+from durometer.relations.expression import And, Column, Compare, Count, Expr, Or, Relation, walk
 from durometer.relations.intervals import Range, spans
 from durometer.relations.normal_form import Layout, is_whole, normal_form, scale
 from durometer.relations.program import Program
-from durometer.relations.tree import walk
 from durometer.tables.region import TableRegion
 
 _NARROW = 1e-7  # of a feature's range: such a part of a real feature is not cut again

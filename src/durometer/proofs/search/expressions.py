@@ -14,11 +14,10 @@ import numpy as np
 import torch
 
 from durometer.kernels.arrays import Bools, Floats, Ints
-from durometer.relations.expression import Column, Compare, Const, Count, Expr, Op, Relation
+from durometer.relations.expression import Column, Compare, Const, Count, Expr, Op, Relation, walk
 from durometer.relations.intervals import Range, spans
 from durometer.relations.normal_form import Layout
 from durometer.relations.program import Program, numbers
-from durometer.relations.tree import walk
 
 # Coefficients by feature; comparisons that are counted, with their weights; constant.
 Sum = tuple[dict[int, Floats], list[tuple[Compare, Floats]], Floats]

@@ -1,0 +1,1 @@
+"""Networks as small typed programs: read from torch's export, bounded operation by operation."""
