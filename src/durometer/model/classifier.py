@@ -201,7 +201,8 @@ class Classifier:
             out = out.double()
         if self.answers == "probabilities":
             out = _logs(out)
-        return out.to(x.device)
+        logits: Tensor = out.to(x.device)
+        return logits
 
     def chosen(self, out: Any, n: int) -> Any:
         """Selects the output that holds the answers, where a model returns several.

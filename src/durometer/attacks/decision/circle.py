@@ -147,7 +147,7 @@ class _Circles:
         v = v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(1e-30)
 
         def on(angle: Tensor) -> Tensor:
-            z = origin + far * angle.cos() * (angle.cos() * e + angle.sin() * v)
+            z: Tensor = origin + far * angle.cos() * (angle.cos() * e + angle.sin() * v)
             return z.maximum(region.low).minimum(region.high)
 
         low = torch.zeros_like(far)
