@@ -261,7 +261,7 @@ def configured(given: dict[str, Any], place: Place) -> Config:
     FOLDER.set(place.folder)
     if "sweep" in given:
         raise Wrong(
-            ("sweep",), "a sweep is several runs; use durometer run, or durometer.run.grid.read"
+            ("sweep",), "a sweep is several runs; use durometer run, or durometer.config.sweep.read"
         )
     sections = [f.name for f in fields(Config) if f.name != "place"]
     for key in given:
