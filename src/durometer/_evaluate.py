@@ -40,7 +40,8 @@ from durometer.run.versions import versions
 from durometer.spaces.region import Space
 
 BATCH = 256  # rows
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _known_arguments(verb: Callable[P, R]) -> Callable[P, R]:

@@ -23,6 +23,7 @@ out when it is played, not when this is made. A module whose gradient is cut off
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
@@ -140,7 +141,7 @@ class Standard:
         return [*_optional(first), *((a, False) for a in _attacks(problem)), *_optional(last)]
 
 
-def check_space(space: Space) -> None:
+def check_space(space: Any) -> None:
     """Raise Unsupported where there is no standard attack for a space."""
     if not isinstance(space, Space):
         return  # `check_kinds` says so, and what to give instead

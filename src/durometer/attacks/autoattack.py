@@ -15,6 +15,7 @@ from durometer.attacks.combine import Guess, Then
 from durometer.attacks.fab import FAB
 from durometer.attacks.square import Square
 from durometer.core.validation import noun
+from durometer.losses import LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
@@ -50,7 +51,7 @@ class AutoAttack:
         return Needs(gradient=True) | FAB().needs | Square().needs
 
     def __call__(self, problem: Problem) -> None:
-        loss = "dlr" if problem.clean.shape[1] >= 4 else "margin"
+        loss: LossName = "dlr" if problem.clean.shape[1] >= 4 else "margin"
         run(
             Then(
                 APGD(self.steps, loss="ce"),

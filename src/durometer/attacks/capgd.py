@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 
 from durometer.attacks.apgd import APGD
-from durometer.attacks.base import without_repair
+from durometer.attacks.base import Start, without_repair
 from durometer.core.errors import DurometerError
 from durometer.core.validation import noun
 from durometer.losses import Loss, LossName
@@ -84,7 +84,8 @@ class CAPGD:
         return tuple(sorted(marks)) if self.adaptive else ()
 
     def __call__(self, problem: Problem) -> None:
-        starts = [name for name, use in (("clean", self.clean), ("random", self.random)) if use]
+        both: tuple[tuple[Start, bool], ...] = (("clean", self.clean), ("random", self.random))
+        starts = [name for name, use in both if use]
         if not starts:
             raise DurometerError("CAPGD(clean=False, random=False): expected at least one start")
         if not self.repair:

@@ -33,6 +33,7 @@ from durometer.attacks.fab import FAB
 from durometer.attacks.orders import ByDistance
 from durometer.attacks.square import Square
 from durometer.core.validation import noun
+from durometer.losses import LossName
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 
@@ -91,7 +92,7 @@ class Cascade:
             _near(FAB(self.steps, targets=self.nearest), view)
             _near(self._search(problem, 4), view)
 
-    def stages(self, problem: Problem) -> tuple[tuple[Attack, str | None], ...]:
+    def stages(self, problem: Problem) -> tuple[tuple[Attack, LossName | None], ...]:
         """The stages that every open row gets, each with the loss it climbs.
 
         Args:
@@ -102,7 +103,10 @@ class Cascade:
         if problem.loss is not losses.ce:  # a goal that implies another loss knows better
             first, own = APGD(self.steps), APGD(self.steps, loss="pm", start="best")
         targeted = APGD(5 * self.steps // 3, loss=_scale_free(problem))
-        walk = (FAB(10 * self.steps // 3, targets=self.nearest), "margin")
+        walk: tuple[Attack, LossName | None] = (
+            FAB(10 * self.steps // 3, targets=self.nearest),
+            "margin",
+        )
         return (
             (first, first.loss),
             (own, own.loss),
@@ -122,5 +126,5 @@ def _near(stage: Attack, problem: Problem) -> None:
     run(stage, problem, f"{label(stage)}, near")
 
 
-def _scale_free(problem: Problem) -> str:
+def _scale_free(problem: Problem) -> LossName:
     return "dlr" if problem.clean.shape[1] >= 4 else "margin"

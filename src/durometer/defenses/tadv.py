@@ -48,7 +48,8 @@ class Halves:
 
     def losses(self, net: nn.Module, batch: Batch) -> Iterator[Tensor]:
         coin, draw = torch.randint(2**62, (2,), generator=batch.generator).tolist()
-        attack = replace(self.attack, start="clean" if coin % 2 else "random")
+        given: Any = self.attack
+        attack: Attack = replace(given, start="clean" if coin % 2 else "random")
         half = len(batch.x) // 2
         craft = CraftBy(attack, self.space)
         bad = craft(net, batch.x[half:], batch.y[half:], draw)

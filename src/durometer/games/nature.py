@@ -361,8 +361,8 @@ class Nature:
                 allowed=allowed,
                 first=min(1000, self.draws),
             )
-            queries = 0 if self.reads_trees else counts.draws
-            return exact.Probability(*counts.interval(allowed), "sampled", queries=queries)
+            asked = 0 if self.reads_trees else counts.draws
+            return exact.Probability(*counts.interval(allowed), "sampled", queries=asked)
         ask = partial(
             exact.inside,
             ensemble,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -104,7 +104,7 @@ def differentiable(model: Classifier) -> Classifier:
     if not (isinstance(model.call, Runtime) and isinstance(model.source, Path)):
         raise DurometerError(f"gradients=True is for ONNX files, and a {model.kind} is none")
     twin = graph.read(model.source, model.call.scores)
-    reads = "numbers" if twin.dtype.is_floating_point else "symbols"
+    reads: Literal["numbers", "symbols"] = "numbers" if twin.dtype.is_floating_point else "symbols"
     call = replace(model.call, twin=twin)
     return replace(model, call=call, differentiable=True, reads=reads)
 

@@ -26,7 +26,7 @@ from durometer.core.records import FIELDS, Records, certificates
 from durometer.core.spec import Spec
 from durometer.report.checks import Flag
 from durometer.report.drawing import html
-from durometer.report.evidence import document
+from durometer.report.evidence.document import document
 from durometer.report.examples import Examples
 from durometer.report.totals import Totals
 from durometer.spaces import token_ids

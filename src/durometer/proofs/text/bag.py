@@ -15,7 +15,7 @@ all at once; a row may stay open, but is never called proven wrongly.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -120,8 +120,8 @@ def _weights(last: Any, classes: int) -> tuple[Array, Array]:
         several = f" with {classes} classes" if type(last) in (SVC, NuSVC) else ""
         raise _refused(f"nothing is known of {type(last).__name__}{several}")
     given: Any = last.coef_
-    dense: Any = given.toarray if issparse(given) else None
-    weight = np.atleast_2d(np.asarray(given if dense is None else dense(), dtype=np.float64))
+    dense = given.toarray() if issparse(cast(object, given)) else given
+    weight = np.atleast_2d(np.asarray(dense, dtype=np.float64))
     bias = np.atleast_1d(np.asarray(last.intercept_, dtype=np.float64))
     bias = np.broadcast_to(bias, len(weight)).copy()
     if len(weight) == 1 and classes == 2:  # one score, of the second class
