@@ -130,7 +130,7 @@ def writing(rows: int, repeats: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = Store(Path(folder))
             best = 0.0
-            with store.held({"chunks": 1}, resume=False):
+            with store.held(du.Spec(chunks=1), resume=False):
                 for _ in range(repeats):
                     start = time.perf_counter()
                     for k in range(max(1, rows // size)):
