@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import runpy
 import shlex
 import shutil
@@ -33,6 +34,15 @@ def compiler() -> list[str] | None:
         if path := shutil.which(name):
             return [path]
     return [sys.executable, "-m", "ziglang", "c++"] if find_spec("ziglang") else None
+
+
+def repository() -> str | None:
+    """The address of the repository that builds, where the build knows it."""
+    if named := os.environ.get("DUROMETER_REPOSITORY"):
+        return named.rstrip("/")
+    if on_github := os.environ.get("GITHUB_REPOSITORY"):
+        return f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{on_github}"
+    return None
 
 
 def build(root: Path = ROOT) -> Path:
@@ -89,6 +99,7 @@ def _atomically(line: list[str], target: Path) -> None:
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+    from hatchling.metadata.plugin.interface import MetadataHookInterface
 except ImportError:  # run as a script by a Python without hatchling
     pass
 else:
@@ -105,8 +116,35 @@ else:
             from packaging.tags import platform_tags
 
             build(Path(self.root))
+            if version != "editable":  # from a clone the page reads it where it stands
+                there = "durometer/report/templates/checks.md"
+                build_data["force_include"][
+                    str(Path(self.root) / "docs" / "reference" / "warnings.md")
+                ] = there
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{next(platform_tags())}"
+
+    class AddressHook(MetadataHookInterface):
+        """Where the project lives, as the package index shows it.
+
+        The address is the repository that builds: an index has no files beside the README, so its
+        links and its picture become absolute. Outside a known repository, both stay as they are.
+        """
+
+        PLUGIN_NAME = "custom"
+
+        def update(self, metadata: dict[str, Any]) -> None:
+            text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+            if home := repository():
+                metadata["urls"] = {
+                    "Repository": home,
+                    "Documentation": f"{home}/tree/main/docs",
+                    "Changelog": f"{home}/blob/main/CHANGELOG.md",
+                    "Issues": f"{home}/issues",
+                }
+                text = re.sub(r"!\[([^]]*)\]\((?!https?:)", rf"![\1]({home}/raw/main/", text)
+                text = re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:|#)", rf"[\1]({home}/blob/main/", text)
+            metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Did a change of the house cost speed or move a record? Two checkouts, one machine, in turn.
 
     python benchmarks/before_after.py [COMMIT] [--rounds 2] [--only tables examples ...] [--smoke]
+                                      [--libraries FOLDER]
 
-COMMIT (default: the last one before the house of 0.2 was cut) is laid out beside this checkout. The
+COMMIT (default: the last one of 0.2) is laid out beside this checkout. What it imports and this one
+does not (numba) is taken from FOLDER (`pip install --no-deps --target FOLDER numba llvmlite`). The
 benchmarks of *each* checkout are then run in turn, before, after, before, after, ..., and of every
 figure that they print the best of the rounds is kept: a ratio against a peer in the same process,
 which does not depend on who else is at work; CPU time where the peer is our own. Then the runs of
@@ -29,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent.parent
-BEFORE = "ec5b12e"
+BEFORE = "43e7bc0"
 WORSE = 1.05
 
 # The same sizes for both; short, for they are run `rounds` times twice.
@@ -38,12 +40,10 @@ PARTS = {
     "search": ["benchmarks/search.py", "--rows", "60", "--peer-rows", "8", "--threads", "1"],
     "lp": [
         *("benchmarks/lp_strength.py", "--rows", "100", "--queries", "1000"),
-        *("--only", "PGD", "APGD", "Square"),
+        *("--only", "PGD", "APGD", "Square", "--networks", "standard"),
     ],
     "trees": ["benchmarks/trees.py", "--quick", "--only", "b"],
 }
-# The old script has another name for it.
-NETWORKS = {"before": ["--network", "standard"], "after": ["--networks", "standard"]}
 # Models that durometer did not train (its demo networks are other ones since streams have purposes)
 # and rows enough that some were drawn by both.
 EXAMPLES = {
@@ -57,6 +57,7 @@ COMPARED = (
     "probability_low", "probability_high",
 )  # fmt: skip
 ROUNDING = 1e-9
+LIBRARIES: list[str] = []
 
 
 class Figure(NamedTuple):
@@ -76,7 +77,10 @@ def main() -> None:
     options.add_argument(
         "--smoke", action="store_true", help="this checkout against itself, tables only"
     )
+    options.add_argument("--libraries", type=Path, help="on the path of the old checkout")
     asked = options.parse_args()
+    if asked.libraries:
+        LIBRARIES.append(str(asked.libraries.resolve()))
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # hours: show each part
     with tempfile.TemporaryDirectory() as folder:
         before = HERE if asked.smoke else lay_out(asked.commit, Path(folder) / "before")
@@ -103,7 +107,8 @@ def lay_out(commit: str, folder: Path) -> Path:
 def run(tree: Path, arguments: list[str], cwd: Path | None = None) -> str:
     """What a command of a checkout prints, with that checkout's code."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environment = {**os.environ, **threads, "PYTHONPATH": str(tree / "src")}
+    paths = [str(tree / "src"), *(LIBRARIES if tree != HERE else [])]
+    environment = {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd or tree,
@@ -124,8 +129,7 @@ def timed(part: str, before: Path, rounds: int, smoke: bool) -> Iterator[str]:
     best: dict[str, dict[str, float]] = {}
     for _ in range(rounds):
         for side, tree in (("before", before), ("after", HERE)):
-            own = NETWORKS[side] if part == "lp" else []
-            for figure in READERS[part](run(tree, [*arguments, *own])):
+            for figure in READERS[part](run(tree, arguments)):
                 seen = best.setdefault(figure.name, {"speedup": figure.speedup})
                 pick = max if figure.speedup else min
                 seen[side] = pick(seen.get(side, figure.value), figure.value)
@@ -194,20 +198,10 @@ def records(before: Path, folder: Path) -> list[str]:
         tables = {}
         for side, tree in (("before", before), ("after", HERE)):
             out = str(folder / side / Path(example).stem)
-            run(
-                tree,
-                [
-                    "-m",
-                    "durometer",
-                    "run",
-                    f"examples/{example}",
-                    "--rows",
-                    str(most),
-                    "--out",
-                    out,
-                ],
-            )
-            run(tree, ["-m", "durometer", "export", out, "--out", out + ".csv"])
+            command = ["-m", next((tree / "src").glob("*/__init__.py")).parent.name]  # its old name
+            few = ["--rows", str(most), "--out", out]
+            run(tree, [*command, "run", f"examples/{example}", *few])
+            run(tree, [*command, "export", out, "--out", out + ".csv"])
             tables[side] = pd.read_csv(out + ".csv").set_index("id")
         rows = tables["before"].index.intersection(tables["after"].index)
         columns = [c for c in COMPARED if all(c in table for table in tables.values())]

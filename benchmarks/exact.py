@@ -267,7 +267,7 @@ def line(key: str, r: dict[str, Any]) -> str:
 
 
 def table(cells: list[Cell], known: dict[str, dict[str, Any]]) -> None:
-    """The table of docs/proofs.md."""
+    """The table of docs/understand/proofs.md."""
     print("| model, space | rows | broken / proven / open | ms a row: mean, median, max | others |")
     print("|---|---|---|---|---|")
     for cell in cells:

@@ -22,7 +22,7 @@ import torch
 
 import durometer as du
 from durometer.core.records import Records
-from durometer.report.evidence.document import digest
+from durometer.report.evidence import digest
 from durometer.report.report import Report
 
 KINDS = ("byte", "figure", "hash", "input", "label", "answer", "model")

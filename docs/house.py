@@ -10,6 +10,7 @@ in the contract.
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from html import escape
@@ -26,7 +27,7 @@ def storeys() -> list[list[str]]:
     """The rooms that exist, highest storey first, as the contract lists them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contract = settings["tool"]["importlinter"]["contracts"][0]
-    split = ([name.strip(" ()") for name in line.split(":")] for line in contract["layers"])
+    split = ([name.strip(" ()") for name in re.split("[:|]", line)] for line in contract["layers"])
     there = [[n for n in names if exists(n)] for names in split]
     return [sorted(names) for names in there if names]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Resolve pyproject.toml anew and write requirements/lock.txt, and requirements/heavy.txt: what
-# `make test-all` needs on top of it (Ray, and Playwright to drive a browser).
+# Resolve pyproject.toml anew and write requirements/lock.txt, and on top of it heavy.txt (what
+# `make test-all` needs: Ray, Playwright), docs.txt (`make docs`) and release.txt (`make wheel`).
 #
 # The lock is for plain pip on any machine: torch is written without a local label such as "+cpu"
 # (which only a machine with that very wheel could install), and what only torch's CUDA build needs
@@ -27,22 +27,16 @@ echo "torch==$TORCH" > "$tools/pins.txt"
 } > requirements/lock.txt
 grep -q "^torch==$TORCH" requirements/lock.txt
 
-"$tools/venv/bin/uv" pip compile pyproject.toml \
-    --universal --python-version 3.11 --no-config --no-sources \
-    --constraint requirements/lock.txt --group dev --group heavy \
-    --no-annotate --no-header --quiet --output-file "$tools/all.txt"
-{
-    echo "# Written by requirements/lock.sh: on top of lock.txt, for make test-all."
-    grep -vE '^(nvidia-|cuda-|triton|durometer|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
-} > requirements/heavy.txt
-"$tools/venv/bin/uv" pip compile pyproject.toml \
-    --universal --python-version 3.11 --no-config --no-sources \
-    --constraint requirements/lock.txt --group dev --group docs \
-    --no-annotate --no-header --quiet --output-file "$tools/all.txt"
-{
-    echo "# Written by requirements/lock.sh: on top of lock.txt, for make docs."
-    grep -vE '^(nvidia-|cuda-|triton|durometer|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
-} > requirements/docs.txt
-echo "requirements/docs.txt: $(grep -c '==' requirements/docs.txt) packages"
-echo "requirements/heavy.txt: $(grep -c '==' requirements/heavy.txt) packages"
+# On top of the lock: one file per further group.
+for group in heavy docs release; do
+    "$tools/venv/bin/uv" pip compile pyproject.toml \
+        --universal --python-version 3.11 --no-config --no-sources \
+        --constraint requirements/lock.txt --group dev --group "$group" \
+        --no-annotate --no-header --quiet --output-file "$tools/all.txt"
+    {
+        echo "# Written by requirements/lock.sh: on top of lock.txt, the group \`$group\` of pyproject.toml."
+        grep -vE '^(nvidia-|cuda-|triton|durometer|torch==)' "$tools/all.txt" | grep -vxFf requirements/lock.txt
+    } > "requirements/$group.txt"
+    echo "requirements/$group.txt: $(grep -c '==' "requirements/$group.txt") packages"
+done
 echo "requirements/lock.txt: $(grep -c '==' requirements/lock.txt) packages"

@@ -5,7 +5,8 @@
     python studies/growth.py --smoke              the smallest size of each
 
 Prints a line per part: processor seconds, and the most memory the process ever had (VmHWM), next to
-what it has after its imports. What is done is kept in --out (a JSON file) and not done again.
+what it has after its imports. The last line has the exponent of n by which seconds grow between the
+two largest sizes of each part. What is done is kept in --out (a JSON file) and not done again.
 
 What a reader would get wrong: seconds are of one thread (`OMP_NUM_THREADS=1`) and of this machine;
 what the table is about is how they grow.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import shutil
 import sys
@@ -125,11 +127,59 @@ def sweep(folder: Path, n: int) -> str:
     return f"{runs} runs with a page each"
 
 
+def features(folder: Path, n: int) -> str:
+    """n real features in a table, 8 rows, Graft(600): none is broken."""
+    schema = du.Schema([du.Feature(f"f{i}", "real", 0, 1) for i in range(n)])
+    x = torch.rand(8, n, generator=torch.Generator().manual_seed(1)).double()
+    model = net(n, 3, torch.float64)
+    data = du.Dataset(x, model(x).argmax(1), schema=schema)
+    space = schema.space(eps=1e-6)
+    report = du.evaluate(model, data, space=space, attack=du.Graft(600), progress=False)
+    report.save(folder)
+    return f"robust {report.metric('robust')}"
+
+
+def trees(folder: Path, n: int) -> str:
+    """A forest of n trees of depth 4, 100 rows of 10 features, the default (exact)."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    rng = np.random.default_rng(0)
+    x = rng.random((600, 10))
+    forest = RandomForestClassifier(n, max_depth=4, random_state=0)
+    forest.fit(x, (x[:, 0] + 0.5 * x[:, 1] > 0.75).astype(int))
+    some = x[:100]
+    report = du.evaluate(
+        forest, du.Dataset(some, forest.predict(some)), space=du.Linf(0.01), progress=False
+    )
+    report.save(folder)
+    return f"robust {report.metric('robust')}"
+
+
+def words(folder: Path, n: int) -> str:
+    """20 sentences of n words, a CNN on words, Greedy as far as the space allows."""
+    from durometer.architectures.text import TextCNN
+    from durometer.training import fresh
+
+    text = du.datasets.sst5().test.sample(40).x
+    filled = text[:, 1:][~text[:, 1:].isnan()]
+    ids = filled[torch.arange(20 * n) % len(filled)].reshape(20, n)
+    x = torch.cat([text[:20, :1], ids], 1)
+    model = fresh(lambda: TextCNN(classes=5), 0).eval()
+    with torch.no_grad():
+        data = du.Dataset(x, model(x).argmax(1))
+    report = du.evaluate(model, data, space=du.Text(), attack=du.Greedy(swaps=0), progress=False)
+    report.save(folder)
+    return f"robust {report.metric('robust')}"
+
+
 PARTS: dict[str, tuple[Callable[[Path, int], str], tuple[int, ...]]] = {
     "rows": (rows, (10_000, 100_000, 1_000_000)),
     "parquet": (parquet, (100_000, 1_000_000, 10_000_000)),
-    "relations": (relations, (100, 1_000)),
-    "classes": (classes, (500, 5_000)),
+    "relations": (relations, (100, 300, 1_000)),
+    "features": (features, (100, 500, 2_000)),
+    "trees": (trees, (50, 100, 200)),
+    "words": (words, (20, 40, 80)),
+    "classes": (classes, (500, 1_500, 5_000)),
     "sweep": (sweep, (20, 200)),
 }
 
@@ -158,6 +208,12 @@ def line(m: dict[str, Any]) -> str:
     )
 
 
+def power(found: list[dict[str, Any]]) -> float:
+    """The exponent of n by which seconds grow between the two largest sizes."""
+    a, b = sorted(found, key=lambda m: m["n"])[-2:]
+    return math.log(b["seconds"] / a["seconds"]) / math.log(b["n"] / a["n"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=tuple(PARTS))
@@ -170,6 +226,7 @@ def main() -> int:
         done = json.loads(args.out.read_text())
     print("| part | n | CPU-s | us each | GB before | GB at most | MB on disk | |")
     print("|---|---|---|---|---|---|---|---|")
+    told_of: dict[str, list[dict[str, Any]]] = {}
     for name in [args.part] if args.part else PARTS:
         sizes = PARTS[name][1][:1] if args.smoke else PARTS[name][1]
         for n in (args.rows,) if args.rows else sizes:
@@ -190,6 +247,8 @@ def main() -> int:
                 if args.out is not None:
                     args.out.write_text(json.dumps(done))
             print(line(known[0]), flush=True)
+            told_of.setdefault(name, []).append(known[0])
+    print("\n" + "; ".join(f"{name} {power(m):.2f}" for name, m in told_of.items() if len(m) > 1))
     return 0
 
 

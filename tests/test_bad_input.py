@@ -264,7 +264,7 @@ def test_a_forest_given_other_columns_is_told_of() -> None:
 
 @pytest.mark.parametrize("noise", [0.05, du.noise.normal(0, 0.05)])
 def test_a_noise_of_the_wrong_kind_is_told_of(noise: object) -> None:
-    with pytest.raises(du.DurometerError, match="expected a noise"):
+    with pytest.raises(du.DurometerError, match=r"expected a Noise, e\.g\. du\.Normal"):
         du.Nature(lambda x: x, noise)
 
 

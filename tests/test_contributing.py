@@ -17,7 +17,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 def test_every_file_it_names_is_there():
     named = set(
         re.findall(
-            r"[`\"(]((?:src/durometer|tests|studies|benchmarks|docs|requirements)/[\w./]+)", TEXT
+            r"[`\"(]((?:src/durometer|tests|studies|benchmarks|docs|requirements)/[\w./-]+)", TEXT
         )
     )
     assert len(named) > 8
@@ -41,8 +41,8 @@ def checkout(tmp_path):
 
 
 def test_its_recipe_for_an_attack_makes_a_public_name_that_passes_its_check(checkout):
-    """One file, one line in the stub: the attack that docs/extend.md prints, moved in."""
-    said = (ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+    """One file, one line in the stub: the attack that docs/how-to/extend.md prints, moved in."""
+    said = (ROOT / "docs" / "how-to" / "extend.md").read_text(encoding="utf-8")
     source = re.search(r"```python\n(from dataclasses.*?class Corner.*?)```", said, re.S)[1]
     package = checkout / "src" / "durometer"
     (package / "attacks" / "Corner.py").write_text('"""The corners of the region."""\n\n' + source)

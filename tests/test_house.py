@@ -1,11 +1,13 @@
 """The house: one name, every file opens with its idea, every public name shows how it is used."""
 
+import ast
 import inspect
 import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import durometer as du
+from durometer.core import capabilities
 
 PACKAGE = Path(du.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -66,3 +68,49 @@ def test_every_public_name_shows_how_it_is_used():
 def test_no_parameter_of_evaluate_is_anything():
     hints = get_type_hints(du.evaluate)
     assert [name for name, hint in hints.items() if hint is Any] == []
+
+
+# Of other libraries, which offer no public way; nothing of our own may stand here.
+FOREIGN = {
+    "_forward_hooks", "_forward_pre_hooks", "_version", "_schema", "_ops", "_overloadname", "_C",
+    "_ConvNd", "_curve_scorer", "_get_pos_label", "_predictors", "_raw_predict_init",
+    "_baseline_prediction", "_replace", "_exit", "_orig_mod",
+}  # fmt: skip
+
+
+def test_no_module_touches_anothers_private():
+    found = []
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                own.add(node.attr)
+            elif isinstance(node, ast.AnnAssign | ast.Assign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                own |= {t.id for t in targets if isinstance(t, ast.Name)}
+        for node in ast.walk(tree):
+            name, on = "", None
+            if isinstance(node, ast.Attribute):
+                name, on = node.attr, node.value
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("durometer"):
+                name = next((a.name for a in node.names if a.name.startswith("_")), "")
+            private = name.startswith("_") and not name.startswith("__")
+            mine = isinstance(on, ast.Name) and on.id in ("self", "cls")
+            if private and not mine and name not in own | FOREIGN:
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {name}")
+    assert found == []
+
+
+def test_a_hook_is_asked_for_by_its_protocol():
+    """`getattr(noun, "hook", default)` finds what no protocol promises."""
+    hooks = {
+        name
+        for kind in vars(capabilities).values()
+        if getattr(kind, "_is_protocol", False) and kind.__module__ == capabilities.__name__
+        for name in vars(kind)
+        if not name.startswith("_")
+    } - {"name", "schema", "start"}  # words that other libraries' objects have, too
+    assert {"description", "cpu_only", "unrolled"} <= hooks
+    asked = re.compile(rf'(?:getattr|hasattr)\([^,()]+, "({"|".join(sorted(hooks))})"')
+    assert [f"{p.name}: {m[0]}" for p in MODULES for m in asked.finditer(p.read_text())] == []

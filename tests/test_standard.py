@@ -70,7 +70,7 @@ def test_without_proofs_the_attack_is_the_same_and_nothing_is_proven():
     data = du.Dataset(X[:40], net(X[:40].float()).argmax(1))
     for model, space, attack in (
         (net, du.Linf(0.1), du.Cascade()),
-        (net, table, du.CAA(search=du.Graft())),
+        (net, table, du.CAA(du.Then(du.CAPGD(), du.TablePGD()), du.Graft())),
         (Cut(), du.Linf(0.1), du.Square()),
         (Cut(), table, du.Graft()),
     ):

@@ -147,3 +147,20 @@ def test_numbers_drawn_by_a_kernel_are_those_of_torch(dtype, monkeypatch):
     monkeypatch.setattr("durometer.core.streams.built", lambda: False)
     for first, size in zip(drawn, (7, 0, 3), strict=True):
         assert torch.equal(first, streams[1].uniform(rows, size, dtype))
+
+
+def test_a_part_goes_on_by_itself_and_shares_nothing():
+    rows = torch.arange(9)
+    alone, after = Stream(0, IDS[:9]), Stream(0, IDS[:9])
+    after.uniform(rows, 5)  # what others draw does not move it
+    first = alone.part("a").bits(rows, 3)
+    assert torch.equal(first, after.part("a").bits(rows, 3))
+    second = alone.part("a").bits(rows, 3)  # it goes on, it does not begin again
+    drawn = (first, second, alone.part("b").bits(rows, 3), Stream(0, IDS[:9]).bits(rows, 3))
+    words = torch.cat([d.flatten() for d in drawn])
+    assert len(words.unique()) == words.numel()
+    back = Stream(0, IDS[:9])
+    back.learn(alone)  # as after a stay on another device
+    assert torch.equal(
+        back.part("a").bits(rows, 3), alone.to(torch.device("cpu")).part("a").bits(rows, 3)
+    )

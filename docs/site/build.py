@@ -11,17 +11,33 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import check
+import commands
 import gallery
 import leaderboard
 import live
 import machine
 import reference
 import stage
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
+
+
+def configure(file: Path, pages: dict[str, dict[str, Any]]) -> None:
+    """`mkdocs.yml` with the navigation of what is written: public names, gallery."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config |= {"docs_dir": "docs", "site_dir": "site"}
+    for section in config["nav"]:
+        ((title, entries),) = section.items()
+        if title == "Reference":
+            entries += reference.navigation()
+        if title == "Gallery":
+            entries += gallery.navigation(pages)
+    file.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def main() -> None:
@@ -39,8 +55,10 @@ def main() -> None:
     live.write(BUILD / "live", BUILD / "docs" / "live")
     print(f"leaderboard: {leaderboard.pages(BUILD / 'docs' / 'live' / 'leaderboard')} rows")
     print(f"reference: {reference.write(BUILD / 'docs' / 'api')} public names")
+    print(f"reference: {commands.write(BUILD / 'docs' / 'reference')} commands")
+    configure(BUILD / "mkdocs.yml", pages)
     tool = shutil.which("zensical", path=str(Path(sys.executable).parent)) or "zensical"
-    subprocess.run([tool, "build", "--clean", "-f", "mkdocs.yml"], cwd=ROOT, check=True)
+    subprocess.run([tool, "build", "--clean", "-f", "build/mkdocs.yml"], cwd=ROOT, check=True)
     machine.write(BUILD / "docs", BUILD / "site")
     count = len(list((BUILD / "site").rglob("*.html")))
     print(f"build/site: {count} pages in {time.monotonic() - began:.0f} s")

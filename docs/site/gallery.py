@@ -27,6 +27,19 @@ import durometer as du
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE.parent / "gallery"
 MOST = 20.0  # CPU seconds of a page
+# First letter of a script's name -> the group of its page.
+GROUPS = {
+    "a": "Images and networks",
+    "b": "What counts as success",
+    "c": "Tables and trees",
+    "d": "Measurements with noise",
+    "e": "Models that adapt",
+    "f": "Text",
+    "g": "Everyday work",
+    "h": "Three stories: a red gate, and how it turned green",
+    "i": "Limited access: labels, addresses, thresholds",
+    "j": "Proofs",
+}
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -92,51 +105,77 @@ def _play(script: Path, folder: Path) -> str:
     return ""
 
 
+def navigation(pages: dict[str, dict[str, Any]]) -> list[Any]:
+    """The pages for the site's navigation, by group."""
+    return [
+        {title: [{pages[name]["title"]: f"gallery/{name}.md"} for name in names]}
+        for title, names in _grouped(pages)
+    ]
+
+
+def _grouped(pages: dict[str, dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Group -> its pages, in their order; a group is the letter that a name begins with."""
+    groups = [(title, [n for n in pages if n[0] == letter]) for letter, title in GROUPS.items()]
+    return [(title, names) for title, names in groups if names]
+
+
 def write(pages: dict[str, dict[str, Any]], kept: Path, folder: Path) -> None:
     """Markdown, notebook, script and figures of every page, and the index with thumbnails."""
     folder.mkdir(parents=True, exist_ok=True)
-    cards = []
     for name, page in pages.items():
         for picture in (kept / name).glob("*.png"):
             (folder / picture.name).write_bytes(picture.read_bytes())
         (folder / f"{name}.py").write_bytes((SCRIPTS / f"{name}.py").read_bytes())
         (folder / f"{name}.ipynb").write_text(json.dumps(notebook(page), indent=1))
         (folder / f"{name}.md").write_text(markdown(name, page), encoding="utf-8")
-        cards.append(_card(name, page))
     index = [
         "# Gallery",
         "",
-        f"{len(pages)} short pages that were run when this site was built.",
+        f"{len(pages)} short pages, each with its output as it came when this site was built. "
+        "Every page can be downloaded as a notebook or a script; none needs data of your own.",
         "",
     ]
-    index += ['<div class="gallery" markdown>', "", *cards, "</div>", ""]
+    for title, names in _grouped(pages):
+        cards = [_card(name, pages[name]) for name in names]
+        index += [f"## {title}", "", '<div class="gallery" markdown>', "", *cards, "</div>", ""]
     (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
 
 
 def _card(name: str, page: dict[str, Any]) -> str:
     pictures = [picture for cell in page["cells"] for picture in cell["pictures"]]
-    image = f"![{pictures[-1]['alt']}]({pictures[-1]['file']})" if pictures else ""
+    printed = [cell["printed"] for cell in page["cells"] if cell["printed"].strip()]
+    if pictures:
+        image = _pictures(pictures[-1])
+    else:  # what it prints, small
+        lines = (printed[-1] if printed else "").rstrip().splitlines()[:14]
+        image = "\n".join(["```{ .text .thumb }", *(line[:64] for line in lines), "```"])
     first = page["purpose"].split("\n\n")[0].replace("\n", " ")
     inside = "\n\n".join((image, f"[{page['title']}]({name}.md)", first))
     return f'<div class="card" markdown>\n\n{inside}\n\n</div>\n'
 
 
+def _pictures(picture: dict[str, str]) -> str:
+    """A figure for the light page, and its twin for the dark one."""
+    dark = picture["file"].replace(".png", "-dark.png")
+    return f"![{picture['alt']}]({picture['file']}#only-light)![{picture['alt']}]({dark}#only-dark)"
+
+
 def markdown(name: str, page: dict[str, Any]) -> str:
     """The page as a reader sees it."""
-    out = [f"# {page['title']}", "", page["purpose"], ""]
+    out = [f"# {page['title']}", "", page["purpose"], "", _downloads(name), ""]
     for cell in page["cells"]:
         out += [cell["prose"], ""]
         if cell["code"]:
             out += ["```python", cell["code"], "```", ""]
         if cell["printed"].strip():
             out += ["```text", cell["printed"].rstrip(), "```", ""]
-        out += [f"![{picture['alt']}]({picture['file']})\n" for picture in cell["pictures"]]
-    out += [
-        f"Run time: {page['seconds']} CPU seconds. Download: [script]({name}.py), "
-        f"[notebook]({name}.ipynb).",
-        "",
-    ]
+        out += [f"{_pictures(picture)}\n" for picture in cell["pictures"]]
+    out += [f"*It took {page['seconds']} CPU seconds.*", ""]
     return "\n".join(out)
+
+
+def _downloads(name: str) -> str:
+    return f"[Download as a notebook]({name}.ipynb) · [as a script]({name}.py)"
 
 
 def notebook(page: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+INK, PAPER = (0.86, 0.87, 0.90), (0.118, 0.129, 0.161)  # of a figure on a dark page
 
 
 def cells(source: str) -> tuple[str, str, list[tuple[str, str]]]:
@@ -56,12 +57,49 @@ def play(script: Path, folder: Path) -> None:
             drawn += 1
             name = f"{script.stem}_{drawn}.png"
             figure.savefig(folder / name, bbox_inches="tight")
+            _darken(figure)
+            figure.savefig(folder / name.replace(".png", "-dark.png"), bbox_inches="tight")
             pictures.append({"file": name, "alt": figure.get_label() or f"{title}, figure {drawn}"})
         plt.close("all")
         said.append({"prose": prose, "code": code, "printed": out.getvalue(), "pictures": pictures})
     seconds = time.process_time() - began
     page = {"title": title, "purpose": purpose, "cells": said, "seconds": round(seconds, 1)}
     (folder / "page.json").write_text(json.dumps(page, indent=1), encoding="utf-8")
+
+
+def _darken(figure: Any) -> None:
+    """The same figure for a dark page: what is black becomes light, what is white becomes dark."""
+    from matplotlib import colors
+
+    def turned(color: Any) -> Any:
+        try:
+            r, g, b, a = colors.to_rgba(color)
+        except (TypeError, ValueError):
+            return None
+        if max(r, g, b) - min(r, g, b) > 0.12 or 0.35 < r < 0.75:
+            return None  # a colour, or a grey that both pages bear
+        shade = INK if r <= 0.35 else PAPER
+        return (*shade, a)
+
+    changes = []  # all are read before any is made: what is turned twice is as it was
+    for artist in figure.findobj(lambda artist: not hasattr(artist, "patch")):
+        for what in ("color", "facecolor", "edgecolor", "markeredgecolor", "markerfacecolor"):
+            get, put = (getattr(artist, f"{verb}_{what}", None) for verb in ("get", "set"))
+            new = turned(_single(get())) if get is not None and put is not None else None
+            if new is not None:
+                changes.append((put, new))
+    for put, new in changes:
+        put(new)
+    for axes in figure.axes:
+        axes.tick_params(colors=INK, which="both")
+
+
+def _single(color: Any) -> Any:
+    """The one colour of an artist; None where it has several."""
+    rows = getattr(color, "shape", ())
+    if len(rows) == 2:
+        return color[0] if rows[0] == 1 else None
+    return color
 
 
 def _run(code: str, name: str, space: dict[str, Any]) -> None:
@@ -71,7 +109,8 @@ def _run(code: str, name: str, space: dict[str, Any]) -> None:
     exec(compile(tree, name, "exec"), space)
     if last is not None:
         value = eval(compile(ast.Expression(last.value), name, "eval"), space)
-        if value is not None:
+        drawn = value[0] if isinstance(value, list | tuple) and len(value) else value
+        if value is not None and not type(drawn).__module__.startswith("matplotlib"):
             print(value)
 
 

@@ -48,6 +48,7 @@ from durometer.attacks.sequences.substitute import Beam as Beam
 from durometer.attacks.sequences.substitute import Greedy as Greedy
 from durometer.attacks.sequences.tpgd import TPGD as TPGD
 from durometer.attacks.square import Square as Square
+from durometer.attacks.table_pgd import TablePGD as TablePGD
 from durometer.attacks.transductive.gmsa import DENTAA as DENTAA
 from durometer.attacks.transductive.gmsa import FPA as FPA
 from durometer.attacks.transductive.gmsa import GMSA as GMSA
@@ -55,6 +56,9 @@ from durometer.attacks.transductive.gmsa import PGDSkip as PGDSkip
 from durometer.attacks.transductive.gmsa import Transfer as Transfer
 from durometer.attacks.transductive.poison import Poison as Poison
 from durometer.attacks.transductive.unrolled import Unrolled as Unrolled
+from durometer.conformal import ConformalSets as ConformalSets
+from durometer.conformal import SetSummary as SetSummary
+from durometer.conformal import conformal_sets as conformal_sets
 from durometer.core.errors import DurometerError as DurometerError
 from durometer.core.errors import Unsupported as Unsupported
 from durometer.core.spec import Spec as Spec
@@ -66,6 +70,9 @@ from durometer.games.transductive import Transductive as Transductive
 from durometer.gates.criterion import Criterion as Criterion
 from durometer.gates.decide import Outcome as Outcome
 from durometer.gates.decide import SequentialTest as SequentialTest
+from durometer.gates.properties import Property as Property
+from durometer.gates.properties import PropertyReport as PropertyReport
+from durometer.gates.properties import check_properties as check_properties
 from durometer.goals.classes import LeastLikely as LeastLikely
 from durometer.goals.classes import RandomTarget as RandomTarget
 from durometer.goals.classes import Targeted as Targeted
@@ -74,12 +81,19 @@ from durometer.goals.group import Group as Group
 from durometer.goals.quota import Quota as Quota
 from durometer.model.classifier import Classifier as Classifier
 from durometer.model.classifier import wrap as wrap
+from durometer.model.remote import Endpoint as Endpoint
 from durometer.noise.copula import Copula as Copula
 from durometer.noise.gaussian import Normal as Normal
 from durometer.noise.independent import Independent as Independent
 from durometer.plugins.model_card import model_card as model_card
+from durometer.plugins.scorer import robust_scorer as robust_scorer
 from durometer.problem.budget import Budget as Budget
 from durometer.proofs.enumerate import Enumerate as Enumerate
+from durometer.proofs.globally.answer import GlobalAnswer as GlobalAnswer
+from durometer.proofs.globally.questions import flips as flips
+from durometer.proofs.globally.questions import influence as influence
+from durometer.proofs.globally.questions import monotone as monotone
+from durometer.proofs.globally.questions import reachable as reachable
 from durometer.proofs.linear import Linear as Linear
 from durometer.proofs.networks import Bounds as Bounds
 from durometer.proofs.trees import Exact as Exact

@@ -5,41 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import numpy as np
-import torch
 
 from durometer.attacks.base import Attack, attack_names, for_other_goals
+from durometer.core.capabilities import description_of
 from durometer.core.errors import DurometerError, Unsupported, nearest
+from durometer.core.facts import Facts
 from durometer.core.records import Gathered
 from durometer.core.serialization import format_spec, to_dict
 from durometer.core.spec import Provenance, Spec
-from durometer.core.streams import Stream, keys
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
 from durometer.games.arguments import check_kinds
 from durometer.games.game import Game
-from durometer.games.static import as_game
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Aims, Expandable
 from durometer.model.classifier import AnyModel
 from durometer.problem.budget import Budget
+from durometer.proofs.audit import PLAN
 from durometer.report import checks
 from durometer.report.examples import gather
 from durometer.report.report import Report
 from durometer.report.totals import SHOWN, Tally
-from durometer.run.job import COUNTED, STANDARD, Chunk, Job
-from durometer.run.prepare_dataset import prepare_dataset
+from durometer.run.job import Chunk, Job
 from durometer.run.progress import Progress
 from durometer.run.run import Run, Until
 from durometer.run.versions import versions
 from durometer.spaces.region import Space
 
-BATCH = 256  # rows
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -130,66 +128,59 @@ def evaluate(
     """
     if isinstance(target, type):
         raise DurometerError(f"{target.__name__} is a class; give an object made by it")
-    if hasattr(target, "needs") and callable(target):
-        raise DurometerError(f"{target!r} is an attack; the first thing to give is the model")
-    game = as_game(target)
-    usual = batch is None
-    batch = game.batch or BATCH if batch is None else batch
-    _check(data, seed, batch, budget, also, run)
-    run = run or Run()
-    widen = usual and game.batch is None and run.until is None
-    goal = Untargeted() if goal is None else goal
-    check_kinds(space, goal)
-    refused = game.refuses(goal, run)
+    if not isinstance(data, Dataset | Parquet):
+        raise DurometerError(f"data is a {type(data).__name__}; expected du.Dataset(x, y)")
+    held, source = (data.head(), data) if isinstance(data, Parquet) else (data, None)
+    job = Job(
+        target, held, space, Untargeted() if goal is None else goal, cast(Attack | None, attack),
+        seed, batch, Budget() if budget is None else budget, also=also, source=source,
+    )  # fmt: skip
+    return play(job, run, progress=progress)
+
+
+def play(job: Job, run: Run | None = None, *, progress: bool | None = None) -> Report:
+    """Plays a job: the one path from a question to a report."""
+    _check(job, run)
+    asked, run = job, run or Run()
+    check_kinds(job.space, job.goal)
+    refused = job.rules.refuses(job.goal, run)
     if refused is not None:
         raise Unsupported(refused)
-    source = data if isinstance(data, Parquet) else None
-    if source is not None:
-        _check_parts(game, goal, run)
-    data = prepare_dataset(data.head() if isinstance(data, Parquet) else data, target, space)
-    rows, aim = goal.expand(data)
-    named = attack is None or not (isinstance(attack, str) and attack == STANDARD)
-    played = cast(Attack | None, attack) if named else game.default_attack(space)
-    if played is None and budget is not None:
-        raise DurometerError(f"budget={budget!r}: nobody attacks here, there is nothing to limit")
-    if run.until is not None:
-        draws = Stream(seed, keys(rows.ids), purpose="until")
-        order = draws.uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
-        rows, aim = rows.take(order), aim.take(order)
-    job = Job(target, rows, space, aim, played, seed, batch, budget or Budget(), widen)
-    job.source, job.asked = source, goal
+    if job.source is not None:
+        _check_parts(job.rules, job.goal, run)
+    job = asked.bound(shuffled=run.until is not None)
+    if job.attack is None and job.budget != Budget():
+        raise DurometerError(
+            f"budget={job.budget!r}: nobody attacks here, there is nothing to limit"
+        )
+    if run.out is not None:
+        job.keep_answers(Path(run.out), fresh=run.force)
     facts = job.prepare()
-    count = facts.get("classes", 0) or len(data.classes or ())
-    aims = goal.aims(count, data.classes) if count else Aims()
+    count = facts.classes or len(job.data.classes or ())
+    aims = asked.goal.aims(count, job.data.classes) if count else Aims()
     spec = replace(
-        describe(job, goal).with_provenance(run.provenance),
+        describe(job, asked.goal).with_provenance(run.provenance),
         aims=aims.classes, quota=aims.quota,
         order="given" if run.until is None else "random",
         shard=None if run.shard is None else (run.shard[0], run.shard[1]),
     )  # fmt: skip
-    done = _collect(job, run, spec, facts, progress)
+    done, facts = _collect(job, run, spec, facts, progress)
     report = _make_report(done, facts, spec)
     if isinstance(done, Gathered):
-        shown = gather(rows, report.records)
-        report = replace(report, examples=shown, rows=rows.by_id, data=rows)
-    if "interrupted" in facts or not also:
+        shown = gather(job.data, report.records)
+        report = replace(report, examples=shown, rows=job.data.by_id, data=job.data)
+    if facts.interrupted or not job.also:
         return report
-    again = partial(
-        evaluate,
-        target,
-        source or data,
-        space=space,
-        attack=played if played is None else for_other_goals(played),
-        seed=seed,
-        batch=None if widen else batch,
-        budget=budget,
-        progress=progress,
-    )
-    return _play_further_goals(report, goal_names(also), run, again)
+    other = job.attack if job.attack is None else for_other_goals(job.attack)
+    again = replace(asked, attack=other, batch=None if job.widen else job.size, also=())
+    return _play_further_goals(
+        report, goal_names(job.also), run,
+        lambda goal, run: play(replace(again, goal=goal), run, progress=progress),
+    )  # fmt: skip
 
 
 def _play_further_goals(
-    report: Report, goals: dict[str, Any], run: Run, play: Callable[..., Report]
+    report: Report, goals: dict[str, Any], run: Run, play: Callable[[Any, Run], Report]
 ) -> Report:
     """The report with those of further goals; what is done survives whatever ends them."""
     done: dict[str, Report] = {}
@@ -197,9 +188,7 @@ def _play_further_goals(
     for name, goal in goals.items():
         out = run.out and Path(run.out) / "also" / name
         try:
-            done[name] = play(
-                goal=goal, run=replace(run, out=out, provenance=Provenance(), until=until)
-            )
+            done[name] = play(goal, replace(run, out=out, provenance=Provenance(), until=until))
             stopped = any(f.id == "interrupted" for f in done[name].flags)
         except KeyboardInterrupt:
             stopped = True
@@ -224,20 +213,19 @@ def goal_names(goals: Sequence[Any]) -> dict[str, Any]:
 
 
 def _collect(
-    job: Job, run: Run, spec: Spec, facts: dict[str, Any], progress: bool | None
-) -> Gathered | Tally:
+    job: Job, run: Run, spec: Spec, facts: Facts, progress: bool | None
+) -> tuple[Gathered | Tally, Facts]:
     """Play to the end; what is done survives Ctrl-C and a model that breaks down half-way."""
-    done = Gathered(job.rows, job.batch) if job.source is None else Tally(SHOWN)
-    facts |= dict.fromkeys(COUNTED, 0)
+    done = Gathered(job.rows, job.size) if job.source is None else Tally(SHOWN)
     if isinstance(run.until, Until):
         run.until.begin()
     seen: set[int] = set()
 
     def add(k: int, part: Chunk) -> None:
+        nonlocal facts
         seen.add(k)
         done.add(k, part.records)
-        for name, count in part.facts.items():
-            facts[name] += count
+        facts = facts.plus(part.facts)
 
     with Progress(job.rows, progress) as bar:
         try:
@@ -245,11 +233,11 @@ def _collect(
                 add(k, part)
                 bar.advance(part.records, part.stored)
                 if isinstance(run.until, Until):
-                    if run.until.add(Report(spec, part.records).table, spec):
-                        facts["decided"] = job.rows
+                    if _decided(run.until, spec, done, part):
+                        facts = replace(facts, decided=job.rows)
                         break
                 elif run.until is not None and bar.half_width <= run.until:
-                    facts["narrow"] = job.rows
+                    facts = replace(facts, narrow=job.rows)
                     break
         except KeyboardInterrupt:
             if not seen:
@@ -257,26 +245,32 @@ def _collect(
             for k, part in run.finished() if run.until is None else ():  # else: in their order
                 if k not in seen:
                     add(k, part)
-            facts["interrupted"] = job.rows
+            facts = replace(facts, interrupted=job.rows)
         except Exception as error:
             said = str(error).splitlines()[0][:200] if str(error) else ""
-            facts["broke_down"] = [job.rows, f"{type(error).__name__}: {said}"]
+            facts = replace(facts, broke_down=(job.rows, f"{type(error).__name__}: {said}"))
             if len(done):
                 partly = _make_report(done, facts, spec)
                 error.partial = partly  # type: ignore[attr-defined]
                 rows = len(partly.records if partly.totals is None else partly.totals)
                 error.add_note(f"{rows} of {job.rows} rows were finished: see .partial")
             raise
-    if "versions" in job.facts:
-        facts["versions"] = job.facts["versions"]
-    return done
+    return done, replace(facts, versions=job.facts.versions)
 
 
-def _make_report(done: Gathered | Tally, facts: dict[str, Any], spec: Spec) -> Report:
+def _decided(until: Until, spec: Spec, done: Gathered | Tally, part: Chunk) -> bool:
+    """Whether a gate has seen enough; proofs that it counted and are withdrawn, it counts anew."""
+    if not done.overturned:
+        return until.add(Report(spec, part.records).table, spec)
+    until.begin()
+    return until.add(Report(spec, done.records).table, spec)
+
+
+def _make_report(done: Gathered | Tally, facts: Facts, spec: Spec) -> Report:
     """The report on what is finished; of data in files, the totals are of all rows."""
     if isinstance(done, Gathered):
         return Report(spec, done.records, checks.of_report(done.records, facts, spec))
-    flags = checks.of_report(done.records, facts | {"all": len(done)}, spec)
+    flags = checks.of_report(done.records, replace(facts, all_rows=len(done)), spec)
     return Report(spec, done.records, flags, totals=done.totals)
 
 
@@ -284,8 +278,9 @@ def describe(job: Job, asked: Expandable) -> Spec:
     """What was asked: the spec of a report, but for what the run adds."""
     data, space = job.data, job.space
     whole = job.source or data
+    proves = job.attack is not None and job.attack.needs.is_proof
     return replace(
-        as_game(job.game).describe(),
+        (job.game or job.rules).describe(),
         data=data.name or "data",
         data_hash=whole.hash,
         rows=len(whole),
@@ -295,11 +290,12 @@ def describe(job: Job, asked: Expandable) -> Spec:
         goal=to_dict(asked, whole=True),
         attack=None if job.attack is None else to_dict(job.attack, whole=True),
         attacks=tuple(dict.fromkeys(attack_names(job.attack))),
-        proves=job.attack is not None and job.attack.needs.is_proof,
+        proves=proves,
+        audit=PLAN if proves else None,
         threat=_threat(space, asked),
         budget=None if job.budget == Budget() else to_dict(job.budget),
         seed=int(job.seed),
-        batch=job.batch,
+        batch=job.size,
         shown=None if job.source is None else SHOWN,
         chunks=job.count,
         turn=job.at_once,
@@ -309,15 +305,10 @@ def describe(job: Job, asked: Expandable) -> Spec:
 
 def _threat(space: Space | None, goal: Expandable) -> str:
     """What the attacker may do and wants; a noun without words of its own is named."""
-    wants = (
-        getattr(goal, "description", None) or f"It wins where {format_spec(to_dict(goal))} says."
-    )
+    wants = description_of(goal) or f"It wins where {format_spec(to_dict(goal))} says."
     if space is None:
         return str(wants)
-    moves = (
-        getattr(space, "description", None)
-        or f"The attacker moves in {format_spec(to_dict(space))}."
-    )
+    moves = description_of(space) or f"The attacker moves in {format_spec(to_dict(space))}."
     return f"{moves} {wants}"
 
 
@@ -334,24 +325,22 @@ def _check_parts(game: Any, goal: Expandable, run: Run) -> None:
         raise Unsupported("until= plays rows in a random order, which files cannot be read in")
 
 
-def _check(data: Any, seed: Any, batch: Any, budget: Any, also: Any, run: Any) -> None:
+def _check(job: Job, run: Any) -> None:
     """Each of them what it is called."""
-    if not isinstance(data, Dataset | Parquet):
-        raise DurometerError(f"data is a {type(data).__name__}; expected du.Dataset(x, y)")
-    if not isinstance(seed, int | np.integer):
-        raise DurometerError(f"seed={seed!r}: expected a whole number")
-    if not isinstance(batch, int) or batch < 1:
-        raise DurometerError(f"batch={batch!r}: expected a whole number of at least 1")
+    if not isinstance(job.seed, int | np.integer):
+        raise DurometerError(f"seed={job.seed!r}: expected a whole number")
+    if job.batch is not None and (not isinstance(job.batch, int) or job.batch < 1):
+        raise DurometerError(f"batch={job.batch!r}: expected a whole number of at least 1")
     for name, value, kind, example in (
-        ("budget", budget, Budget, "du.Budget(forwards=1000)"),
-        ("run", run, Run, 'du.Run("runs/night")'),
+        ("budget", job.budget, Budget, "du.Budget(forwards=1000)"),
+        ("run", run, Run | None, 'du.Run("runs/night")'),
     ):
-        if value is not None and not isinstance(value, kind):
+        if not isinstance(value, kind):
             raise DurometerError(f"{name}={value!r}: expected e.g. {example}")
-    if not isinstance(also, list | tuple):
-        raise DurometerError(f"also={also!r}: expected a list of goals, e.g. [du.Untargeted()]")
-    for goal in also:
+    if not isinstance(job.also, list | tuple):
+        raise DurometerError(f"also={job.also!r}: expected a list of goals, e.g. [du.Untargeted()]")
+    for goal in job.also:
         if isinstance(goal, type) or not isinstance(goal, Expandable):
             raise DurometerError(
-                f"also={also!r}: {goal!r} is no goal; expected e.g. du.Untargeted()"
+                f"also={job.also!r}: {goal!r} is no goal; expected e.g. du.Untargeted()"
             )

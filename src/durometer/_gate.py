@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from durometer._evaluate import evaluate
-from durometer.config.config import Config, read
+from durometer._evaluate import play
+from durometer.config.config import Config, Properties, read
 from durometer.core.errors import DurometerError
 from durometer.core.spec import GateSpec
-from durometer.data.dataset import Dataset
-from durometer.data.parquet import Parquet
-from durometer.games.static import as_game
 from durometer.gates.criterion import Criterion
 from durometer.gates.decide import Outcome, SequentialTest, decide
-from durometer.problem.budget import Budget
 from durometer.report.report import Report
 from durometer.run.job import Job
 from durometer.run.run import Run
 
+BATCH = 64  # rows: after each chunk a decision is looked for
 Criteria = Sequence[Criterion | str] | str
 
 
@@ -45,7 +41,8 @@ def gate(
 
     Args:
         what: A `Report`, the folder of a saved one, a `Job`, or a run file (a path that ends in
-            .toml, or a `Config`). Jobs and run files are played as far as the decision needs.
+            .toml, or a `Config`). Jobs and run files are played as far as the decision needs; the
+            claims of a [properties] table are decided by proof.
         criteria: One criterion or several, e.g. "robust >= 0.8" (see `Criterion`). None uses the
             [gate] table of the run file.
         alpha: Share of wrong decisions to accept, between 0 and 1. None uses the run file's, else
@@ -74,10 +71,13 @@ def gate(
         what = read(what)
     if isinstance(what, Report):
         return decide(what, *_asked(criteria, alpha, what.spec.gate))
+    if isinstance(what, Config) and what.properties is not None:
+        return _with_claims(what, what.properties, criteria, alpha, run, progress)
     if isinstance(what, Config):
-        criteria, alpha = _asked(criteria, alpha, what.provenance.gate)
+        fixed = what.provenance  # it reads the files of model and data: once
+        criteria, alpha = _asked(criteria, alpha, fixed.gate)
         run = run or Run()
-        run = replace(run, provenance=what.provenance.updated(run.provenance))
+        run = replace(run, provenance=fixed.updated(run.provenance))
         what = what.job()
     elif isinstance(what, Job):
         criteria, alpha = _asked(criteria, alpha, None)
@@ -86,28 +86,32 @@ def gate(
             f"gate({type(what).__name__}): expected a report, the folder of one, a Job or a run "
             "file; a model is played by du.gate(du.Job(model, data, space), ...)"
         )
-    return played(
-        what.target, what.data if what.source is None else what.source, criteria, alpha=alpha,
-        run=run, progress=progress, space=what.space, goal=what.asked or what.goal,
-        attack=what.attack, seed=what.seed, batch=what.batch,
-        budget=None if what.budget == Budget() else what.budget,
-    )  # fmt: skip
-
-
-def played(
-    target: Any, data: Dataset | Parquet, criteria: Criteria, alpha: float = 0.05,
-    run: Run | None = None, **options: Any,
-) -> Outcome:  # fmt: skip
-    """Evaluate until the criteria are decided; `options` are those of `evaluate`."""
     run, watch = run or Run(), SequentialTest(criteria, alpha)
     watch.begin()  # a baseline that is not there is said before anything is played
     run = replace(run, provenance=replace(run.provenance, gate=watch.asked))
-    folder = None if run.out is None else Path(run.out)
-    if not as_game(target).divisible:
-        report = evaluate(target, data, run=run, **options)
-        return replace(decide(report, criteria, alpha), folder=folder)
-    report = evaluate(target, data, run=replace(run, until=watch), **options)
-    return replace(watch.outcome, report=report, folder=folder)
+    out = None if run.out is None else Path(run.out)
+    job = replace(what, also=(), batch=what.batch or what.rules.batch or BATCH)
+    if not job.rules.divisible:
+        report = play(job, run, progress=progress)
+        return replace(decide(report, criteria, alpha), folder=out)
+    report = play(job, replace(run, until=watch), progress=progress)
+    return replace(watch.outcome, report=report, folder=out)
+
+
+def _with_claims(
+    config: Config, asked: Properties, criteria: Criteria | None, alpha: float | None,
+    run: Run | None, progress: bool | None,
+) -> Outcome:  # fmt: skip
+    """Claims about the whole model first, then the criteria, where there are any."""
+    claims = asked.check(*config.load())
+    out = None if run is None or run.out is None else Path(run.out)
+    rows = Outcome((), 0.0, folder=out)
+    if criteria or config.gate is not None:
+        rest = replace(config, properties=None)
+        rows = gate(rest, criteria, alpha=alpha, run=run, progress=progress)
+    if out is not None:
+        claims.save(out)
+    return replace(rows, properties=claims)
 
 
 def _asked(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from durometer._evaluate import evaluate
 from durometer.attacks.base import Attack, label
@@ -32,6 +32,9 @@ from durometer.report.checks import Flag
 from durometer.report.page.ladder import cost, folder_of, page
 from durometer.report.report import Report
 from durometer.standard import Standard, check_space
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOVES = 3  # a random defender's figure is a mean over at least so many of its moves
 
@@ -60,6 +63,22 @@ class Ladder:
             each = " ".join(f"{m.value:.3f}" for m in moves) if len(moves) > 1 else ""
             lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{price}  {each}".rstrip())
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draws the accuracy of each rung with its 95 % interval.
+
+        Args:
+            ax: matplotlib axes to draw into. None makes a figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            Unsupported: matplotlib is not installed.
+        """
+        from durometer.report.plot import ladder as drawn  # late: most ladders are not drawn
+
+        return drawn(self.reports, ax)
 
     def save(self, folder: str | Path) -> Path:
         """Writes report.html with all rungs, and each rung's report into a folder of its own.
@@ -162,31 +181,31 @@ def ladder(
         check_made("ladder(attacks=[{}])", attack)
     goal = Untargeted() if goal is None else goal
     game, facts = game.prepare(data, space, goal, None)
-    runs = max(MOVES, game.runs) if facts.get("random") else game.runs
+    runs = max(MOVES, game.runs) if facts.random else game.runs
     game = replace(game, probe=False, runs=runs)
     inner = next((a.inner for a in attacks if isinstance(a, GMSA)), attacks[0])
 
-    def play(target: Any, attack: Any) -> Report:
+    def rung(target: Any, attack: Any) -> Report:
         return evaluate(
             target, data, space=space, goal=goal, attack=attack, seed=seed, progress=progress
         )
 
     reports = {
-        "static": play(*_static(game, space, static, inner)),
-        "adapted, clean": play(game, None),
-        "transfer": play(game, Transfer(inner)),
+        "static": rung(*_static(game, space, static, inner)),
+        "adapted, clean": rung(game, None),
+        "transfer": rung(game, Transfer(inner)),
     }
     tried: dict[str, Attack] = {}
     for attack in attacks:
         name = label(attack)
         name = name if name not in tried else f"{name} {len(tried) + 1}"
         tried[name] = attack
-        reports[name] = play(game, attack)
+        reports[name] = rung(game, attack)
     strongest = min(tried, key=lambda name: reports[name].metric("robust").value)
     if public:
-        reports["public randomness"] = play(replace(game, information="seed"), tried[strongest])
+        reports["public randomness"] = rung(replace(game, information="seed"), tried[strongest])
     if control is not None:
-        reports["control"] = play(replace(game, defender=control), tried[strongest])
+        reports["control"] = rung(replace(game, defender=control), tried[strongest])
     flags = [f for f in checks.of_defender(facts) if f.id not in ("no-attack", "one-move")]
     flags += reports[strongest].flags
     flags += checks.of_ladder(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from durometer._evaluate import evaluate
+from durometer._evaluate import play
 from durometer.config.sweep import Plan, Point, number
 from durometer.config.writing import keep
 from durometer.core.errors import DurometerError
@@ -111,9 +111,8 @@ def _play(
     if same not in loaded:
         loaded.clear()  # one model and data set at a time
         loaded[same] = config.load()
-    model, data = loaded[same]
     run = replace(run, out=folder, provenance=replace(config.provenance, command="durometer run"))
-    report = evaluate(model, data, **config.options(data), progress=progress, run=run)
+    report = play(config.job(loaded[same]), run, progress=progress)
     keep(config, folder)
     report.save(folder)
     # The inputs handed in are in the folder; a hundred runs of them would not fit into memory.

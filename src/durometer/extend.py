@@ -11,6 +11,18 @@ A package registers its parts through the entry points `durometer.attacks`,
 """
 
 from durometer.attacks.base import Attack
+from durometer.core.capabilities import (
+    Answers,
+    Climbs,
+    CpuOnly,
+    Described,
+    HasSchema,
+    OneGoal,
+    Starts,
+    TakesGaps,
+    Titled,
+    Unrolls,
+)
 from durometer.core.records import Records
 from durometer.core.spec import GateSpec, Provenance, QuotaRule, Spec
 from durometer.core.streams import Stream
@@ -34,18 +46,24 @@ __all__ = [
     "SCORES",
     "Aims",
     "AnswerKind",
+    "Answers",
     "AnyModel",
     "Attack",
     "Candidates",
     "Classifier",
+    "Climbs",
+    "CpuOnly",
     "Defender",
+    "Described",
     "Estimate",
     "Expandable",
     "Game",
     "GateSpec",
     "Goal",
+    "HasSchema",
     "Needs",
     "Noise",
+    "OneGoal",
     "Play",
     "Problem",
     "Provenance",
@@ -56,7 +74,11 @@ __all__ = [
     "Space",
     "Spec",
     "Splits",
+    "Starts",
     "Stream",
     "SubstitutionRegion",
+    "TakesGaps",
+    "Titled",
+    "Unrolls",
     "noun",
 ]

@@ -24,7 +24,7 @@ that is the same ascent, and the difference itself is flat in float32 wherever t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -283,18 +283,7 @@ def confidence(logits: Tensor, targets: Tensor) -> Tensor:
     return logits.softmax(1).masked_fill(~targets, 0.0).amax(1)
 
 
-LOSSES: dict[str, Loss] = {
-    "ce": ce,
-    "margin": margin,
-    "pm": pm,
-    "dlr": dlr,
-    "md": md,
-    "mdmax": mdmax,
-    "mdmul": mdmul,
-    "lse": lse,
-    "odds": odds,
-    "confidence": confidence,
-}
+LOSSES: dict[str, Loss] = {name: globals()[name] for name in get_args(LossName)}
 
 
 def check(loss: str | Loss, logits: Tensor, targets: Tensor) -> None:

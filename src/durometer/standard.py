@@ -8,13 +8,16 @@ before it left open, and the report says what each settled at what price:
     trees                            Exact: exact, so an attack has nothing to add
     sequences (texts)                Linear, Bounds; Greedy, APGD; Bounds, Enumerate; Beam
     long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
-    torch networks                   Bounds, quick; the attack; Bounds again, cutting boxes
+    networks (torch, ONNX)           Bounds, quick; the attack; Bounds again, cutting boxes
     labels only                      Ray in Linf, Circle in L2, Mirror in tables; else refused
-    all                              Cascade in Lp balls, APGD in L0, CAA with Graft in tables;
+    tables behind an address         Mirror, then Graft: questions have their price
+    all                              Cascade in Lp balls, APGD in L0; in tables CAPGD, TablePGD,
+                                     then Graft, which tries what it tries alone;
                                      without gradients Square and Graft
 
 `proofs=False` leaves the proofs out, and the attack alone is played. Cascade finds what AutoAttack
-finds at a fraction of its price, and Graft more than MOEVA in less time (docs/results.md).
+finds at a fraction of its price, and Graft more than MOEVA in less time
+(docs/benchmarks/index.md).
 
 What a reader would get wrong: whether a model has gradients, is linear or is made of trees is found
 out when it is played, not when this is made. A module whose gradient is cut off gets the search.
@@ -25,10 +28,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torch import Tensor
+
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
 from durometer.attacks.caa import CAA
+from durometer.attacks.capgd import CAPGD
 from durometer.attacks.cascade import Cascade
+from durometer.attacks.combine import Then
 from durometer.attacks.decision.circle import Circle
 from durometer.attacks.decision.mirror import Mirror
 from durometer.attacks.decision.ray import Ray
@@ -37,9 +44,13 @@ from durometer.attacks.moeva import MOEVA
 from durometer.attacks.sequences.hotflip import HotFlip
 from durometer.attacks.sequences.substitute import Beam, Greedy
 from durometer.attacks.square import Square
+from durometer.attacks.table_pgd import TablePGD
 from durometer.core.errors import Unsupported
 from durometer.core.validation import noun
 from durometer.model.answers import ANY
+from durometer.model.classifier import Classifier
+from durometer.model.onnx import readable
+from durometer.model.remote import Endpoint
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.proofs.enumerate import Enumerate
@@ -51,7 +62,7 @@ from durometer.proofs.trees import Exact
 from durometer.spaces.ball import LpRegion
 from durometer.spaces.discrete import SubstitutionRegion
 from durometer.spaces.quantised import QuantisedRegion
-from durometer.spaces.region import Space
+from durometer.spaces.region import Region, Space
 from durometer.spaces.symbols import Symbols
 from durometer.spaces.text import Text
 from durometer.tables.region import TableRegion
@@ -64,6 +75,7 @@ _SINGLES = 5_000  # exchanges of one symbol: more are not all tried
 _GROWN = 50_000  # queries of a beam for one row: more are not worth what it adds to Greedy
 _CUT = 1000  # sets of sentences that are bounded for a row
 _COPIED = 200  # features of an L1 or L0 ball: of more, copies made of trees learn too little
+_NEAR = 0.5  # clean margins: rows whose bounds end further from a proof are not worth its price
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
 
@@ -114,6 +126,19 @@ class Standard:
         if self.proofs and not proofs:
             problem.referee.unproven = next(iter(refused), "no proof knows models of this kind")
 
+    def shares_answers(self, model: Classifier, space: Space, x: Tensor) -> bool:
+        """Whether rows learn from each other's answers: where `Mirror` is what is played.
+
+        Args:
+            model: The model, as it was found to be.
+            space: What may change.
+            x: One row (1, ...).
+        """
+        region = space.around(x)
+        if model.answers == "labels":
+            return isinstance(_by_labels(region), Mirror)
+        return isinstance(region, TableRegion) and _answers_cost(model)
+
     def stages(self, problem: Problem) -> list[tuple[Attack, bool]]:
         """The stages for a problem, in order, each with whether it may be left out where it does
         not apply.
@@ -135,9 +160,10 @@ class Standard:
             first.insert(0, Exact(self.seconds, certificates=self.certificates))
         elif read(model, problem.kept(problem.undecided)) is not None:
             first.append(Linear(self.seconds))
-        elif model.module is not None and not model.bound:
-            first.insert(0, Bounds(splits=0, seconds=0.0))
-            last.insert(0, Bounds(seconds=min(1.0, self.seconds)))
+        elif (model.module is not None or readable(model)) and not model.bound:
+            first.insert(0, Bounds(splits=0, seconds=0.0, within=_NEAR))
+            # the slopes were climbed before the attack: what is left is cut
+            last.insert(0, Bounds(alpha=0, seconds=min(1.0, self.seconds), within=_NEAR))
         return [*_optional(first), *((a, False) for a in _attacks(problem)), *_optional(last)]
 
 
@@ -153,38 +179,46 @@ def _attacks(problem: Problem) -> list[Attack]:
     """The strongest attack for what the model answers and what may change."""
     model, region = problem.model, problem.regions
     if model.answers == "labels":
-        by_labels = _by_labels(problem)
+        by_labels = _by_labels(region)
         return [] if by_labels is None else [by_labels]
     if isinstance(region, SubstitutionRegion):
         return [stage for stage, proof in _sequences(problem, region) if not proof]
     if isinstance(region, TableRegion):
-        return [CAA(search=Graft()) if model.differentiable else Graft()]
+        if _answers_cost(model):
+            return [Mirror(), Graft()]  # copies first: they need a tenth of the questions
+        by_gradient = Then(CAPGD(), TablePGD())
+        return [CAA(by_gradient, Graft()) if model.differentiable else Graft()]
     if region.p == 0.0:  # eps counts features
         climbs: list[Attack] = [APGD(100), APGD(100, loss="margin", start="best")]
         return climbs if model.differentiable else [Graft()]
     return [Cascade() if model.differentiable else Square()]
 
 
+def _answers_cost(model: Classifier) -> bool:
+    """Is it behind an address, where every question has its price?"""
+    return isinstance(model.source, Endpoint)
+
+
 def _optional(stages: list[Attack]) -> list[tuple[Attack, bool]]:
     return [(stage, True) for stage in stages]
 
 
-def _by_labels(problem: Problem) -> Attack | None:
+def _by_labels(region: Region) -> Attack | None:
     """The search for a model that gives labels only; None where there is none yet."""
-    if isinstance(problem.regions, SubstitutionRegion):
+    if isinstance(region, SubstitutionRegion):
         return None
-    if isinstance(problem.regions, TableRegion):
+    if isinstance(region, TableRegion):
         return Mirror()
     known: dict[float, Attack] = {math.inf: Ray(), 2.0: Circle()}
-    if isinstance(problem.regions, LpRegion | QuantisedRegion) and problem.regions.p in known:
-        return known[problem.regions.p]
-    return Mirror() if problem.regions.origin.shape[1] <= _COPIED else None
+    if isinstance(region, LpRegion | QuantisedRegion) and region.p in known:
+        return known[region.p]
+    return Mirror() if region.origin.shape[1] <= _COPIED else None
 
 
 def _refuse_blind(problem: Problem) -> None:
     """No figure where rows were left without any search."""
     region = problem.regions
-    if _by_labels(problem) is None:
+    if _by_labels(region) is None:
         sequences = isinstance(region, SubstitutionRegion)
         kind = f"L{region.p:g} balls" if isinstance(region, LpRegion) else "such regions"
         what = "sequences" if sequences else f"{kind} of {region.origin.shape[1]} features"

@@ -12,7 +12,7 @@ from page import Page, Table, percent
 from study import Study
 
 import durometer as du
-from durometer.report.page import axes, svg
+from durometer.report.page import charts
 
 
 def _budget(
@@ -36,7 +36,7 @@ def _budget(
     )
     page.table(Table(title, words, ("model", *(f"{b:g}" for b in cells)), tuple(rows)))
     if series:
-        page.figure(name, f"{title}: curves", axes.curves(series, title, f"log10 of {axis}"))
+        page.figure(name, f"{title}: curves", charts.curves(series, title, f"log10 of {axis}"))
 
 
 def table8(study: Study, page: Page) -> None:
@@ -69,11 +69,11 @@ def figures(study: Study, page: Page) -> None:
         ("figure2", "Figure 2: rows broken by whom, searches", search, {"rows": few}),
     ):
         found = {a: [study.run(m, how, **more) for m in FIVE] for a, how in attacks.items()}
-        page.figure(name, title, svg.bars(shared(found), title, "rows"))
+        page.figure(name, title, charts.bars(shared(found), title, "rows"))
     title = "Figure 4: share of A's or B's successes that B has"
     cover = coverage(
         {v: [study.seeds(m, a, relations="meant") for m in FIVE]
          for v, a in study.variants.items()}
     )  # fmt: skip
     names = list(study.variants)
-    page.figure("figure4", title, svg.heat(np.round(cover, 3), names, names, title))
+    page.figure("figure4", title, charts.heat(np.round(cover, 3), names, names, title))

@@ -31,7 +31,7 @@ class Table:
 
     @property
     def markdown(self) -> str:
-        """As in docs/results.md."""
+        """As in docs/benchmarks/index.md."""
         lines = [f"### {self.title}", "", self.words, ""]
         lines += ["| " + " | ".join(self.header) + " |", "|" + "---|" * len(self.header)]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import resource
@@ -19,14 +20,17 @@ import durometer as du
 from durometer.run import watch
 
 
-def started(folder: Path, workers: int, chunks: int, force: bool = False) -> int:
+def started(
+    folder: Path, workers: int, chunks: int, force: bool = False, executor: str = ""
+) -> int:
     """A process that plays the run; its id."""
+    where = executor or ("processes" if workers > 1 else "here")
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
         code = 1
         try:
-            play(folder, "processes" if workers > 1 else "here", chunks, force=force)
+            play(folder, where, chunks, force=force)
             code = 0
         except du.DurometerError as error:
             code = 2 if "another process is writing" in str(error) else 1
@@ -69,6 +73,65 @@ def at_random(runs: int, workers: int, rng: random.Random) -> tuple[int, list[st
             except Exception as error:
                 problems.append(f"run {run}: {type(error).__name__}: {error}")
     return kills, problems
+
+
+def workers_of(driver: int) -> list[int]:
+    """The processes below a driver that play: spawned workers, or Ray's."""
+    parents, names = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int(
+                (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+            names[int(entry.name)] = (entry / "cmdline").read_text()
+        except (OSError, ValueError):
+            continue
+
+    def below(pid: int) -> bool:
+        while pid > 1:
+            pid = parents.get(pid, 0)
+            if pid == driver:
+                return True
+        return False
+
+    playing = ("spawn_main", "ray::")
+    return [p for p in parents if below(p) and any(n in names[p] for n in playing)]
+
+
+def struck(runs: int, executor: str, rng: random.Random) -> tuple[str, list[str]]:
+    """A worker of a living run is killed or stopped at a random moment; the run must not care."""
+    problems: list[str] = []
+    fired = {signal.SIGKILL: 0, signal.SIGSTOP: 0}
+    chunks = 12
+    with tempfile.TemporaryDirectory(prefix="durometer-faults-") as scratch:
+        whole = play(Path(scratch) / "whole", chunks=chunks)
+        start = time.monotonic()
+        # In a process of its own: what is forked after Ray was here falls over Ray's threads.
+        os.waitpid(started(Path(scratch) / "warm", 2, chunks, executor=executor), 0)
+        length = time.monotonic() - start
+        for run in range(runs):
+            folder = Path(scratch) / f"run{run}"
+            driver = started(folder, 2, chunks, executor=executor)
+            found: list[int] = []
+            until = time.monotonic() + length
+            while not found and time.monotonic() < until:
+                time.sleep(0.01)
+                found = workers_of(driver)
+            time.sleep(rng.uniform(0, 0.8 * length))
+            found = workers_of(driver)
+            if found:
+                kind = rng.choice([signal.SIGKILL, signal.SIGSTOP])
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rng.choice(found), kind)
+                    fired[kind] += 1
+            if not ended(driver, 180):
+                problems.append(f"run {run}: the driver hung")
+            try:
+                problems += [f"run {run}: {t}" for t in same(whole, play(folder, chunks=chunks))]
+            except Exception as error:
+                problems.append(f"run {run}: {type(error).__name__}: {error}")
+    said = f"{runs} runs on {executor}: {fired[signal.SIGKILL]} workers killed"
+    return f"{said}, {fired[signal.SIGSTOP]} stopped", problems
 
 
 def in_pairs(pairs: int, rng: random.Random) -> list[str]:

@@ -4,6 +4,7 @@
     python studies/faults/run.py --executor processes   every point, with two worker processes
     python studies/faults/run.py --executor ray         every point, on a Ray cluster made here
     python studies/faults/run.py --random 30            SIGKILLs at random moments, real processes
+    python studies/faults/run.py --strikes 40           a worker is killed or stopped (or on Ray)
     python studies/faults/run.py --pairs 40             two processes that start at random moments
     python studies/faults/run.py --memory 40            address space limited while a run goes on
     python studies/faults/run.py --hang processes       a worker that hangs (also: ray)
@@ -32,7 +33,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from living import at_random, hanging, in_pairs, without_memory
+from living import at_random, hanging, in_pairs, struck, without_memory
 from points import Campaign
 
 from durometer.run import processes
@@ -60,6 +61,7 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="one fault per point")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--random", type=int, default=0)
+    parser.add_argument("--strikes", type=int, default=0)
     parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--memory", type=int, default=0)
     parser.add_argument("--hang", choices=("processes", "ray"))
@@ -70,6 +72,9 @@ def main() -> int:
     if args.random:
         kills, problems = at_random(args.random, args.workers, rng)
         said = f"{args.random} runs with {args.workers} worker(s), {kills} kills"
+    elif args.strikes:
+        where = args.executor if args.executor == "ray" else "processes"
+        said, problems = struck(args.strikes, where, rng)
     elif args.pairs:
         problems = in_pairs(args.pairs, rng)
         said = f"{args.pairs} pairs of processes"

@@ -1,7 +1,8 @@
 """Files of models, with damage: what still loads is wrapped, read as trees, and attacked.
 
-Pickles are left out: reading one runs what is in it, damaged or not (docs/guarantees.md). Files of
-text (XGBoost's JSON, LightGBM's) are also mangled as text, so that they parse and mean nonsense.
+Pickles are left out: reading one runs what is in it, damaged or not (docs/project/guarantees.md).
+Files of text (XGBoost's JSON, LightGBM's) are also mangled as text, so that they parse and mean
+nonsense.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
     if asked.smoke:
         of = replace(of, train=of.train.sample(400), test=of.test.sample(200))
     result: dict[str, Any] = {"case": name, "model": kind, "seed": seed, "fresh": asked.fresh,
-                              "caution": asked.caution,
+                              "confidence": asked.confidence,
                               "train": len(of.train), "test": len(of.test)}  # fmt: skip
     size = 20 if asked.smoke else 100
     model = models(seed, size, balanced=name == "lcld").get("xgb" if kind == "graft" else kind)
@@ -93,7 +93,7 @@ def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
     elif kind == "graft":
         after = with_graft(model, of, 2 if asked.smoke else 10, 30 if asked.smoke else 100, seed)
     else:
-        how: dict[str, Any] = {"caution": asked.caution}
+        how: dict[str, Any] = {"confidence": asked.confidence}
         if asked.smoke:
             how |= {"rounds": 2, "most": 40, "judged": 40}
         hardened = du.training.harden(model, of.train, of.space, of.goal, max_loss=of.max_loss,
@@ -115,7 +115,7 @@ def cell(name: str, kind: str, seed: int, asked: Any) -> dict[str, Any]:
 
 
 def stem(name: str, kind: str, seed: int, asked: Any) -> str:
-    spent = "" if asked.caution == 1 else f"-caution{asked.caution:g}"
+    spent = "" if asked.confidence == 0.95 else f"-confidence{asked.confidence:g}"
     return f"{name}-{kind}-{seed}{'-fresh' if asked.fresh else ''}{spent}"
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cells", nargs="*", metavar="CASE/MODEL/SEED")
     parser.add_argument("--fresh", action="store_true", help="split all rows anew by the seed")
-    parser.add_argument("--caution", type=float, default=1.0, help="see harden")
+    parser.add_argument("--confidence", type=float, default=0.95, help="see harden")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("runs/harden"))

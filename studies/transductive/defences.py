@@ -132,8 +132,8 @@ def cell(name: str, seed: int, defence: str, given: argparse.Namespace) -> dict[
     defender = DEFENCES[defence](net, train, space)
     game = du.Transductive(defender, batch=1 if defence in SINGLE else given.batch)
     game, facts = game.prepare(data, space, du.Untargeted(), None)
-    game = replace(game, probe=False, runs=3 if facts.get("random") or defence in LATE else 1)
-    found: dict[str, object] = {"random": bool(facts.get("random"))}
+    game = replace(game, probe=False, runs=3 if facts.random or defence in LATE else 1)
+    found: dict[str, object] = {"random": bool(facts.random)}
     for rung, attack in attacks(given.steps).items():
         began = time.process_time()
         report = du.evaluate(game, data, attack=attack, **how)

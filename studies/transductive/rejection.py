@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import durometer as du
 from durometer import architectures, defenses
 from durometer.report.figures.transductive import curve
-from durometer.report.page import axes
+from durometer.report.page import charts
 from durometer.report.stats import Estimate
 
 SHARES = 41  # points of a curve
@@ -156,7 +156,7 @@ def panels(cells: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> No
                 ("rejected_clean", "z rejected"),
             )
         }
-        drawn.append((name, title, axes.curves(series, title, "share of the batch rejected")))
+        drawn.append((name, title, charts.curves(series, title, "share of the batch rejected")))
     for name, _, drawing in drawn:
         slug = name.lower().replace(", z ", "-").replace(", ", "-")
         (folder / f"urejectron-{slug}.svg").write_text(alone(drawing), encoding="utf-8")

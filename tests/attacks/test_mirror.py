@@ -6,6 +6,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import durometer as du
 from durometer.attacks.decision.mirror import _first, _keys, _rounds
+from durometer.core.errors import DurometerError
 
 RNG = np.random.default_rng(0)
 FEATURES = [du.Feature(n, "real", 0, 1) for n in "abcd"]
@@ -47,17 +48,61 @@ def test_labels_alone_find_nearly_what_is_there(eps, p):
     lost = truth.table["success"] & ~report.table["success"]
     assert not (report.table["success"] & ~truth.table["success"]).any()
     assert lost.mean() <= 0.1
-    assert report.table["forwards"].max() <= 301
+    assert report.table["forwards"].max() <= 302  # the clean answer, and one as a donor
     assert "labels-only" in [f.id for f in report.flags]
     assert report.metric("valid").value == 1
 
 
-def test_the_same_batches_give_the_same_records():
+@pytest.mark.parametrize("attack", [du.Mirror(20), du.Standard()])
+def test_records_do_not_depend_on_the_size_of_a_batch(attack):
     space = SCHEMA.space(eps=0.05, p=np.inf)
-    asked = {"space": space, "attack": du.Mirror(20), "batch": 32, "progress": False}
-    one, two = (du.evaluate(OnlyPredict(), DATA, **asked) for _ in range(2))
-    assert (one.table["success"] == two.table["success"]).all()
-    assert np.array_equal(one.adversarial, two.adversarial)
+    asked = {"space": space, "attack": attack, "progress": False}
+    asked["budget"] = du.Budget(forwards=22)
+    whole = du.evaluate(OnlyPredict(), DATA, **asked)
+    for size in (16, 64, 512):
+        other = du.evaluate(OnlyPredict(), DATA, batch=size, **asked)
+        for column in ("success", "forwards", "margin"):
+            assert (whole.table[column] == other.table[column]).all(), (size, column)
+        assert np.array_equal(whole.adversarial, other.adversarial)
+    with pytest.raises(DurometerError, match="batch=50: rows learn .* divides 256"):
+        du.evaluate(OnlyPredict(), DATA, batch=50, **asked)
+
+
+def test_more_rows_than_share_answers_are_cut_at_the_same_places():
+    space = SCHEMA.space(eps=0.05, p=np.inf)
+    data = du.Dataset(X[:520], Y[:520], schema=SCHEMA)
+    asked = {"space": space, "attack": du.Mirror(5), "progress": False}
+    whole, other = (du.evaluate(OnlyPredict(), data, batch=b, **asked) for b in (1024, 128))
+    assert np.array_equal(whole.adversarial, other.adversarial)
+
+
+def test_every_question_is_in_somebodys_record():
+    asked = []
+
+    class Counting(OnlyPredict):
+        def predict(self, x):
+            asked.append(len(x))
+            return super().predict(x)
+
+    space = SCHEMA.space(eps=0.05, p=np.inf)
+    model = du.wrap(Counting(), answers="labels")
+    job = du.Job(model, DATA, space, attack=du.Mirror(10)).bound()
+    job.prepare()
+    before = sum(asked)
+    (chunk,) = job.play_at_once([0])
+    # played: the clean answers and the search; prepared: the donors, and looks at a few rows
+    donors = min(256, len(DATA))
+    assert int(chunk.records.columns["forwards"].sum()) == sum(asked) - before + donors
+
+
+def test_scores_are_learnt_where_there_are_any():
+    space = SCHEMA.space(eps=0.1, p=np.inf)
+    truth = du.evaluate(VICTIM, DATA, space=space, attack=du.Exact(), progress=False)
+    few = {"space": space, "progress": False, "budget": du.Budget(forwards=22)}
+    seen = du.evaluate(VICTIM, DATA, attack=du.Mirror(20), **few)
+    grown = du.evaluate(VICTIM, DATA, attack=du.Graft(20), **few)
+    assert not (seen.table["success"] & ~truth.table["success"]).any()
+    assert seen.metric("robust").value < grown.metric("robust").value
 
 
 def test_any_goal_and_a_budget():

@@ -11,7 +11,9 @@ from durometer.attacks.apgd import APGD
 from durometer.attacks.capgd import CAPGD
 from durometer.attacks.combine import Then
 from durometer.attacks.cpgd import CPGD
+from durometer.attacks.graft import Graft
 from durometer.attacks.lowprofool import LowProFool
+from durometer.attacks.table_pgd import TablePGD
 from durometer.core.streams import Stream
 from durometer.data.dataset import Dataset
 from durometer.tables.feature import Feature
@@ -98,6 +100,7 @@ def test_clean_records_are_valid():
         CAPGD(),
         CPGD(),
         CPGD(step=0.4, start="random"),
+        TablePGD(restarts=2),
         LowProFool(steps=200, step=0.01, trade_off=0.1),
     ],
     ids=lambda a: type(a).__name__,
@@ -171,7 +174,7 @@ def test_lowprofool_weights_are_correlations():
 
 
 @pytest.mark.parametrize(
-    "attack", [CAPGD(), CPGD(step=0.4), LowProFool(steps=100, step=0.2, trade_off=0)]
+    "attack", [CAPGD(), CPGD(step=0.4), TablePGD(10), LowProFool(steps=100, step=0.2, trade_off=0)]
 )
 def test_contract(attack):
     check_attack(attack)
@@ -180,3 +183,42 @@ def test_contract(attack):
 def test_two_starts_need_at_least_one():
     with pytest.raises(du.DurometerError, match="at least one start"):
         attacked(CAPGD(clean=False, random=False))
+
+
+def test_in_linf_one_whole_number_does_not_take_the_others_back():
+    schema = Schema([Feature("count", "integer", 0, 7), Feature("share", "real", 0, 1)])
+    region = schema.space(eps=0.1, p=np.inf).around(torch.tensor([[3.0, 0.5]]).double())
+    # 0.1 of the count's range is 0.7 of a unit: rounded to the nearest it would leave the ball
+    corner = region.project(region.origin + 1.0)
+    assert region.decode(corner).tolist() == [[3.0, pytest.approx(0.6)]]
+    wide = Schema([Feature("count", "integer", 0, 20), Feature("share", "real", 0, 1)])
+    region = wide.space(eps=0.1, p=np.inf).around(torch.tensor([[3.0, 0.5]]).double())
+    x = region.decode(region.project(region.origin - 1.0))
+    assert x.tolist() == [[1.0, pytest.approx(0.4)]] and region.contains(x).all()
+
+
+def test_what_the_repair_moved_is_taken_over_and_a_fraction_is_kept():
+    schema = Schema(
+        [Feature("a", "real", 0, 1), Feature("b", "real", 0, 1), Feature("n", "integer", 0, 10)],
+        ["a <= b"],
+    )
+    region = schema.space(eps=0.5).around(torch.tensor([[0.4, 0.4, 5.0]]).double())
+    z = torch.tensor([[0.5, 0.4, 0.53]], dtype=torch.float64)
+    again = region.repaired(z)[0].tolist()
+    assert again[0] <= again[1] + 1e-6 and again[:2] != [0.5, 0.4]
+    assert again[2] == 0.53, "rounded to 5, but three such steps must add up to a unit"
+
+
+def test_the_default_is_never_weaker_than_its_parts():
+    space = SCHEMA.space(0.11, p=np.inf)
+    few = Graft(evaluations=60, offspring=20, population=10)
+
+    def won(attack):
+        report = du.evaluate(MODEL, DATA, space=space, attack=attack, progress=False)
+        return report.table.success.to_numpy()
+
+    together = won(du.CAA(Then(CAPGD(), TablePGD()), few))
+    parts = [won(part) for part in (CAPGD(), few)]
+    assert all(part.sum() >= 5 for part in parts), "an attack that finds nothing proves nothing"
+    assert not any((part & ~together).any() for part in parts)
+    assert not (won(Graft()) & ~won(du.Standard(proofs=False))).any()

@@ -1,4 +1,4 @@
-"""docs/extend.md to the letter: its package is installed and used in every way it says."""
+"""docs/how-to/extend.md to the letter: its package is installed and used in every way it says."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extend.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "extend.md").read_text(encoding="utf-8")
 FILE = re.compile(
     r"`([\w/]+\.(?:py|toml))`[^`]*(?:`durometer\.\w+`[^`]*)*:\n\n```\w+\n(.*?)```", re.S
 )

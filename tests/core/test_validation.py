@@ -18,16 +18,17 @@ from durometer.spaces.lp import Lp
 
 # What durometer hands out: nobody configures it.
 ANSWERS = {
-    "Aims", "Batch", "Case", "Epoch", "Estimate", "GateSpec", "Hardened", "Job", "Outcome", "Play",
-    "Problem", "Provenance", "QuotaRule", "Records", "Repeatability", "Report", "Spec", "Splits",
-    "SubstitutionRegion",
+    "Aims", "Batch", "Case", "ConformalSets", "Epoch", "Estimate", "GateSpec", "GlobalAnswer",
+    "Hardened", "Job", "Outcome", "Play", "Problem", "PropertyReport", "Provenance",
+    "QuotaRule", "Records", "Repeatability", "Report", "SetSummary", "Spec", "Splits",
+    "SubstitutionRegion", "Unflipped",
 }  # fmt: skip
 # For required fields: the first that fits what the field declares.
 EXAMPLES = (
     du.PGD(), du.Linf(0.1), du.Untargeted(), du.Normal(sd=1.0), nn.Linear(2, 2), lambda: None,
     du.Dataset(np.zeros((2, 2)), [0, 1]),
     du.Schema([du.Feature("a", low=0, high=1)]), du.orders.ByChance(),
-    "text", 3, 0.5, True, (), {},
+    "flip", "text", 3, 0.5, True, (), {},
 )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def test_a_size_that_is_no_number(cls, name):
 def test_what_is_declared_as_text_has_no_fixed_choices():
     free = {
         "name", "group", "unit", "target", "ids", "ray", "column", "value", "baseline", "kind",
-        "part", "takes", "figure",
+        "part", "takes", "figure", "url", "label",
     }  # fmt: skip
     for cls in NOUNS:
         for name, kinds in declared(cls).items():

@@ -1,7 +1,7 @@
 """Modules as the field writes them, wrapped unchanged: their own answers, round after round.
 
 The modules are minimal ones written from the papers (`tests/toys/modules.py`); the authors' own
-are wrapped by users: see docs/transductive.md for which were run.
+are wrapped by users: see docs/how-to/adaptive.md for which were run.
 """
 
 import numpy as np

@@ -42,13 +42,48 @@ def test_a_sound_page_passes(tmp_path):
     assert check.problems(planted(tmp_path, '<h1 id="a">a</h1><a href="#a">b</a>')) == []
 
 
-@pytest.mark.heavy  # griffe comes with the site's requirements: after `make docs`
-def test_examples_are_fenced_and_prose_is_not():
-    import doctests
+def test_a_docstring_falls_into_its_parts():
+    import reference
 
-    made = doctests.fenced("Adds.\n\n>>> 1 + 1\n2\n\nThen more.\n>>> x = 1")
-    assert made.count("```pycon") == 2 and made.count("```") == 4
-    assert "\n```\n\nThen more." in made
+    doc = reference.parsed(
+        "Adds.\n\nArgs:\n    a, b: What is added,\n        in euros.\n\nReturns:\n    Their sum."
+        "\n\n>>> 1 + 1\n2"
+    )
+    assert doc.lead == "Adds." and doc.example == ">>> 1 + 1\n2"
+    assert doc.sections["Args"] == [(name, "What is added, in euros.") for name in ("a", "b")]
+    assert doc.sections["Returns"] == [("", "Their sum.")]
+
+
+def test_every_public_name_has_a_page_with_its_parameters(tmp_path):
+    import inspect
+
+    import reference
+
+    import durometer as du
+
+    count = reference.write(tmp_path)
+    index = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert count == len(list(tmp_path.glob("*.md"))) - 1 > 100
+    for name in reference.public():
+        if name not in reference.SKIPPED:
+            assert f"({name}.md)" in index
+    for name in ("APGD", "evaluate", "TableSpace"):
+        page = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+        wanted = inspect.signature(getattr(du, name)).parameters
+        assert all(f"| `{parameter}` |" in page for parameter in wanted)
+
+
+def test_every_command_and_key_is_in_the_reference(tmp_path):
+    import commands
+
+    from durometer.config.models import Model
+    from durometer.config.sources import Data
+
+    assert commands.write(tmp_path) > 10
+    keys = (tmp_path / "keys.md").read_text(encoding="utf-8")
+    for section in (Data, Model):
+        assert all(f"| `{name}` |" in keys for name in section.__dataclass_fields__)
+    assert "| `--resume` |" in (tmp_path / "cli.md").read_text(encoding="utf-8")
 
 
 def test_a_gallery_page_is_played_again_when_the_package_changes(tmp_path, monkeypatch):
@@ -70,7 +105,7 @@ def test_the_version_is_said_once():
 
     root = SITE.parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text())
-    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
+    assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
     assert f"site_name: durometer {du.__version__}\n" in (root / "mkdocs.yml").read_text()
     assert f"\nversion: {du.__version__}\n" in (root / "CITATION.cff").read_text()
     assert f"## {du.__version__}\n" in (root / "CHANGELOG.md").read_text()
@@ -101,3 +136,30 @@ def test_the_built_site_asks_for_nothing_and_can_be_read():
         pytest.skip("make docs has not been run")
     found, opened = browse.problems(built)
     assert found == [] and opened > 40
+
+
+def test_guides_are_short_and_no_diary():
+    import measure
+    import stage
+
+    assert {page: found for page in measure.guides() if (found := measure.marks(page))} == {}
+    lengths = {
+        page: (stage.PAGES / page).read_text(encoding="utf-8").count("\n")
+        for page in measure.guides()
+    }
+    assert {page: n for page, n in lengths.items() if n > measure.LONGEST} == {}
+
+
+def test_every_page_has_its_place_in_the_navigation():
+    import stage
+    import yaml
+
+    nav = yaml.safe_load((SITE.parents[1] / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+
+    def places(node):
+        if isinstance(node, str):
+            return {node}
+        parts = node.values() if isinstance(node, dict) else node
+        return set().union(*(places(part) for part in parts))
+
+    assert {page.as_posix() for page in stage.pages()} <= places(nav)

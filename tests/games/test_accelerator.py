@@ -239,7 +239,7 @@ def test_a_problem_lent_to_the_host_comes_back_with_what_was_found() -> None:
     class Lent:
         """Breaks nothing, proves the first row, draws once; then says where it was."""
 
-        on_host = True
+        cpu_only = True
         needs = du.extend.Needs(is_proof=True)
 
         def __call__(self, problem: Problem) -> None:

@@ -105,3 +105,16 @@ def test_a_foreign_game_is_played_by_its_hooks():
     assert report.spec.batch == 3 and report.spec.chunks == 3
     with pytest.raises(du.Unsupported, match="only untargeted"):
         du.evaluate(Untouched(net()), DATA, space=SPACE, goal=du.Targeted(1), progress=False)
+
+
+def test_a_job_holds_its_game_and_every_door_hands_it_to_play():
+    package = Path(_evaluate.__file__).parent
+    calls = {
+        (file.relative_to(package).as_posix(), node.func.id)
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("as_game", "play")
+    }
+    assert {file for file, name in calls if name == "as_game"} == {"run/job.py"}
+    doors = {"_evaluate.py", "_gate.py", "_sweep.py", "cli/run.py"}
+    assert {file for file, name in calls if name == "play"} == doors

@@ -37,3 +37,15 @@ def test_what_was_decided_first_stands():
     assert one.outcome == "pass" and one.decisions[0].rows < 400
     other = gate(report(~held, order="random"), "robust >= 0.5")
     assert other.outcome == "fail" and other.decisions[0].rows < 400
+
+
+def rows_until_failed(criteria):
+    """How many rows of class c0, one in two broken, until the gate has failed."""
+    made = report(np.arange(600) % 2 == 0, np.zeros(600, int), 10)
+    watch, table = SequentialTest(criteria), made.table
+    return next(a for a in range(600) if watch.add(table[a : a + 1], made.spec))
+
+
+def test_one_of_ten_criteria_needs_more_evidence_to_fail_than_one_alone():
+    asked = [f'robust[y="c{c}"] >= 0.8' for c in range(10)]
+    assert rows_until_failed(asked) > rows_until_failed(asked[:1])

@@ -84,6 +84,18 @@ def test_the_detector_tells_votes_from_scores():
         assert only_labels(hot, x)
 
 
+def test_a_small_forest_is_no_label():
+    """Two trees that turn a hair's breadth apart: only there the forest is torn."""
+
+    def forest(z):
+        votes = ((z[:, 0] > 0.5).double() + (z[:, 0] > 0.5 + 1e-4).double()) / 2
+        return torch.stack([1 - votes, votes], 1)
+
+    x = torch.rand(40, 2, generator=torch.Generator().manual_seed(0)).double()
+    assert not only_labels(forest, x)
+    assert only_labels(lambda z: torch.eye(2)[forest(z).argmax(1)], x)
+
+
 def test_saturated_scores_show_between_the_rows():
     """All rows are far from the boundary and say exactly 0 and 1; half-way there is a slope."""
     x = torch.cat([torch.zeros(20, 2), torch.ones(20, 2)]).double()
@@ -186,6 +198,27 @@ def test_the_part_that_fits_the_labels_is_taken(kind):
     assert report.spec.answers_part == ("part 2 of 2" if kind == "tuple" else "'decision'")
 
 
+@pytest.mark.parametrize("shape", ["tuple", "dict"])
+def test_a_network_with_several_outputs_has_the_bounds_of_the_one_that_counts(shape):
+    net, data = du.testing.toy()
+
+    class Several(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            z = self.net(x)
+            return (x, z) if shape == "tuple" else {"features": 5 * x, "logits": z}
+
+    space = du.Linf(0.05)
+    own, whole = (
+        du.evaluate(m, data, space=space, attack=du.Bounds(), progress=False)
+        for m in (net, Several())
+    )
+    assert own.counts("verdict") == whole.counts("verdict") and own.metric("proven").value > 0
+
+
 def test_features_are_never_taken_for_scores():
     """Nothing has as many columns as there are classes."""
     net = Both("tuple")
@@ -210,10 +243,9 @@ def test_regressors_and_detectors_are_told_what_to_do():
     from sklearn.linear_model import LinearRegression
     from sklearn.multioutput import MultiOutputClassifier
 
-    with pytest.raises(Unsupported, match="is a regressor.*Wrap the decision"):
+    with pytest.raises(Unsupported, match="is a regressor.*tolerance=10.*threshold=100"):
         du.wrap(LinearRegression().fit(X, Y))
-    with pytest.raises(Unsupported, match="anomaly detector.*decision_function"):
-        du.wrap(IsolationForest(n_estimators=5).fit(X))
+    assert du.wrap(IsolationForest(n_estimators=5).fit(X)).names == ("-1", "1")
     both = MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([Y > 0, Y > 1], 1))
     with pytest.raises(Unsupported, match="predicts 2 labels for a row"):
         du.wrap(both)

@@ -307,3 +307,16 @@ def test_classes_with_other_names_are_not_matched_by_their_place():
         made.logits(numbered.x).argmax(1).tolist()
         == (model.predict(FRAME[NUMBERS]) == "yes").astype(int).tolist()
     )
+
+
+def test_a_function_that_would_get_the_numbers_of_words_is_refused():
+    data = du.Dataset(["a good film", "a bad film"] * 5, [1, 0] * 5)
+    space = du.Text(du.Synonyms({"good": ["fine"]}))
+
+    def tone(texts):
+        return np.array([[0.0, 1.0] if "good" in str(t) else [1.0, 0.0] for t in texts])
+
+    with pytest.raises(DurometerError, match="inputs='text'"):
+        du.evaluate(tone, data, space=space, progress=False)
+    report = du.evaluate(du.wrap(tone, inputs="text"), data, space=space, progress=False)
+    assert report.metric("clean").value == 1

@@ -319,9 +319,9 @@ def facts(model, y=None):
 
 def test_probabilities_given_for_logits_are_noticed():
     net = nn.Sequential(nn.Linear(5, 3), nn.Softmax(1)).double()
-    assert facts(net)["probabilities"]
-    assert not facts(nn.Linear(5, 3).double())["probabilities"]
-    assert not facts(du.wrap(net, answers="probabilities"))["probabilities"]
+    assert facts(net).probabilities
+    assert not facts(nn.Linear(5, 3).double()).probabilities
+    assert not facts(du.wrap(net, answers="probabilities")).probabilities
     report = du.evaluate(net, du.Dataset(X, Y), space=du.Linf(0.01), attack=du.PGD(1))
     assert "probabilities" in {f.id for f in report.flags}
 
@@ -332,15 +332,15 @@ def test_a_model_that_answers_differently_on_repeat_is_noticed():
     def noisy(x):
         return x[:, :3] + 0.1 * torch.rand(len(x), 3, generator=noise)
 
-    assert facts(noisy)["repeat_difference"] > 1e-6
-    assert facts(nn.Linear(5, 3).double())["repeat_difference"] == 0
+    assert facts(noisy).repeat_difference > 1e-6
+    assert facts(nn.Linear(5, 3).double()).repeat_difference == 0
 
 
 def test_a_model_whose_answer_depends_on_the_batch_is_noticed():
     def adapting(x):
         return x[:, :3] - x[:, :3].mean(0, keepdim=True)
 
-    assert facts(adapting)["batch_difference"] > 1e-3
+    assert facts(adapting).batch_difference > 1e-3
 
 
 def test_the_hash_follows_the_weights():

@@ -52,6 +52,8 @@ def _operate(op: str, a: list[float]) -> float:
         if a[0] <= 0 and len(a) == 1:
             raise Undefined
         return a[1] if a[0] <= 0 else math.log(a[0])
+    if op == "fill":
+        return a[1] if math.isnan(a[0]) else a[0]
     return {"abs": lambda: abs(a[0]), "min": lambda: min(a), "max": lambda: max(a),
             "floor": lambda: float(math.floor(a[0]))}[op]()  # fmt: skip
 

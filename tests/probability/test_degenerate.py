@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 from sklearn.tree import DecisionTreeClassifier
 
 import durometer as du
-from durometer.noise.normal_boxes import QUANTILE, estimates, normal_boxes
+from durometer.noise.normal_boxes import QUANTILE, SHIFTS, estimates, normal_boxes
 from durometer.probability.methods import probability
 from durometer.trees.readers import read
 
@@ -139,3 +139,8 @@ def test_unseen_mass_is_part_of_the_interval(monkeypatch):
     _, high, kind = methods.distribution(tree, du.Normal(cov=0.2 * r), x[:2])
     assert kind == "numerical"
     assert (high >= 1e-3).all()
+
+
+def test_the_quantile_of_the_spread_is_students():
+    t_quantile = float(special.stdtrit(SHIFTS - 1, 0.9995))
+    assert pytest.approx(t_quantile / np.sqrt(SHIFTS), rel=1e-14) == QUANTILE

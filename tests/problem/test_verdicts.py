@@ -38,7 +38,7 @@ class Interval:
 
     @property
     def needs(self):
-        return Needs(is_proof=True, box=True)
+        return Needs(is_proof=True)
 
     def __call__(self, problem):
         rows = problem.undecided
@@ -224,4 +224,4 @@ def test_what_a_proof_needs_is_asked_before_any_work():
 
     with pytest.raises(du.Unsupported, match="layers of a torch module"):
         du.evaluate(lambda x: 2 * x - 1, DATA, space=SPACE, attack=Walks())
-    assert (Needs(trees=True) | Needs(box=True)) == Needs(trees=True, box=True)
+    assert (Needs(trees=True) | Needs(layers=True)) == Needs(trees=True, layers=True)

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import durometer as du
+from durometer.proofs.aten.rows import program_of
 
 WIDTH = 12
 
@@ -375,3 +376,87 @@ def test_a_listing_that_settles_nothing_is_no_proof():
     report = du.evaluate(net, data, space=schema.space(eps=0.001), progress=False)
     assert report.metric("proven").value == 0
     assert "no-proof" in {f.id for f in report.flags}
+
+
+WRAPS = {
+    "int32, then int8": lambda x: (x * 150).int().to(torch.int8).float() / 20,
+    "int64, then uint8": lambda x: (x * 100 - 20).long().to(torch.uint8).float() / 20,
+    "int64, then int32": lambda x: (x * 2.6e9).long().to(torch.int32).float() / 4e8,
+}
+
+
+class Before(Written):
+    def __init__(self, before):
+        super().__init__()
+        self.before = before
+
+    def forward(self, x):
+        return super().forward(self.before(x))
+
+
+@pytest.mark.parametrize("name", WRAPS)
+def test_a_whole_type_that_is_too_small_wraps_around_inside_the_region(name):
+    """The rows fit, points near them do not: asking the rows alone shows nothing."""
+    count = 0
+    for seed in range(2):
+        torch.manual_seed(seed)
+        net = Before(WRAPS[name]).eval()
+        x = torch.rand(80, 4) * 0.5 + 0.3
+        for eps in (0.05, 0.15):
+            sure, y = proven(net, x, du.Linf(eps), du.Bounds(alpha=0, splits=0, seconds=0.0))
+            if sure.any():
+                stream = torch.Generator().manual_seed(seed)
+                assert not broken(net, x[sure], y[sure], eps, 1000, stream).any()
+            count += int(sure.sum())
+    assert count > 5
+
+
+@pytest.mark.parametrize("asks", [lambda x: len(x) < 30,
+                                  lambda x: x.numel() > 4000])  # fmt: skip
+def test_a_network_that_asks_how_many_rows_there_are_is_refused(asks):
+    torch.manual_seed(0)
+    net = Before(lambda x: x if asks(x) else -x).eval()
+    x = torch.rand(60, 4)
+    with pytest.raises(du.Unsupported, match="number of rows"):
+        du.evaluate(net, du.Dataset(x, net(x).argmax(1)), space=du.Linf(0.01), attack=du.Bounds(),
+                    progress=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [
+    lambda x: x.flip(1) if len(x) > 1 else x, lambda x: x if len(x) < 30 else x.flip(1),
+    lambda x: x.flip(1) if x.shape[0] > 1 else x, lambda x: x if len(x) < 2 else x.roll(1, 1),
+    lambda x: -x if 20 < len(x) < 900 else x,
+])  # fmt: skip
+def test_another_order_for_another_number_of_rows_is_refused(other):
+    torch.manual_seed(0)
+    net = Before(other).eval()
+    with pytest.raises(du.Unsupported, match="number of rows"):
+        program_of(net, torch.rand(1, 4))
+
+
+@pytest.mark.parametrize("same", [
+    lambda x: torch.cat([x[:, 2:], x[:, :2]], 1), lambda x: x.t().reshape(4, -1).t(),
+    lambda x: F.pad(x[:, :3], (0, 1), value=0.3),
+    lambda x: x.unsqueeze(0).squeeze(0), lambda x: x.view(x.shape[0], 2, 2).flatten(1),
+])  # fmt: skip
+def test_moves_that_keep_each_row_are_read(same):
+    program_of(Before(same).eval(), torch.rand(1, 4))
+
+
+@pytest.mark.parametrize("weights", [lambda w: w.flip(0), lambda w: w.roll(1, 1)])
+def test_weights_in_another_order_for_another_number_of_rows_are_refused(weights):
+    class Turns(Written):
+        def forward(self, x):
+            w = self.b.weight if x.shape[0] < 2 else weights(self.b.weight)
+            return self.c(torch.relu(F.linear(self.a(x), w)))
+
+    with pytest.raises(du.Unsupported, match="number of rows"):
+        program_of(Turns().eval(), torch.rand(1, 4))
+
+
+def test_numbers_read_as_another_type_are_refused_by_name():
+    net = Before(lambda x: x.view(torch.int32).view(torch.float32)).eval()
+    x = torch.rand(10, 4)
+    with pytest.raises(du.Unsupported, match=r"'view' with dtype=torch.int32"):
+        du.evaluate(net, du.Dataset(x, net(x).argmax(1)), space=du.Linf(0.01), attack=du.Bounds(),
+                    progress=False)  # fmt: skip

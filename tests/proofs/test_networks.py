@@ -12,6 +12,7 @@ from torch import nn
 import durometer as du
 from durometer.proofs.aten.rows import program_of
 from durometer.proofs.bounds.climb import climb
+from durometer.proofs.bounds.crown import Free, Network
 from durometer.proofs.bounds.inputs import domain
 from durometer.proofs.networks import bounded, leads
 from durometer.proofs.search.milp import _quiet
@@ -329,15 +330,84 @@ def test_relations_prove_what_the_box_does_not(width):
     assert rules.table["verdict"].tolist() == ["proven"]
 
 
-def test_a_wide_network_is_not_branched():
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_wide_networks_are_branched_with_the_bounds_of_their_rows(norm):
+    """1,124 ReLUs; a grid of 61 x 61 points says what is true."""
     torch.manual_seed(5)
-    net = nn.Sequential(nn.Linear(4, 1100), nn.ReLU(), nn.Linear(1100, 2)).eval()
-    data = du.Dataset(X[:6], net(X[:6]).argmax(1))
-    run = {"space": du.Linf(0.1), "progress": False}
-    one = du.evaluate(net, data, attack=du.Bounds(splits=0), **run)
-    many = du.evaluate(net, data, attack=du.Bounds(few=0), **run)
-    assert one.table["verdict"].tolist() == many.table["verdict"].tolist()
-    assert "open" in one.table["verdict"].tolist()
+    x = torch.rand(300, 2)
+    y = ((x[:, 0] - 0.5) * (x[:, 1] - 0.5) > 0).long()
+    net = trained(x, y, nn.Sequential(nn.Linear(2, 1100), nn.ReLU(), nn.Linear(1100, 24), nn.ReLU(),
+                                      nn.Linear(24, 2)), 60)  # fmt: skip
+    rows, eps = x[:24], 0.08
+    with torch.no_grad():
+        answer = net(rows).argmax(1)
+        grid = torch.cartesian_prod(*[torch.linspace(-eps, eps, 61)] * 2)
+        if norm == "L2":
+            grid = grid[grid.norm(dim=1) <= eps]
+        near = net((rows[:, None] + grid).clamp(0, 1).flatten(0, 1)).reshape(24, -1, 2)
+    data = du.Dataset(rows, answer)
+    lead = (near.gather(2, (1 - answer)[:, None, None].expand(-1, near.shape[1], 1))
+            - near.gather(2, answer[:, None, None].expand(-1, near.shape[1], 1)))  # fmt: skip
+    lead = lead[..., 0].amax(1)
+
+    def proven(splits):
+        attack = du.Bounds(alpha=0, few=0, splits=splits)  # the box itself is not cut
+        report = du.evaluate(net, data, space=getattr(du, norm)(eps), attack=attack, progress=False)
+        return torch.tensor((report.table["verdict"] == "proven").tolist())
+
+    one, many = proven(0), proven(48)
+    assert not (many & (lead > 0)).any() and (one <= many).all()
+    assert many.sum() > one.sum()
+
+
+def test_parts_with_the_bounds_of_their_row_bound_every_point_that_they_hold():
+    """Each part's bound against the points whose ReLUs stand as it says."""
+    torch.manual_seed(6)
+    net = nn.Sequential(nn.Linear(3, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(),
+                        nn.Linear(12, 2)).double().eval()  # fmt: skip
+    program = program_of(net, torch.zeros(1, 3).double())
+    x = torch.zeros(1, 3).double()
+    held = domain(du.Linf(0.7, low=-1, high=1).around(x), None)
+    whole = bounded(program, held)
+    hinges = [k for k, op in enumerate(program.operations) if type(op).__name__ == "Hinge"]
+    points = (torch.rand(20_000, 3).double() * 2 - 1) * 0.7
+    with torch.no_grad():
+        first = net[0](points)
+        second = net[2](first.relu())
+        lead = net(points) @ torch.tensor([1.0, -1.0]).double()
+    spec = torch.tensor([[[1.0, -1.0]]]).double()
+    for place in range(12):
+        for k, z in zip(hinges, (first, second), strict=True):
+            for side in (1, -1):
+                signs = {j: torch.zeros(1, 1, 12, dtype=torch.int8) for j in hinges}
+                signs[k][0, 0, place] = side
+                part = Network(program, held, signs, whole.bounds)
+                part.prepare()
+                top, _ = climb(part, spec, 10, None)
+                mine = z[:, place] * side >= 0
+                if part.empty():
+                    assert not mine.any()
+                elif mine.any():
+                    assert lead[mine].max() <= top
+
+
+def test_the_multiple_of_a_sign_pays_for_the_rounding_of_what_it_is_a_sign_of():
+    net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
+    with torch.no_grad():
+        for layer, weight, bias in ((net[0], 1e5, 0.5 - 1e5), (net[2], 1.0, 0.0)):
+            layer.weight.fill_(weight)
+            layer.bias.fill_(bias)
+    program = program_of(net, torch.zeros(1, 1))
+    held = domain(du.Linf(0.5).around(torch.ones(1, 1).double() * 0.9), None)
+    (k,) = (i for i, op in enumerate(program.operations) if type(op).__name__ == "Hinge")
+    ones = torch.ones_like(bounded(program, held).relaxations[k].lower_slope)
+    part = Network(program, held, {k: ones.to(torch.int8)})
+    part.prepare()
+    source = program.operations[k].inputs[0]
+    assert part.errors[source].max() > 1e-3
+    weight, const = part.linear(torch.ones(1, 1, 1, 1).double(), free=Free(beta={k: ones}))
+    top = (weight.clamp_min(0) * held.high + weight.clamp_max(0) * held.low).sum() + const
+    assert top >= 2 * part.bounds[source][1].max()  # the output and the sign's number are alike
 
 
 def test_robustness_by_what_cannot_change_is_called_vacuous():

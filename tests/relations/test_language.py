@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
+from tests.oracles.rules import holds
 
 import durometer as du
 from durometer.core.errors import DurometerError
 from durometer.relations import parse
+from durometer.relations.expression import FUNCTIONS
 from durometer.relations.language import F, count, divide, implies, log, maximum, minimum, where
+from durometer.verification import judge
 
 
 @pytest.mark.parametrize(
@@ -107,3 +112,27 @@ def test_a_long_sum_is_no_deep_tree():
     total = sum(F[f"f{i}"] for i in range(2000))
     assert len(str(total <= 1)) > 10_000
     assert parse.relation(str(total <= 1)) == (total <= 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [(n, k) for n, (few, most) in FUNCTIONS.items() for k in sorted({few, most or 2})],
+)
+def test_program_judge_and_oracle_agree_on_every_function(name, count):
+    """A function of the language has three evaluators that share no code: one line in each.
+
+    `durometer verify` died of a relation with fill(): the judge did not know it.
+    """
+    rng = np.random.default_rng(0)
+    now, was = rng.choice([-2.0, -0.5, 0.0, 0.5, 1.0, 2.5], (2, 200, 3))
+    inner = ["a", "b", "c.original"][:count]
+    values = [f"{v} > 0" for v in inner] if name == "count" else inner
+    found = parse.relation(f"{name}({', '.join(values)}) <= 0.75")
+    features = [du.Feature(column, low=-3, high=3) for column in "abc"]
+    schema = du.Schema(features, relations=[found])
+    ours = schema.program.holds(torch.from_numpy(now), torch.from_numpy(was))[:, 0].numpy()
+    judged = judge.relations_hold([found], features, was, now, 1e-6)
+    rows = [[dict(zip("abc", row, strict=True)) for row in x.tolist()] for x in (now, was)]
+    truth = [holds(found, *pair) for pair in zip(*rows, strict=True)]
+    assert 0 < sum(truth) < len(truth)
+    assert ours.tolist() == judged.tolist() == truth

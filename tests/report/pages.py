@@ -167,9 +167,9 @@ def with_evidence(folder: Path, told: dict[str, str]) -> dict[str, tuple[du.Repo
 
 
 def drawn(evidence: Any) -> str:
-    from durometer.report.drawing import html
+    from durometer.report.page.evidence import page
 
-    return html(evidence)
+    return page(evidence)
 
 
 def write_all(folder: Path) -> dict[str, Path]:

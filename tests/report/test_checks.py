@@ -11,7 +11,7 @@ import durometer as du
 from durometer.report.checks import IDS, monotone
 
 SOURCE = Path(du.__file__).parent
-DOCS = Path(__file__).parents[2] / "docs" / "checks.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "warnings.md"
 X = torch.rand(60, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import durometer as du
-from durometer.report.page import axes, png, svg
+from durometer.report.page import charts, png
 from durometer.report.stats import Estimate, wilson
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -132,8 +132,8 @@ def test_pictures_are_real_pngs(channels: int) -> None:
 
 
 def test_charts_hold_what_they_are_given() -> None:
-    lines = axes.curves({"a": [(0.1, wilson(9, 10)), (0.2, wilson(5, 10))]}, "curve", "eps")
+    lines = charts.curves({"a": [(0.1, wilson(9, 10)), (0.2, wilson(5, 10))]}, "curve", "eps")
     assert lines.count("<circle") == 2 and "eps 0.2" in lines
-    assert svg.intervals({"none": Estimate(float("nan"), 0, 0, 0)}, "x").count("<circle") == 0
-    assert "<b>" not in svg.bars({"<b>": 3}, "x")
-    assert axes.histogram(np.array([np.nan]), "x", "y") == ""
+    assert charts.intervals({"none": Estimate(float("nan"), 0, 0, 0)}, "x").count("<circle") == 0
+    assert "<b>" not in charts.bars({"<b>": 3}, "x")
+    assert charts.histogram(np.array([np.nan]), "x", "y") == ""

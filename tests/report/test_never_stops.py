@@ -12,8 +12,8 @@ import torch
 
 import durometer as du
 from durometer.report import export
-from durometer.report.page import axes
-from durometer.report.page import page as pages
+from durometer.report.page import charts
+from durometer.report.page import report as pages
 
 
 def report(ids: Any = None, columns: Any = None) -> du.Report:
@@ -30,7 +30,7 @@ def test_distances_that_agree_to_rounding_are_drawn(value: float) -> None:
     values[::2] = np.nextafter(value, np.inf)
     values[1] = value * (1 + 1e-13)
     for mark in (None, value, float(np.nextafter(value, np.inf))):
-        assert axes.histogram(values, "distances", "distance", mark)
+        assert charts.histogram(values, "distances", "distance", mark)
 
 
 def test_float64_fgsm_is_saved_with_its_page(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_section_that_fails_is_a_sentence_and_all_else_is_saved(
 
     (tmp_path / "log.txt").write_text("")
     monkeypatch.setattr(pages, "SECTIONS", (broken, *pages.SECTIONS))
-    monkeypatch.setattr(pages, "verdict", broken)
+    monkeypatch.setattr(pages, "headline", broken)
     made = report()
     made.save(tmp_path)
     text = (tmp_path / "report.html").read_text()

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import durometer as du
 from durometer.core.number_format import format_number, levels
-from durometer.report.page import axes, axis_scale, bar
+from durometer.report.page import axis_scale, charts
+from durometer.report.page.report import bar
 from durometer.report.page.threat import pictures
 from durometer.report.stats import wilson
 from durometer.report.verdicts import verdicts
@@ -65,7 +66,7 @@ def test_a_page_in_steps_of_a_pixel_has_no_long_decimals() -> None:
 
 def test_histograms_hold_every_value_between_round_edges() -> None:
     values = np.random.default_rng(0).uniform(0, 8 / 255, 500)
-    drawn = axes.histogram(values, "a", "b", per=255)
+    drawn = charts.histogram(values, "a", "b", per=255)
     counts = [int(n) for n in re.findall(r"<title>(\d+) rows from", drawn)]
     assert sum(counts) == 500
     ends = re.findall(r"rows from ([\d.]+)/255 to", drawn)
@@ -74,8 +75,8 @@ def test_histograms_hold_every_value_between_round_edges() -> None:
 
 def test_one_curve_needs_no_legend_and_two_do() -> None:
     one = {"a": [(1.0, wilson(9, 10)), (1000.0, wilson(5, 10))]}
-    assert "legend" not in axes.curves(one, "x", "y", log=True)
-    both = axes.curves(one | {"b": one["a"]}, "x", "y", log=True)
+    assert "legend" not in charts.curves(one, "x", "y", log=True)
+    both = charts.curves(one | {"b": one["a"]}, "x", "y", log=True)
     assert both.count('class="legend"') == 2 and ">100</text>" in both
 
 
@@ -91,8 +92,8 @@ def test_the_bar_counts_every_played_row_once(kind: str) -> None:
 
 
 def test_rows_that_nobody_tried_to_prove_are_not_called_safe() -> None:
-    assert "no proof was tried" in bar.bar(pages.images())
-    assert "neither proven nor broken" in bar.bar(pages.long())
+    assert "no proof was tried" in bar(pages.images())
+    assert "neither proven nor broken" in bar(pages.long())
 
 
 def test_under_noise_the_bar_knows_sure_unsure_and_undecided() -> None:

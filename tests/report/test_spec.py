@@ -11,7 +11,7 @@ import torch
 import durometer as du
 from durometer import report as reports
 from durometer.core.spec import Spec
-from durometer.report.page.verdict import threat, verdict
+from durometer.report.verdicts import headline, threat
 
 DATA = du.Dataset(torch.linspace(0, 1, 24, dtype=torch.float64).reshape(12, 2), [0, 1, 2] * 4)
 
@@ -62,7 +62,7 @@ def test_an_order_is_no_attack():
 def test_a_foreign_goal_gets_a_sentence_that_is_true_of_any_goal():
     report = evaluate(goal=UntargetedAmong())
     assert report.spec.goal["type"].endswith(":UntargetedAmong")
-    assert "gets what it wants" in verdict(report)
+    assert "gets what it wants" in headline(report)
     assert "UntargetedAmong" in threat(report)
 
 

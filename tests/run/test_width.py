@@ -93,3 +93,31 @@ def test_memory_bounds_the_width(monkeypatch):
     assert batch_size.rows_at_once(model, x) in (99, 100)
     assert batch_size.rows_at_once(du.wrap(lambda x: x[:, :3]), x) == 1
     assert not any(p.grad is not None for p in NET.parameters())
+
+
+def test_multiplications_are_those_one_would_count_by_hand():
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 4, 3, groups=2), torch.nn.Flatten(), torch.nn.Linear(4 * 6 * 6, 10)
+    )
+    x = torch.rand(3, 2, 8, 8)
+    by_hand = 4 * 6 * 6 * (3 * 3) + 4 * 6 * 6 * 10
+    assert batch_size.multiplications(du.wrap(net), x) == by_hand
+    up = torch.nn.Sequential(torch.nn.ConvTranspose2d(2, 3, 3), torch.nn.Flatten())
+    assert batch_size.multiplications(du.wrap(up), x) == 2 * 8 * 8 * (3 * 3 * 3)
+    assert batch_size.multiplications(du.wrap(lambda x: x.flatten(1)), x) == 1
+
+
+def test_chunks_of_a_network_that_computes_much_are_small(monkeypatch):
+    """256 rows of a convolutional network took minutes, and a kill lost all of them."""
+    made = Job(NET, data(700), du.Linf(0.05), du.Untargeted(), du.FGSM(), widen=True)
+    made.prepare()
+    assert made.size == 256
+    each = batch_size.multiplications(du.wrap(NET), data(2).x)
+    for rows, size, turn in ((5, 16, 1), (70, 64, 1), (300, 256, 1), (4096, 256, 2)):
+        monkeypatch.setattr(batch_size, "WORK", rows * each)
+        made = Job(NET, data(4096), du.Linf(0.05), du.Untargeted(), du.FGSM(), widen=True)
+        made.prepare()
+        assert (made.size, made.at_once) == (size, turn)
+        named = Job(NET, data(700), du.Linf(0.05), du.Untargeted(), du.FGSM(), batch=100)
+        named.prepare()
+        assert named.size == 100

@@ -92,7 +92,9 @@ def test_equal_numbers_are_one_number(noun):
 
 
 @pytest.mark.parametrize("noun", [du.Linf, du.L2, du.L1])
-@pytest.mark.parametrize("attack", [du.APGD(10), du.Square(100), du.FAB(8), du.Graft(60)], ids=repr)
+@pytest.mark.parametrize(
+    "attack", [du.APGD(10), du.Square(100), du.FAB(8), du.Graft(200)], ids=repr
+)
 def test_an_eps_of_zero_leaves_a_channel_as_it_was_and_costs_nothing(noun, attack):
     net, data = pictures()
     size = {du.Linf: 0.2, du.L2: 2.0, du.L1: 20.0}[noun]

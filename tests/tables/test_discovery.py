@@ -193,3 +193,36 @@ def test_the_command_says_what_is_wrong(tmp_path, name, more, message):
     planted().assign(label=1).to_csv(tmp_path / "data.csv", index=False)
     said = CliRunner().invoke(app, ["schema", str(tmp_path / name), *more])
     assert said.exit_code == 2 and message in said.output
+
+
+def test_rounded_quotients_products_and_rates_are_found():
+    rng = np.random.default_rng(3)
+    n = 800
+    amount, term = rng.integers(1000, 40000, n).astype(float), rng.choice([36, 60], n)
+    income, days = rng.normal(5e4, 1e4, n).round(2), rng.integers(1, 30, n)
+    price = rng.uniform(1, 90, n).round(2)
+    frame = pd.DataFrame({
+        "amount": amount, "term": term, "instalment": (amount / term).round(2),
+        "income": income, "tax": (0.2 * income).round(2), "price": price, "days": days,
+        "bill": (price * days).round(1), "noise": rng.normal(0, 50, n).round(2),
+    })  # fmt: skip
+    found = {str(c.relation) for c in suggest(frame).candidates if c.kind == "formula"}
+    assert found == {
+        "instalment == amount / term within 0.00501", "tax == income * 0.2 within 0.00501",
+        "bill == price * days within 0.0501",
+    }  # fmt: skip
+    frame.loc[:79, "tax"] += 1.0  # a tenth of the rows: no longer a rule
+    assert not any("tax" in str(c.relation) for c in suggest(frame).candidates)
+
+
+def test_differences_and_ordered_dates_are_found():
+    rng = np.random.default_rng(4)
+    n = 500
+    opened = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D")
+    bill, paid = rng.integers(0, 5000, n), rng.integers(0, 5000, n)
+    frame = pd.DataFrame({
+        "opened": opened, "closed": opened + pd.to_timedelta(rng.integers(0, 200, n), "D"),
+        "bill": bill, "payment": np.minimum(bill, paid), "left": bill - np.minimum(bill, paid),
+    })  # fmt: skip
+    found = set(suggest(frame).table.relation)
+    assert {"opened <= closed", "payment + left == bill", "payment <= bill"} <= found

@@ -113,7 +113,6 @@ def test_validate_names_what_is_undefined():
         (lambda: Schema([Feature("a", "real", 0, 1)], ["b <= 1"]), "no feature 'b'"),
         (lambda: Schema([Feature("a", "real", 0, 1)], ["a >= 2"]), "holds for no record"),
         (lambda: Schema([Feature("a", "real", 0, 1)], ["a <= "]), "expected a number"),
-        (lambda: Schema([Feature("a")], ["a <= 1"]), "no range to scale by"),
         (lambda: Schema([Feature("a", "category", values=("x",))], ["a == 'y'"]), "no label 'y'"),
         (lambda: Schema([Feature("a", "real", 0, 1)], [True]), "where a relation was expected"),
         (lambda: LOANS.tensor(FRAME.drop(columns="term")), "column 'term' is missing"),
@@ -132,3 +131,14 @@ def test_bad_input_is_refused_with_the_fix(make, message):
 def test_select_keeps_the_relations_it_can():
     part = LOANS.select(["opened", "total"])
     assert part.relations == (LOANS.relations[1],) and part.names == ("opened", "total")
+
+
+def test_a_schema_without_ranges_is_fitted_and_only_then_used():
+    schema = Schema([Feature("a"), Feature("b", low=0)], ["a <= b"])
+    with pytest.raises(DurometerError, match="no range to scale by"):
+        schema.space(eps=0.1).around(torch.zeros(1, 2, dtype=torch.float64))
+    fitted = schema.fit(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 9.0]}))
+    x = torch.tensor([[1.0, 3.0]], dtype=torch.float64)
+    assert fitted.space(eps=0.1).around(x).contains(x).all()
+    with pytest.raises(DurometerError, match="no feature 'c'"):
+        Schema([Feature("a")], ["a <= c"]).fit(pd.DataFrame({"a": [1.0, 2.0]}))

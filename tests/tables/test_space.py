@@ -308,7 +308,7 @@ def test_eps_and_cost_both_hold():
         return torch.stack([14.5 - rows.sum(1), torch.zeros(len(rows))], dim=1)
 
     report = du.evaluate(
-        model, data, space=schema.space(eps=0.35, cost=8.0), attack=du.Graft(300), progress=False
+        model, data, space=schema.space(eps=0.35, cost=8.0), attack=du.Graft(600), progress=False
     )
     for before, after in zip(grid.numpy(), report.adversarial, strict=True):
         step = abs(after - before)

@@ -102,7 +102,7 @@ def test_another_model_and_other_data_are_found(made):
 
 
 def test_a_figure_that_was_written_by_hand_is_found(made, copy):
-    from durometer.report.evidence.document import digest
+    from durometer.report.evidence import digest
 
     path = copy / "evidence.json"
     content = json.loads(path.read_text())

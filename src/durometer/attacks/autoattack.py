@@ -4,7 +4,7 @@ APGD-CE, then targeted APGD-DLR over the nine likeliest classes, then targeted F
 5,000 queries; each only on what is still open. With fewer than four classes DLR does not exist, and
 the margin takes its place. Two things are not as published, to gain time and strength: FAB gives up
 walks that cannot arrive, and Square's patches shrink earlier in Linf (see there). `Cascade` finds
-what AutoAttack finds at a fraction of its price (docs/results.md).
+what AutoAttack finds at a fraction of its price (docs/benchmarks/index.md).
 """
 
 from __future__ import annotations

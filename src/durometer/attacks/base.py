@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from durometer.core import serialization
+from durometer.core.capabilities import OneGoal, Titled, is_cpu_only, loss_of
 from durometer.core.errors import DurometerError
 from durometer.problem.device_transfer import moved_to_cpu
 from durometer.problem.needs import Needs
@@ -48,8 +49,8 @@ class Attack(Protocol):
 
 def label(attack: Attack) -> str:
     """A short name for records: the class, and the loss where it was chosen."""
-    name = getattr(attack, "name", None) or type(attack).__name__
-    loss = getattr(attack, "loss", None)
+    name = (attack.name if isinstance(attack, Titled) else "") or type(attack).__name__
+    loss = loss_of(attack)
     return f"{name}-{loss}" if isinstance(loss, str) else str(name)
 
 
@@ -67,7 +68,7 @@ def attack_names(attack: Any) -> Iterator[str]:
 
 def for_other_goals(attack: Attack) -> Attack:
     """The attack to be used for further goals: its own, where it is made for one kind of goal."""
-    other: Attack = getattr(attack, "for_other_goals", attack)
+    other: Attack = attack.for_other_goals if isinstance(attack, OneGoal) else attack
     return other
 
 
@@ -81,11 +82,11 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
         rows = problem.rehearsal.controlled.nonzero()[:, 0]
     if not len(rows):
         return
-    view = problem.aim(loss=getattr(attack, "loss", None), label=name or label(attack))
+    view = problem.aim(loss=loss_of(attack), label=name or label(attack))
     if not (attack.needs.gradient or proof):
         view.mark_gradient_free(view.label)
     with timed(problem.spent, view.label, rows.cpu(), len(problem.y)):
-        if getattr(attack, "on_host", False):
+        if is_cpu_only(attack):
             with moved_to_cpu(view) as lent:
                 attack(lent)
         else:

@@ -53,7 +53,7 @@ class BFS:
     bins: int = 150
     weight: float = 1e6
     memory: int = 2 * 10**9
-    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
+    cpu_only: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from durometer.attacks.base import Attack, label, run
 from durometer.attacks.orders import Order
+from durometer.core.capabilities import Starts
 from durometer.core.errors import DurometerError
 from durometer.core.validation import check_fields, noun
 from durometer.problem.needs import Needs
@@ -56,7 +57,7 @@ class Then:
         return _merged(self.attacks)
 
     def __call__(self, problem: Problem) -> None:
-        if any(getattr(attack, "start", None) == "best" for attack in self.attacks):
+        if any(isinstance(attack, Starts) and attack.start == "best" for attack in self.attacks):
             problem.remember()
         for attack in self.attacks:
             run(attack, problem)

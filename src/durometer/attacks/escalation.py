@@ -12,7 +12,7 @@ on rows that no target is near to:
     4. if `thorough`, one run at all targets at once (a log-sum-exp keeps every target in play)
 
 each stage only on what is still open, and from the nearest point that those before it have found.
-Chosen on five networks for signs, and images, that no table reports (docs/groups.md).
+Chosen on five networks for signs, and images, that no table reports (docs/benchmarks/groups.md).
 
 What a reader would get wrong: MD is taken at the nearest point *found*, which costs no gradient. By
 MD on the clean input the single best target is right far less often, and a step towards each target
@@ -39,7 +39,7 @@ class Escalation:
     fraction of its cost.
 
     First half a run at all targets at once, then runs at the nearest targets of rows that came
-    near; see docs/groups.md.
+    near; see docs/how-to/groups.md.
 
     Args:
         steps: Steps per run at one target; the first run has half as many.

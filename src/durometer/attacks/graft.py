@@ -18,7 +18,7 @@ still costs distance, and in an L2 ball the distance is shared by all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -27,12 +27,17 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import compact
 from durometer.attacks.evolution.population import blocks
+from durometer.core.capabilities import HasCodes
+from durometer.core.streams import Stream
 from durometer.core.validation import noun
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
+from durometer.spaces.ball import LpRegion
 from durometer.spaces.region import Region
+from durometer.tables.region import TableRegion
 
 _NEARER = 0.01  # in log odds: coming nearer by less in a fifth of the budget is standing still
+_ASKED = 64  # moves of all rows that are projected at once
 _BROKEN = 1e9  # taken off what breaks a relation: more than any log odds
 
 
@@ -63,7 +68,7 @@ class Graft:
     offspring: int = 50
     scale: float = 0.6
     memory: int = 2 * 10**9
-    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
+    cpu_only: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:
@@ -113,7 +118,7 @@ class Graft:
     ) -> Tensor:
         """(n, offspring, D) changes made from those of the parents (n, P, D), best first."""
         n, k, size = len(rows), self.offspring, change.shape[2]
-        draw = problem.random.uniform
+        draw = _random(problem).uniform
 
         def uniform(width: int) -> Tensor:
             return draw(rows, k * width, change.dtype).reshape(n, k, width)
@@ -136,6 +141,11 @@ class Graft:
         return child
 
 
+def _random(problem: Problem) -> Stream:
+    """Draws of its own: after other attacks it tries what it tries alone, and is never weaker."""
+    return problem.random.part("Graft")
+
+
 def _reach(region: Region) -> float:
     """How far one feature can go; where eps counts features (L0), across its whole range."""
     return region.eps if region.p > 0 else 1.0
@@ -143,9 +153,18 @@ def _reach(region: Region) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Changes of one feature each, in random order for each row; those that lead nowhere last."""
+    """Changes of one feature each, in random order for each row; those that lead nowhere last.
 
-    change: Tensor  # (n or 1, M, D): the change that each move makes; codes differ by row
+    A move is a coordinate and what happens to it. Changes of all coordinates are made only for the
+    few moves that are asked about: for all moves they would take the square of the features.
+    """
+
+    origin: Tensor  # (n, D)
+    target: Tensor  # (M,): the coordinate that a move changes, or that it switches on
+    delta: Tensor  # (M,): by how much; 0 for codes
+    code: Tensor  # (M,): the one-hot code that a move belongs to; -1: none
+    code_of: Tensor  # (D,): the same of coordinates
+    on: Tensor  # (n, codes): a 1 as the encoding of each code writes it
     order: Tensor  # (n, M)
     count: Tensor  # (n,): how many lead somewhere
 
@@ -154,52 +173,89 @@ class Moves:
         """All ends of reaches, all values of codes, and in L0 as many values between as `most`."""
         origin = region.origin
         n, size = origin.shape
-        blocks: tuple[Tensor, ...] = getattr(region, "blocks", ())
-        single = torch.ones(size, dtype=torch.bool, device=origin.device)
-        for places in blocks:
-            single[places] = False
-        numbers = single.nonzero()[:, 0]
+        blocks = region.blocks if isinstance(region, HasCodes) else ()
+        code_of = torch.full((size,), -1, device=origin.device)
+        for k, places in enumerate(blocks):
+            code_of[places] = k
+        numbers = (code_of < 0).nonzero()[:, 0]
         steps = [1.0, -1.0]
         if region.p == 0 and len(numbers):
             between = max(0, most // len(numbers) - 2) // 2
             steps += [s * (k + 1) / (between + 1) for k in range(between) for s in (1.0, -1.0)]
-        ends = origin.new_zeros(len(steps), len(numbers), size)
+        target = torch.cat([numbers.repeat(len(steps)), *blocks])
+        delta = origin.new_zeros(len(target))
         for k, step in enumerate(steps):
-            ends[k, torch.arange(len(numbers)), numbers] = reach * step
-        plain = ends.flatten(0, 1).expand(n, -1, -1)
-        codes = [_values(origin, places) for places in blocks]
-        change = torch.cat([plain, *codes], dim=1) if codes else plain
-        can = torch.ones(n, change.shape[1], dtype=torch.bool, device=origin.device)
-        if region.p > 0:
-            at = torch.arange(n, device=origin.device).repeat_interleave(change.shape[1])
-            there = (origin[:, None] + change).flatten(0, 1)
-            moved = region.take(at).project(there) != origin[at]
-            can = moved.any(1).reshape(n, -1)
-        else:
-            can = change.abs().sum(2) > 0
-        order = problem.random.order(rows, change.shape[1])
-        ranked = order.gather(1, (~can).gather(1, order).long().argsort(dim=1, stable=True))
-        return cls(change if codes else change[:1], ranked, can.sum(1))
+            delta[k * len(numbers) : (k + 1) * len(numbers)] = reach * step
+        code = code_of[target]
+        none = origin.new_zeros(n, 0)
+        on = torch.cat([none, *(origin[:, places].amax(1, keepdim=True) for places in blocks)], 1)
+        plain = len(steps) * len(numbers)
+        can = [_single(region, target[:plain], delta[:plain])]
+        can += [_switched(region, places) for places in blocks]
+        leads = torch.cat(can, dim=1)
+        order = _random(problem).order(rows, len(target))
+        ranked = order.gather(1, (~leads).gather(1, order).long().argsort(dim=1, stable=True))
+        return cls(origin, target, delta, code, code_of, on, ranked, leads.sum(1))
 
     def changes(self, rows: Tensor, used: int, most: int) -> Tensor:
         """(k, m, D) the next moves of these rows (a mask)."""
         some = self.order[rows].roll(-used, dims=1)[:, :most]
-        held = self.change[rows] if len(self.change) > 1 else self.change.expand(len(some), -1, -1)
-        return _pick(held, some)
+        origin, target, code = self.origin[rows], self.target[some], self.code[some]
+        change = origin.new_zeros(*some.shape, origin.shape[1])
+        value = self.delta[some]
+        if self.on.shape[1]:
+            own = (self.code_of == code[..., None]) & (code >= 0)[..., None]
+            change = torch.where(own, 0.0 - origin[:, None], change)
+            switched = self.on[rows].gather(1, code.clamp_min(0)) - origin.gather(1, target)
+            value = torch.where(code >= 0, switched, value)
+        return change.scatter_(2, target[..., None], value[..., None])
 
     def take(self, rows: Tensor) -> Moves:
-        change = self.change[rows] if len(self.change) > 1 else self.change
-        return Moves(change, self.order[rows], self.count[rows])
+        return replace(
+            self, origin=self.origin[rows], on=self.on[rows], order=self.order[rows],
+            count=self.count[rows],
+        )  # fmt: skip
 
 
-def _values(origin: Tensor, places: Tensor) -> Tensor:
-    """(n, k, D): what takes a one-hot code to each of its k values."""
+def _ball(region: Region) -> LpRegion | None:
+    """The ball whose projection takes each coordinate by itself, where one alone is changed."""
+    if isinstance(region, TableRegion):
+        return region.ball
+    return region if isinstance(region, LpRegion) else None
+
+
+def _single(region: Region, target: Tensor, delta: Tensor) -> Tensor:
+    """(n, M): does a change of one coordinate lead anywhere?"""
+    origin = region.origin
+    ball = _ball(region)
+    if region.p == 0:
+        return (delta != 0).expand(len(origin), -1)
+    if ball is not None:
+        low, high, here = (side[:, target] for side in (ball.low, ball.high, origin))
+        return (here + delta).maximum(low).minimum(high) != here
+    found = []
+    for first in range(0, len(target), _ASKED):
+        some, by = (t[first : first + _ASKED] for t in (target, delta))
+        at = torch.arange(len(origin), device=origin.device).repeat_interleave(len(some))
+        there = origin[:, None].repeat(1, len(some), 1)
+        there[:, torch.arange(len(some)), some] += by
+        moved = region.take(at).project(there.flatten(0, 1)) != origin[at]
+        found.append(moved.any(1).reshape(len(origin), -1))
+    return torch.cat(found, dim=1)
+
+
+def _switched(region: Region, places: Tensor) -> Tensor:
+    """(n, k): does switching a one-hot code to each of its k values lead anywhere?"""
+    here = region.origin[:, None, places]
+    on = region.origin[:, places].amax(1)
     k = len(places)
-    on = origin[:, places].amax(1)
-    change = origin.new_zeros(len(origin), k, origin.shape[1])
-    change[:, :, places] = torch.eye(k, dtype=origin.dtype) * on[:, None, None]
-    change[:, :, places] -= origin[:, None, places]
-    return change
+    change = torch.eye(k, dtype=here.dtype, device=here.device) * on[:, None, None] - here
+    ball = _ball(region)
+    if region.p == 0 or ball is None:
+        return change.abs().sum(2) > 0
+    low, high = (side[:, None, places] for side in (ball.low, ball.high))
+    there = here + change.clamp(-ball.eps, ball.eps)
+    return (there.maximum(low).minimum(high) != here).any(2)
 
 
 def _look(problem: Problem, rows: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:

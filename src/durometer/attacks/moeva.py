@@ -64,7 +64,7 @@ class MOEVA:
     population: int = field(default=206, metadata={"least": _AXES + 1})
     offspring: int = field(default=100, metadata={"least": 2})
     memory: int = 2 * 10**9
-    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
+    cpu_only: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:

@@ -18,17 +18,22 @@ from typer.core import TyperGroup
 import durometer
 from durometer.cli.compare import compare
 from durometer.cli.demo import demo
+from durometer.cli.doctor import doctor
 from durometer.cli.export import export
 from durometer.cli.gate import Gating, gate
 from durometer.cli.harden import harden
+from durometer.cli.init import init
 from durometer.cli.list import list_
 from durometer.cli.merge import merge
+from durometer.cli.properties import properties
 from durometer.cli.repair import repair
 from durometer.cli.run import run
 from durometer.cli.schema import schema
 from durometer.cli.screen import say_no, take_any_text
 from durometer.cli.show import show
 from durometer.cli.verify import verify
+from durometer.cli.view import view
+from durometer.cli.vnnlib import vnnlib
 from durometer.core.errors import DurometerError
 
 
@@ -56,8 +61,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="How robust is this classifier under the threat it really faces?",
-    epilog="First time here? Type [bold]durometer demo[/bold]. Then copy a file of examples/ and "
-    "[bold]durometer run[/bold] it.",
+    epilog="First time here? Type [bold]durometer demo[/bold]. With a table and a model: "
+    "[bold]durometer init[/bold], then [bold]durometer run[/bold] what it wrote.",
 )
 
 
@@ -77,9 +82,12 @@ def main(
     """Read the options that stand before the command; `_Guarded` looks at `debug`."""
 
 
-for _command in (run, merge, repair, demo, show, compare, export, harden):
+for _command in (init, run, merge, repair, demo, show, view, compare, export, harden):
     app.command()(_command)
 app.command(cls=Gating)(gate)
 app.command()(verify)
 app.command("list")(list_)
 app.command()(schema)
+app.command()(vnnlib)
+app.command(cls=Gating)(properties)
+app.command()(doctor)

@@ -119,7 +119,8 @@ def _decided(
     run = Run(folder, resume, workers=workers, force=force, provenance=Provenance("durometer gate"))
     outcome = decide(config, run=run, progress=False if quiet else None)
     report = outcome.report
-    assert report is not None
+    if report is None:  # claims only
+        return outcome
     if any(f.id == "interrupted" for f in report.flags):
         raise DurometerError("stopped by hand; --resume goes on")
     save(report, folder, config)

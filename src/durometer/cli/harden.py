@@ -24,9 +24,13 @@ def harden(
     max_vacuous: Annotated[
         float, typer.Option(help="Share of proofs that may hang on what nobody can move.")
     ] = 1.0,
-    caution: Annotated[
-        float, typer.Option(help="Standard errors added to the accuracy that was lost.")
-    ] = 1.0,
+    max_loss_of: Annotated[
+        list[str] | None,
+        typer.Option(help="Accuracy that one class may lose besides, e.g. legitimate=0.01."),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Probability with which the losses are kept on fresh rows.")
+    ] = 0.95,
     rounds: Annotated[int, typer.Option(help="At most so many refits.", min=1)] = 40,
     most: Annotated[int, typer.Option(help="Training rows attacked a round.", min=1)] = 500,
     folder: Annotated[
@@ -55,10 +59,25 @@ def harden(
         raise DurometerError(f"'{file}' has no [space]: against what is the model to be hardened?")
     hardened = refit(
         getattr(model, "source", model), data, options["space"], options["goal"],
-        max_loss=max_loss, min_proven=min_proven, max_vacuous=max_vacuous, caution=caution,
-        rounds=rounds, most=most, folder=folder, seed=config.seed,
+        max_loss=_losses(max_loss, max_loss_of or []), min_proven=min_proven,
+        max_vacuous=max_vacuous, confidence=confidence, rounds=rounds, most=most, folder=folder,
+        seed=config.seed,
     )  # fmt: skip
     say(str(hardened))
     joblib.dump(hardened.model, out)
     page = hardened.save_page(out.with_suffix(".html"))
     say(f"saved in {out}: round {hardened.chosen}; before and after: {page}")
+
+
+def _losses(every: float, by_class: list[str]) -> dict[str, float]:
+    """`["legitimate=0.01"]` beside the loss over all rows."""
+    found = {"all": every}
+    for text in by_class:
+        name, sign, size = text.rpartition("=")
+        try:
+            found[name] = float(size)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise DurometerError(f"--max-loss-of '{text}': expected CLASS=SHARE, e.g. spam=0.01")
+    return found

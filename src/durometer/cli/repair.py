@@ -17,6 +17,6 @@ def repair(folder: RunFolder) -> None:
         say(text)
     if not found:
         say(f"nothing is wrong with '{folder}'")
-    if "unfinished" in (state := Store(folder).state):
-        finished, chunks = state["unfinished"]
+    if (unfinished := Store(folder).facts.unfinished) is not None:
+        finished, chunks = unfinished
         say(f"{finished} of {chunks} chunks are finished: durometer run FILE --resume goes on")

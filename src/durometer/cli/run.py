@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def run(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A TOML file; see docs/configuration.md.")],
+    file: Annotated[Path, typer.Argument(help="A run file; `durometer init` writes a first one.")],
     out: Annotated[
         Path | None,
         typer.Option(help="Where to save; default: the file's own `out`, or runs/NAME."),
@@ -117,21 +117,19 @@ def _safe(folder: Path) -> str:
 
 def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
     """One evaluation: played, printed, saved."""
-    from durometer._evaluate import evaluate
+    from durometer._evaluate import play
 
     folder = Path(str(run.out))
-    model, data = config.load()
+    job = config.job()
+    run = replace(run, provenance=replace(config.provenance, command=_command(run)))
     try:
-        report = evaluate(
-            model, data, **config.options(data), progress=False if quiet else None,
-            run=replace(run, provenance=replace(config.provenance, command=_command(run))),
-        )  # fmt: skip
+        report = play(job, run, progress=False if quiet else None)
     except Exception as error:
         partial: Report | None = getattr(error, "partial", None)
         if partial is None:
             raise
         save(partial, folder, config)
-        done = f"{_rows(partial)} of {len(data)} rows were finished and are saved in {folder}"
+        done = f"{_rows(partial)} of {job.rows} rows were finished and are saved in {folder}"
         say_no(f"{type(error).__name__}: {error}; {done}; for the traceback: durometer --debug run")
         if debug:
             raise
@@ -145,7 +143,7 @@ def _play(config: Config, run: Run, quiet: bool, debug: bool) -> None:
         say(str(gate(report)))
     stopped = any(f.id == "interrupted" for f in report.flags)
     if stopped:
-        say_no(f"stopped by hand after {_rows(report)} of {len(data)} rows; those are saved")
+        say_no(f"stopped by hand after {_rows(report)} of {job.rows} rows; those are saved")
     say(f"saved in {folder}")
     if stopped:
         raise typer.Exit(130)

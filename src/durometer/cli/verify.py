@@ -18,6 +18,7 @@ from durometer.core.errors import DurometerError
 # 2 is a mistake of the user's, in every command: a folder that is no run, a wrong option.
 EXIT = {"verified": 0, "contradicted": 1, "consistent": 3, "unreadable": 4}
 MODEL = "The model to ask: a file (its kind as by [model] path), or file.py:name."
+NOTHING = (None, None, None, None)  # no model, data, space, goal: files and figures only
 DATA = "The rows, where the run has no config.toml: .npz, .csv, .parquet, or file.py:name."
 
 
@@ -29,22 +30,62 @@ def verify(
         Path | None,
         typer.Option(help="A run file: its model is asked unless --model names one, on its data."),
     ] = None,
+    attestation: Annotated[
+        Path | None,
+        typer.Option(help="A file of export --format intoto, to be compared with run and files."),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The public key (PEM) that must have signed it.")
+    ] = None,
 ) -> None:
     """Check a run: every file's hash, every figure; with a model every adversarial example too.
 
     Exit code 0: verified, every proof re-checked by its certificate. 1: contradicted. 3:
-    consistent, but some proofs were not checked. 4: the records cannot be read. (2: a mistake in
-    the command.)
+    consistent, but some proofs were not checked, or not all of the attestation was compared. 4: the
+    records cannot be read. (2: a mistake in the command.)
 
     [dim]Examples:[/dim]  durometer verify runs/mnist
               durometer verify runs/mnist --model net.py:net
+              durometer verify runs/loans --attestation loans.json --key key.pub --model loans.ubj
     """
+    from durometer.verification.attestations import check
     from durometer.verification.verify import verify as look
 
-    asked = _asked(folder, model, data, config)
-    made = look(folder) if asked is None else look(folder, *asked)
+    if attestation is None:
+        asked = _asked(folder, model, data, config)
+        own, rows, space, goal = asked or NOTHING
+        made = look(folder, own, rows, space, goal, key=key)
+    else:
+        files = _files(model, data, config)
+        asked = None
+        if model is not None or config is not None:  # --data alone is compared, not asked
+            attested = check(folder, attestation, key, files)
+            if not attested.wrong:  # nothing is loaded from files that are not the attested ones
+                asked = _asked(folder, model, data, config)
+        own, rows, space, goal = asked or NOTHING
+        made = look(folder, own, rows, space, goal, attestation, key, files)
     say(str(made))
     raise typer.Exit(EXIT[made.status])
+
+
+def _files(model: str | None, data: str | None, config: Path | None) -> dict[str, str]:
+    """SHA-256 of the files that the user names; nothing in them is loaded or run."""
+    from durometer.config.config import with_files
+    from durometer.config.models import Model
+    from durometer.config.models import named as as_model
+    from durometer.config.sources import Data
+    from durometer.config.sources import named as as_data
+
+    if config is not None:
+        return dict(with_files(config, model, data).provenance.sources)
+    found: dict[str, str] = {}
+    if model is not None:
+        named: dict[str, Any] = dict([as_model(model)])
+        found |= Model(**named).sources()
+    if data is not None:
+        rows: dict[str, Any] = dict([as_data(data)])
+        found |= Data(**rows).sources()
+    return found
 
 
 def _asked(

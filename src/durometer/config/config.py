@@ -47,10 +47,11 @@ from durometer.data.parquet import Parquet
 from durometer.games.game import Game
 from durometer.gates.criterion import Criterion
 from durometer.gates.decide import SequentialTest
+from durometer.gates.properties import Property, PropertyReport, check_properties
 from durometer.goals.quota import Quota
 from durometer.model.classifier import Classifier
 from durometer.problem.budget import Budget
-from durometer.report.evidence import SCOPE
+from durometer.report.evidence import SCOPE, TAGS
 from durometer.run.job import Job
 
 NEEDED = ("data", "model")
@@ -85,10 +86,36 @@ class Place:
 
 @dataclass(frozen=True)
 class Gate:
-    """[gate]: the criteria, and how often a decision may be wrong."""
+    """What the model must clear.
+
+    Args:
+        criteria: A list of sentences such as "robust >= 0.8"; all of them must hold.
+        alpha: How often a decision may be wrong, at most.
+    """
 
     criteria: Sequence[str]
     alpha: float = 0.05
+
+
+@dataclass(frozen=True)
+class Properties:
+    """[properties]: claims about the whole model, decided by proof."""
+
+    claims: Sequence[str]
+    near: float | None = None  # only records this near the data
+    seconds: float = 10.0  # for each claim
+
+    def check(self, model: Classifier | Game, data: Dataset | Parquet) -> PropertyReport:
+        """Decide the claims; the data are asked one by one beside them."""
+        rows = data.head() if isinstance(data, Parquet) else data
+        if rows.schema is None:
+            raise DurometerError(
+                "[properties] are about all valid records, and these data have no schema; give one "
+                "with schema = in [data]"
+            )
+        if not isinstance(model, Classifier):
+            raise DurometerError("[properties] are about a fixed model, without defense or game")
+        return check_properties(model, rows.schema, self.claims, rows, self.near, self.seconds)
 
 
 @dataclass(frozen=True)
@@ -111,17 +138,20 @@ class Config:
     defense: Any = None  # around the model, which then adapts at test time
     game: Any = None  # who moves when; with a defense `Transductive` unless named
     gate: Gate | None = None  # what the model must clear
+    properties: Properties | None = None  # what must hold for every valid record
     evidence: dict[str, str] = field(default_factory=dict)  # what a document says of the scope
     folder: str | None = None  # where its files are looked for, seen from the file
 
     @property
     def provenance(self) -> Provenance:
         """What the spec of a run says besides what is played: fixed before it begins."""
+        folder = self.place.folder
         named = self.defense is not None and self.model.name  # a defence knows its module only
         return Provenance(
             gate=SequentialTest(self.gate.criteria, self.gate.alpha).asked if self.gate else None,
             evidence=self.evidence,
             model=f"{self.defense.name} on {self.model.name}" if named else "",
+            sources=self.model.sources(folder) | self.data.sources(folder),
         )
 
     def load(self) -> tuple[Classifier | Game, Dataset | Parquet]:
@@ -140,10 +170,15 @@ class Config:
             with at(("nature",)):
                 return Nature(model, self.noise, **self.nature), data
 
-    def job(self) -> Job:
-        """What is to be played, opened: model, data and the build."""
-        model, data = self.load()
-        given = {k: v for k, v in self.options(data).items() if k != "also" and v is not None}
+    def job(self, loaded: tuple[Classifier | Game, Dataset | Parquet] | None = None) -> Job:
+        """What is to be played: model and data, opened here unless they are given, and the rest."""
+        if self.space is None and self.noise is None:
+            raise DurometerError(
+                f"'{self.place.file or 'configuration'}' has [properties] and no [space]: there is "
+                "nothing to attack; use durometer properties"
+            )
+        model, data = loaded or self.load()
+        given = {k: v for k, v in self.options(data).items() if v is not None}
         if isinstance(data, Parquet):
             return Job(model, data.head(), source=data, **given)
         return Job(model, data, **given)
@@ -278,11 +313,7 @@ def configured(given: dict[str, Any], place: Place) -> Config:
     with at(("model",)):
         read["model"] = build.convert(given["model"], Model, ("model",))
         read["model"].check(place.folder, ("model",))
-    if "noise" in given:
-        read["noise"] = build.build("noises", given["noise"], ("noise",))
-        read["nature"] = nature_of(given.get("nature", {}))
-    else:
-        read["space"] = build.build("spaces", given["space"], ("space",))
+    read |= _threat(given)
     for key in ("goal", "attack", "defense", "game"):
         if key in given:
             table = {"type": "Transductive"} | given[key] if key == "game" else given[key]
@@ -303,9 +334,19 @@ def configured(given: dict[str, Any], place: Place) -> Config:
     return Config(**read)
 
 
+def _threat(given: dict[str, Any]) -> dict[str, Any]:
+    """[space], or [noise] with [nature], or neither."""
+    if "noise" in given:
+        noise = build.build("noises", given["noise"], ("noise",))
+        return {"noise": noise, "nature": nature_of(given.get("nature", {}))}
+    return {"space": build.build("spaces", given["space"], ("space",))} if "space" in given else {}
+
+
 def _one_threat(given: dict[str, Any]) -> None:
     """A space with an attacker, or a noise without one."""
     if "space" not in given and "noise" not in given:
+        if "properties" in given and "gate" not in given:
+            return
         text = "the section [space] is missing; a run needs data, model and space, or noise"
         raise Wrong((), text + " where nobody attacks")
     for key in ("space", "attack", "also", "budget"):
@@ -340,11 +381,17 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
             SequentialTest(
                 [Criterion.parse(text) for text in found["gate"].criteria], found["gate"].alpha
             )
+    if "properties" in tables:
+        with at(("properties",)):
+            asked = build.convert(tables["properties"], Properties, ("properties",))
+            for text in asked.claims:
+                Property.parse(text)
+            found["properties"] = asked
     given = tables.get("evidence", {})
     if not isinstance(given, dict):
         raise Wrong(("evidence",), f"expected a table [evidence], got {given!r}")
     for key, value in given.items():
-        if key not in SCOPE:
+        if key not in (*SCOPE, TAGS):
             raise Wrong(("evidence", key), f"evidence has no field '{key}'{nearest(key, SCOPE)}")
         with at(("evidence", key)):
             build.convert(value, str, ("evidence", key))
@@ -368,7 +415,7 @@ def nature_of(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise Wrong(path, f"expected a table [nature], got {given!r}")
     known = {
-        k: p for k, p in parameters(Nature).items() if k not in ("model", "noise", "_ensemble")
+        k: p for k, p in parameters(Nature).items() if k not in ("model", "noise", "_prepared")
     }
     found = {}
     for key, value in given.items():

@@ -10,8 +10,8 @@ they name. They are for files you trust; the others only hold a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,27 +21,83 @@ from durometer.config.model_files import CHECKS
 from durometer.config.positions import Path as Place
 from durometer.config.python_files import file_of, load
 from durometer.config.sources import there
+from durometer.core.durable_files import source_digests
 from durometer.core.errors import DurometerError, Unsupported, nearest
 from durometer.model.answers import AnswerKind
 from durometer.model.classifier import Classifier, wrap
+from durometer.model.remote import Endpoint
 from durometer.model.text import from_folder
 
 _HARMLESS = ("numpy.dtype",)  # types without code that scikit-learn's own models hold
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model from exactly one place; `answers` says what it returns (as in `wrap`).
+class Request:
+    """How a model behind `url` is asked: the table [model.request], each key as in `Endpoint`.
 
-    `path`: a file whose kind its ending tells. `python`: "file.py:name", an object or a function
-    without parameters that returns it. `onnx`, `pickle` (also joblib), `skops`, `xgboost` (JSON or
-    UBJ), `lightgbm` (text), `catboost` (cbm), `torchscript`, `exported` (torch.export): a file.
-    `hugging_face`: a folder with a sequence classifier and its tokeniser (`save_pretrained`).
-    `demo`: a small model that is trained on the spot. `name` is what reports call it, `score` the
-    accuracy you know it to have; `inputs` says what a function takes ("frame", "text", ...),
-    `gradients = true` makes an ONNX file differentiable, `trusted` names types in a skops file
-    that skops does not know. Trust the file you name: python, pickle and torchscript run what is
-    in it.
+    Args:
+        headers: HTTP headers; `${NAME}` in a value is read from the environment.
+        encode: "file.py:name", a function that makes the body of a request from rows.
+        decode: "file.py:name", a function that reads the answers from a reply.
+        batch: Rows per request.
+        timeout: Seconds until a request is given up.
+        retries: How often a request is repeated.
+        backoff: Seconds before the first repetition; they double.
+        rate: Requests per second, at most. Left out: no limit.
+        questions: Rows that may be sent in total. Left out: no limit.
+        seconds: Seconds that requests may take in total. Left out: no limit.
+    """
+
+    headers: Mapping[str, str] | None = None
+    encode: str | None = None
+    decode: str | None = None
+    batch: int = 256
+    timeout: float = 30.0
+    retries: int = 5
+    backoff: float = 0.5
+    rate: float | None = None
+    questions: int | None = None
+    seconds: float | None = None
+
+    def endpoint(self, folder: Path, url: str) -> Endpoint:
+        given = {f.name: getattr(self, f.name) for f in fields(self)} | {
+            "headers": dict(self.headers or {}),
+            "encode": self.encode and load(folder, self.encode),
+            "decode": self.decode and load(folder, self.decode),
+        }
+        return Endpoint(url, **given)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Where the model comes from (exactly one place), and what it answers.
+
+    Trust the file you name: python, pickle and torchscript run what is in it.
+
+    Args:
+        path: A file whose kind its ending tells.
+        python: "file.py:name", a model, or a function without parameters that returns one.
+        onnx: An ONNX file.
+        pickle: A file written by pickle or joblib.
+        skops: A file written by skops.
+        xgboost: An XGBoost model, JSON or UBJ.
+        lightgbm: A LightGBM model, text.
+        catboost: A CatBoost model, cbm.
+        torchscript: A file written by `torch.jit.save`.
+        exported: A file written by `torch.export.save`.
+        hugging_face: A folder written by `save_pretrained`: a classifier and its tokeniser.
+        url: The address of a model behind HTTP.
+        demo: A small model that is trained on the spot: "mnist", "gtsrb", "orl", "url" (a forest)
+            or "url_net".
+        request: How the model behind `url` is asked: a table, see below.
+        answers: What the model returns, as in `wrap`: "logits", "probabilities", "labels" ...
+            Left out: found out by asking.
+        name: What reports call the model.
+        score: The accuracy you know it to have; a run that finds another one is flagged.
+        inputs: What a function takes: "tensor", "integers", "array", "frame" (DataFrame), "mapping"
+            (columns by name) or "text" (a list of sentences). Left out: found out.
+        gradients: Makes an ONNX file differentiable, where torch knows its operators.
+        trusted: Names of types in a skops file that skops does not know.
     """
 
     path: str | None = None
@@ -56,7 +112,9 @@ class Model:
     torchscript: str | None = None
     exported: str | None = None
     hugging_face: str | None = None
+    url: str | None = None
     demo: str | None = None
+    request: Request | None = None
     answers: AnswerKind | None = None
     name: str = ""
     score: float | None = None
@@ -80,6 +138,11 @@ class Model:
             if kind == "demo":
                 _demo_named(value)
                 return
+            if self.request is not None and kind != "url":
+                raise DurometerError(f"request: {kind} = '{value}' is not asked over a network")
+            if kind == "url":
+                Endpoint(value, dict((self.request or Request()).headers or {}))
+                return
             file = file_of(value) if kind == "python" else value
             is_folder = kind == "hugging_face" and (folder / file).is_dir()
             if not (is_folder or there(folder / file)):
@@ -90,12 +153,22 @@ class Model:
                     f"path = '{value}': expected a file of {known}; or name its kind"
                 )
 
+    def sources(self, folder: Path = Path()) -> dict[str, str]:
+        """SHA-256 of the file, or the files, that hold the model; none where it is no file."""
+        kind, value = self.kind, getattr(self, self.kind)
+        if kind in ("demo", "url"):
+            return {}
+        return source_digests(folder / (file_of(value) if kind == "python" else value), "model")
+
     def load(self, folder: Path = Path()) -> Classifier:
         kind, value = self.kind, getattr(self, self.kind)
         if kind == "path":
             kind = _ENDINGS[Path(value).suffix]
         load = _opened(kind, partial(_skops, self.trusted)) if kind == "skops" else _LOADERS[kind]
-        model = load(folder, value)
+        if kind == "url":
+            model = (self.request or Request()).endpoint(folder, value)
+        else:
+            model = load(folder, value)
         own = model.name if isinstance(model, Classifier) else ""
         try:
             return wrap(
@@ -117,6 +190,8 @@ def named(value: str) -> tuple[str, str]:
     """
     if ".py:" in value:
         return "python", value
+    if value.startswith(("http://", "https://")):
+        return "url", value
     return ("hugging_face" if Path(value).is_dir() else "path"), value
 
 
@@ -126,6 +201,8 @@ def _called(value: str) -> str:
     >>> _called("models/own.py:loan_net"), _called("models/loans.onnx"), _called("mnist")
     ('loan_net', 'loans', 'mnist')
     """
+    if "://" in value:
+        return Endpoint(value).place
     return value.rpartition(":")[2] if ".py:" in value else Path(value).stem
 
 
@@ -252,6 +329,7 @@ _LOADERS: dict[str, Callable[[Path, str], Any]] = {
     "torchscript": _opened("torchscript", _torchscript),
     "exported": _opened("exported", _exported),
     "hugging_face": lambda folder, value: from_folder(folder / value),
+    "url": lambda folder, value: Endpoint(value),
     "demo": lambda folder, value: _demo_named(value)(),
 }
 _ENDINGS = {

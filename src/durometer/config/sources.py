@@ -20,6 +20,7 @@ from durometer.config.build import Wrong, at
 from durometer.config.positions import Path as Place
 from durometer.config.python_files import file_of, load
 from durometer.config.registry import find
+from durometer.core.durable_files import source_digests
 from durometer.core.errors import DurometerError, nearest
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
@@ -28,16 +29,25 @@ from durometer.tables.table_io import read_table
 
 @dataclass(frozen=True)
 class Data:
-    """A bundled data set by `name`, or a file at `path` (.npz, .csv, .csv.gz, .parquet).
+    """Where the rows come from: exactly one of `name`, `path`, `python` and `parquet`.
 
-    `parquet` is a Parquet file, or a folder of them, that is read part by part (`du.Parquet`). Or
-    `python` = "file.py:name": a Dataset, or a function without parameters that makes one (it runs
-    what is in the file). With a path, `name` is what reports call it. `where` keeps classes, e.g.
-    {y = [1, "stop"]}, or rows by any column of a table, {purpose = "car"}; `rows` then draws that
-    many, the same ones for every seed. `label` and `ids` name columns of a table (arrays y and ids
-    of an .npz), `extra` those that are no features; `scale` multiplies the inputs ("1/255" for
-    bytes), `schema` is a file that says what the columns of a table are, `text` names the column
-    that holds sentences; `options` go to the data set's own function.
+    Args:
+        name: A bundled data set, one of `durometer list datasets`. Beside another source: what
+            reports call the data.
+        path: A file: .npz (arrays x and y), .csv, .csv.gz or .parquet.
+        python: "file.py:name", a `Dataset` or a function without parameters that makes one. It runs
+            what is in the file.
+        parquet: A Parquet file, or a folder of them, that is read part by part (`Parquet`).
+        split: Which part of a bundled data set.
+        rows: Draws that many rows, the same ones for every seed.
+        where: Keeps classes, {y = [1, "stop"]}, or rows by any column, {purpose = "car"}.
+        label: The column (array of an .npz) that holds the class.
+        ids: The column (array of an .npz) that holds the ids of the rows.
+        scale: Multiplies the inputs, e.g. "1/255" for bytes.
+        schema: A file that says what the columns of a table are.
+        text: The column that holds sentences, where these are the inputs.
+        extra: Columns of a table that are no features; they are kept for slices.
+        options: The data set's own parameters; written straight into [data], without this key.
     """
 
     name: str | None = None
@@ -108,6 +118,13 @@ class Data:
                     f"{key} needs all rows at once, and parquet = '{self.parquet}' is read part by "
                     "part; what fits into memory is read whole with path =",
                 )
+
+    def sources(self, folder: Path = Path()) -> dict[str, str]:
+        """SHA-256 of the files that hold the rows and their schema; none of a bundled set."""
+        python = self.python and file_of(self.python)
+        rows = self.path or self.parquet or python
+        found = source_digests(folder / rows, "data") if rows else {}
+        return found | (source_digests(folder / self.schema, "schema") if self.schema else {})
 
     def load(self, folder: Path = Path()) -> Dataset | Parquet:
         if self.parquet is not None:

@@ -24,7 +24,7 @@ def to_toml(config: Config) -> str:
     if config.noise is not None:
         tables["noise"] = build.table(config.noise)
         tables["nature"] = dict(config.nature)
-    else:
+    elif config.space is not None:
         tables["space"] = build.table(config.space)
     tables["data"] |= tables["data"].pop("options", {})
     for key in ("goal", "attack", "defense", "game"):
@@ -32,6 +32,8 @@ def to_toml(config: Config) -> str:
             tables[key] = build.table(getattr(config, key))
     if config.gate is not None:
         tables["gate"] = build.plain(config.gate)
+    if config.properties is not None:
+        tables["properties"] = build.plain(config.properties)
     if config.evidence:
         tables["evidence"] = dict(config.evidence)
     if config.budget is not None:

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from durometer.core.capabilities import is_cpu_only
+
 HOST = torch.device("cpu")
 
 
@@ -34,7 +36,7 @@ def widest(device: torch.device) -> torch.dtype:
 
 def attack_device(x: Tensor, device: torch.device, space: Any) -> torch.device:
     """Where an attack on these rows keeps its state, for a model on this device."""
-    stays = getattr(space, "on_host", False) or x.dtype == torch.float64
+    stays = is_cpu_only(space) or x.dtype == torch.float64
     return x.device if stays or not x.is_floating_point() else device
 
 

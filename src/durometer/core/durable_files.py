@@ -205,6 +205,20 @@ def sha256(written: Path | BinaryIO) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def source_digests(path: Path, role: str) -> dict[str, str]:
+    """The SHA-256 of a file, or of every file of a folder, by names that show nothing of where they
+    are on this machine: "model/loans.ubj", "data/parts/0.parquet".
+
+    The names are for people; nobody may look for a file by them.
+    """
+    path = path.resolve()
+    try:
+        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        return {f"{role}/{p.relative_to(path.parent).as_posix()}": sha256(p) for p in inside}
+    except OSError as error:
+        raise DurometerError(f"'{path}' cannot be read: {error.strerror}") from None
+
+
 @contextmanager
 def reading(path: Path, fix: str) -> Iterator[None]:
     """Whatever goes wrong while this file is read is said with its name and with what to do."""

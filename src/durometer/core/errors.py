@@ -33,6 +33,12 @@ class Unsupported(DurometerError):
     """
 
 
+class Exhausted(DurometerError):
+    """A model can be asked no more: its server is silent, or a limit is reached. What was answered
+    is kept.
+    """
+
+
 class Contradiction(DurometerError):
     """A row was proven and broken: one of the two parts that say so has a bug."""
 

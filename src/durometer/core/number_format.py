@@ -50,3 +50,12 @@ def flatten(value: Any) -> list[float]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [number for part in value for number in flatten(part)]
     return [float(value)]
+
+
+def format_setting(value: object) -> str:
+    """A setting of a sweep in a few characters.
+
+    >>> format_setting(0.1), format_setting({"type": "Linf", "eps": 0.1})
+    ('0.1', 'Linf 0.1')
+    """
+    return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)

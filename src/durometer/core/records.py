@@ -26,7 +26,9 @@ FIELDS: dict[str, tuple[str, Any]] = {
     "verdict": ("object", None),  # "broken", "proven", "open"; "" where the question is not asked
     "vacuous": ("bool", False),  # proven by features that nobody can change
     "improving": ("bool", False),  # open, and the search came nearer until its budget ended
-    "unproven": ("object", ""),  # open, and why nobody could try to prove it
+    "unproven": ("object", ""),  # open, and why no (further) proof was tried
+    "audited": ("int64", 0),  # proven, and so many valid points were tried against it
+    "overturned": ("object", ""),  # broken by the auditor, and which proof had called it proven
     "stages": ("object", ""),  # JSON: seconds that each stage spent on the row, in their order
     "valid": ("bool", True),  # the handed-in input lies in the space
     "winner": ("object", ""),  # who settled the row; "clean" where no attack was needed
@@ -123,6 +125,26 @@ class Records:
         proofs = None if self.certificates is None else self.certificates[rows]
         return Records({k: column[rows] for k, column in self.columns.items()}, inputs, proofs)
 
+    def withdrawn(self) -> Records:
+        """The records as they may be quoted: one overturned proof withdraws all proofs of a run.
+
+        Rows that were proven are open, and say why. Applied wherever the chunks of a run meet, so
+        that it does not matter which chunk the contradiction is in.
+        """
+        wrong = [str(w) for w in self.columns["overturned"] if w]
+        if not wrong:
+            return self
+        proven = self.columns["verdict"] == "proven"
+        why = f"the proofs are withdrawn: the auditor broke a row of {wrong[0]}"
+        changed = {"verdict": "open", "vacuous": False, "unproven": why, "winner": ""}
+        columns = {
+            k: np.where(proven, np.array(changed[k], column.dtype), column)
+            if k in changed
+            else column
+            for k, column in self.columns.items()
+        }
+        return Records(columns, self.adversarial)
+
     def __len__(self) -> int:
         return len(self.columns["id"])
 
@@ -161,9 +183,11 @@ class Gathered:
         self._whole: Records | None = None
         self._spans: dict[int, slice] = {}
         self._others: dict[int, Records] = {}
+        self.overturned = False  # the auditor broke a row that was proven
 
     def add(self, k: int, part: Records) -> None:
         """One more chunk."""
+        self.overturned |= bool((part.columns["overturned"] != "").any())
         span = slice(k * self.each, min((k + 1) * self.each, self.total))
         if self._whole is None and not self._others:
             self._whole = _blank(part, self.total)
@@ -195,6 +219,9 @@ class Gathered:
     @property
     def records(self) -> Records:
         """All that is there, in the order of the plan."""
+        return self._joined().withdrawn()
+
+    def _joined(self) -> Records:
         if self._whole is None:
             return Records.concat(self._others[k] for k in sorted(self._others))
         spans = [self._spans[k] for k in sorted(self._spans)]

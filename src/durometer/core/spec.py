@@ -60,6 +60,30 @@ class GateSpec:
 
 
 @dataclass(frozen=True)
+class AuditSpec:
+    """What the auditor tries on a proven row, on the user's own model; fixed before the run.
+
+    Args:
+        corners: Farthest steps in random directions; in Linf corners of the box.
+        samples: Random points of the region.
+        donors: Other rows of the data, pulled into the region.
+        starts: Runs of gradient ascent, where the model has gradients.
+        steps: Steps of each.
+        share: A row is examined with this share of what its proof cost; where that is not enough
+            for all rows, some are drawn.
+        few: Rows of a run that are examined whatever they cost.
+    """
+
+    corners: int = 8
+    samples: int = 4
+    donors: int = 4
+    starts: int = 2
+    steps: int = 5
+    share: float = 0.1
+    few: int = 64
+
+
+@dataclass(frozen=True)
 class Provenance:
     """What a spec says besides what is played: fixed before the run begins.
 
@@ -68,12 +92,15 @@ class Provenance:
         gate: Criteria that are fixed beforehand; None: there are none.
         evidence: What people say of the scope: purpose, owner, period, ...
         model: What to call the model, where the game does not know; "": as the game calls it.
+        sources: SHA-256 of the files that model and data are read from, by role and name
+            ("model/loans.ubj"); empty: from Python.
     """
 
     command: str = ""
     gate: GateSpec | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
     model: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def updated(self, other: Provenance) -> Provenance:
         """This one with everything that another says.
@@ -82,7 +109,7 @@ class Provenance:
             other: What is said later; its empty fields change nothing.
 
         >>> Provenance("durometer run", model="loans").updated(Provenance("durometer gate"))
-        Provenance(command='durometer gate', gate=None, evidence={}, model='loans')
+        Provenance(command='durometer gate', gate=None, evidence={}, model='loans', sources={})
         """
         said = {f.name: getattr(other, f.name) for f in fields(other)}
         return replace(self, **{name: value for name, value in said.items() if value})
@@ -112,6 +139,7 @@ class Spec:
         attack: The attack, as a table; None where nobody attacks.
         attacks: Names of the attacks it is made of.
         proves: Whether the attack may also prove rows.
+        audit: How proven rows are cross-examined; None where nothing may be proven.
         noise: The noise, as a table, where nature moves.
         under: The noise in words.
         threat: What the attacker may do and wants, in words.
@@ -127,6 +155,8 @@ class Spec:
         command: The command line that made the run; "" from Python.
         gate: Criteria that were fixed beforehand.
         evidence: What people say of the scope: purpose, owner, period, ...
+        sources: SHA-256 of the files that model and data were read from, by role and name
+            ("model/loans.ubj"); empty: from Python.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -154,6 +184,7 @@ class Spec:
     attack: Table | None = None
     attacks: tuple[str, ...] = ()
     proves: bool = False
+    audit: AuditSpec | None = None
     noise: Table | None = None
     under: str = ""
     threat: str = ""
@@ -169,6 +200,7 @@ class Spec:
     command: str = ""
     gate: GateSpec | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def game_type(self) -> str:
@@ -244,11 +276,11 @@ class Spec:
         """This spec with what was fixed besides what is played.
 
         Args:
-            said: The command, the criteria, the scope and the name of the model.
+            said: The command, the criteria, the scope, the name of the model and its files.
         """
         called = said.model or self.model
         known = replace(self, command=said.command, gate=said.gate, evidence=said.evidence)
-        return replace(known, model=called)
+        return replace(known, model=called, sources=said.sources)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values for `spec.json`; those at their default are left out."""
@@ -291,7 +323,7 @@ def _type(table: Table | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, QuotaRule | GateSpec):
+    if isinstance(value, QuotaRule | GateSpec | AuditSpec):
         return {k: to_jsonable(v) for k, v in asdict(value).items() if v is not None}
     return to_jsonable(value)
 
@@ -371,6 +403,14 @@ def _gate(value: Any, name: str) -> GateSpec:
     )
 
 
+def _audit(value: Any, name: str) -> AuditSpec:
+    number = _of((int, float), "a number")
+    known = {f.name for f in fields(AuditSpec)}
+    return AuditSpec(
+        **{k: number(v, f"{name}.{k}") for k, v in _table(value, name).items() if k in known}
+    )
+
+
 _string, _integer, _table = _of(str, "text"), _of(int, "a whole number"), _of(dict, "a table")
 _strings, _integers = _tuple_of(_string), _tuple_of(_integer)
 _truth = _of(bool, "true or false")
@@ -379,8 +419,9 @@ _READERS: dict[str, _Reader] = (
     | dict.fromkeys(("inference_copy", "data", "data_hash", "under", "threat", "command"), _string)
     | dict.fromkeys(("rows", "seed", "batch", "chunks", "shown"), _integer)
     | dict.fromkeys(("game", "space", "goal", "attack", "noise", "budget"), _table)
-    | dict.fromkeys(("versions", "evidence"), _texts)
+    | dict.fromkeys(("versions", "evidence", "sources"), _texts)
     | {"classes": _strings, "attacks": _strings, "aims": _integers, "proves": _truth}
     | {"id_type": _one_of("int", "str"), "order": _one_of("given", "random")}
     | {"shard": _shard, "turn": _counted, "quota": _quota, "gate": _gate}
+    | {"audit": _audit}
 )

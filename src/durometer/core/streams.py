@@ -94,6 +94,27 @@ class Stream:
         start = _mix(torch.tensor(_signed(self.seed * GOLDEN + 1)))
         self._keys = _mix(start + ids.to(torch.int64) * _signed(GOLDEN)).to(device)
         self._draws = torch.zeros(len(ids), dtype=torch.int64, device=device)
+        self._parts: dict[str, Stream] = {}
+
+    def part(self, purpose: str) -> Stream:
+        """The stream of one purpose within this one: what others draw does not move it on.
+
+        Args:
+            purpose: Name of the purpose, such as that of an attack which is to try the same by
+                itself and after others.
+
+        >>> alone, after = (Stream(0, torch.tensor([5])) for _ in range(2))
+        >>> row = torch.tensor([0])
+        >>> moved_on = after.uniform(row, 3)
+        >>> bool((alone.part("a").bits(row, 2) == after.part("a").bits(row, 2)).all())
+        True
+        """
+        if purpose not in self._parts:
+            own = copy.copy(self)
+            keys = _mix(self._keys + derive(0, purpose))
+            vars(own).update(_keys=keys, _draws=torch.zeros_like(self._draws), _parts={})
+            self._parts[purpose] = own
+        return self._parts[purpose]
 
     def to(self, device: torch.device) -> Stream:
         """The same stream on another device, continuing where the rows are.
@@ -102,7 +123,8 @@ class Stream:
             device: The device.
         """
         other = copy.copy(self)
-        vars(other).update(_keys=self._keys.to(device), _draws=self._draws.to(device))
+        parts = {purpose: part.to(device) for purpose, part in self._parts.items()}
+        vars(other).update(_keys=self._keys.to(device), _draws=self._draws.to(device), _parts=parts)
         return other
 
     def learn(self, other: Stream) -> None:
@@ -112,6 +134,8 @@ class Stream:
             other: A stream of the same rows.
         """
         self._draws.copy_(other._draws)
+        for purpose, part in other._parts.items():
+            self.part(purpose).learn(part)
 
     def bits(self, rows: Tensor, size: int) -> Tensor:
         """Words of 64 random bits (m, size); each row moves on by one draw.

@@ -89,7 +89,7 @@ def format_field(made: Any, field: Field[Any]) -> str:
         shown = repr(value)
         shown = shown if len(shown) <= 200 else f"a {type(value).__name__}"
     name = vars(made).get("name") if field.name != "name" else None
-    which = f"{name!r}, " if name and isinstance(name, str) else ""
+    which = f"{name!r}, " if isinstance(name, str) and name else ""
     return f"{type(made).__name__}({which}{field.name}={shown})"
 
 
@@ -140,7 +140,8 @@ def _wrong(f: Field[Any], kinds: tuple[Any, ...], value: Any) -> str | None:
     choices = [c for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
     expected = " or ".join(dict.fromkeys(_expected(f, kind) for kind in kinds))
     close = nearest(value, choices) if isinstance(value, str) else ""
-    return f"expected {expected}" + (close if "did you mean" in close else "")
+    example = f", e.g. {f.metadata['example']}" if "example" in f.metadata else ""
+    return f"expected {expected}" + (close if "did you mean" in close else "") + example
 
 
 def _is(value: Any, kind: Any) -> bool:

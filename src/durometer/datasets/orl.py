@@ -12,7 +12,7 @@ The pictures are not aligned: eyes are between rows 19 and 35 of 64. An eyeglass
 one place, so each picture is moved, whole pixels, until the middle between its eyes is where
 `du.masks.eyeglasses` expects it; what comes in at the border repeats the border. The places are in
 samples/orl_eyes.txt (row, column of the 64 x 64 picture, a line per person): found by correlating
-with the mean eye region, and looked at, picture by picture (docs/groups.md shows them).
+with the mean eye region, and looked at, picture by picture (docs/how-to/groups.md shows them).
 """
 
 from __future__ import annotations

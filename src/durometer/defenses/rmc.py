@@ -129,17 +129,17 @@ class RMC:
         return Bank(points, torch.cat(y), self._features(points), len(self.data))
 
     def base(self, state: RMCState) -> Classifier:
-        return frozen(self._revive(*state.now)[0])
+        return frozen(_revived(self, *state.now)[0])
 
     def adapt(self, state: RMCState, x: Tensor, seed: int) -> tuple[Classifier, RMCState]:
-        net, steps = self._revive(*state.now)
+        net, steps = _revived(self, *state.now)
         near = state.bank.around(self._features(x), self.k)
         generator = torch.Generator().manual_seed(derive(seed, "split"))
         head = int(0.2 * len(near))
         mixed = near[:head][torch.randperm(head, generator=generator)]
         held = len(mixed) // 4
         train = torch.cat([mixed[held:], near[head:]])
-        self._train(net, steps, state.bank, train, mixed[:held], seed)
+        _train(self, net, steps, state.bank, train, mixed[:held], seed)
         after = RMCState(
             self,
             state.bank,
@@ -151,47 +151,6 @@ class RMC:
 
     def _features(self, x: Tensor) -> Tensor:
         return penultimate(self.model, x) if self.features is None else self.features(x)
-
-    def _revive(self, weights: Weights, moments: Any) -> tuple[nn.Module, torch.optim.Adam]:
-        net = copy.deepcopy(self.model).requires_grad_(True)
-        net.load_state_dict(weights)
-        steps = torch.optim.Adam(net.parameters(), lr=self.rate, fused=True)
-        if moments is not None:
-            steps.load_state_dict(copy.deepcopy(moments))
-        return net, steps
-
-    def _train(
-        self,
-        net: nn.Module,
-        steps: torch.optim.Adam,
-        bank: Bank,
-        train: Tensor,
-        held: Tensor,
-        seed: int,
-    ) -> None:
-        """Epochs until validation no longer improves and the training points are learnt."""
-        kind = next(net.parameters()).dtype
-        x, y, x_held, y_held = (t[i] for i in (train, held) for t in (bank.x.to(kind), bank.y))
-        generator = torch.Generator().manual_seed(derive(seed, "order"))
-        best, stale = torch.inf, 0
-        with seeded(derive(seed, "dropout")):
-            for _ in range(self.epochs):
-                net.train()
-                total, count = 0.0, 0
-                for rows in torch.split(torch.randperm(len(x), generator=generator), self.batch):
-                    if len(rows) < 2:
-                        continue  # batch normalisation has no statistics of a single row
-                    loss = cross_entropy(net(x[rows]), y[rows])
-                    steps.zero_grad(set_to_none=True)
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    steps.step()
-                    total, count = total + float(loss.detach()), count + 1
-                net.eval()
-                with torch.no_grad():
-                    value = float(cross_entropy(net(x_held), y_held)) if len(held) else 0.0
-                best, stale = (value, 0) if value < best else (best, stale + 1)
-                if stale >= self.patience and total / max(1, count) < self.converged:
-                    break
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,12 +169,55 @@ class RMCState:
         if self.pending is None:
             return self.weights, self.moments
         defender = self.defender
-        net, steps = defender._revive(self.weights, self.moments)
+        net, steps = _revived(defender, self.weights, self.moments)
         generator = torch.Generator().manual_seed(self.pending)
         drawn = torch.randint(self.bank.clean, (defender.k,), generator=generator)
         held = len(drawn) // 8
-        defender._train(net, steps, self.bank, drawn[held:], drawn[:held], self.pending)
+        _train(defender, net, steps, self.bank, drawn[held:], drawn[:held], self.pending)
         return _copied(net.state_dict()), copy.deepcopy(steps.state_dict())
+
+
+def _revived(rmc: RMC, weights: Weights, moments: Any) -> tuple[nn.Module, torch.optim.Adam]:
+    net = copy.deepcopy(rmc.model).requires_grad_(True)
+    net.load_state_dict(weights)
+    steps = torch.optim.Adam(net.parameters(), lr=rmc.rate, fused=True)
+    if moments is not None:
+        steps.load_state_dict(copy.deepcopy(moments))
+    return net, steps
+
+
+def _train(
+    rmc: RMC,
+    net: nn.Module,
+    steps: torch.optim.Adam,
+    bank: Bank,
+    train: Tensor,
+    held: Tensor,
+    seed: int,
+) -> None:
+    """Epochs until validation no longer improves and the training points are learnt."""
+    kind = next(net.parameters()).dtype
+    x, y, x_held, y_held = (t[i] for i in (train, held) for t in (bank.x.to(kind), bank.y))
+    generator = torch.Generator().manual_seed(derive(seed, "order"))
+    best, stale = torch.inf, 0
+    with seeded(derive(seed, "dropout")):
+        for _ in range(rmc.epochs):
+            net.train()
+            total, count = 0.0, 0
+            for rows in torch.split(torch.randperm(len(x), generator=generator), rmc.batch):
+                if len(rows) < 2:
+                    continue  # batch normalisation has no statistics of a single row
+                loss = cross_entropy(net(x[rows]), y[rows])
+                steps.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                steps.step()
+                total, count = total + float(loss.detach()), count + 1
+            net.eval()
+            with torch.no_grad():
+                value = float(cross_entropy(net(x_held), y_held)) if len(held) else 0.0
+            best, stale = (value, 0) if value < best else (best, stale + 1)
+            if stale >= rmc.patience and total / max(1, count) < rmc.converged:
+                break
 
 
 def _copied(state: dict[str, Any]) -> Weights:

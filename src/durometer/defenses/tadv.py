@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from durometer.attacks.base import Attack
 from durometer.attacks.pgd import PGD
+from durometer.core.capabilities import Starts
 from durometer.core.errors import DurometerError
 from durometer.core.validation import noun
 from durometer.data.dataset import Dataset
@@ -40,7 +41,7 @@ class Halves:
     space: Space
 
     def __post_init__(self) -> None:
-        if not hasattr(self.attack, "start") or not self.attack.needs.gradient:
+        if not isinstance(self.attack, Starts) or not self.attack.needs.gradient:
             raise DurometerError(
                 f"TADV(attack={self.attack!r}): expected a gradient attack with a start, "
                 "e.g. du.PGD(40)"

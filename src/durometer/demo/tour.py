@@ -29,7 +29,7 @@ from durometer.noise.gaussian import Normal
 from durometer.proofs.trees import Exact
 from durometer.report import wording
 from durometer.report.report import Report
-from durometer.report.verdicts import counts, stability
+from durometer.report.verdicts import counts, share_text, stability
 from durometer.spaces.lp import Linf
 
 if TYPE_CHECKING:
@@ -116,14 +116,10 @@ def defence() -> Scene:
                    epochs=2, calibrate=False)  # fmt: skip
     steps = ladder(Transductive(defender, batch=1), digits.test.sample(12), space=space,
                    attacks=[FPA(PGD(5), 1)], static=APGD(20), public=False)  # fmt: skip
-    bare, ignored, rehearsed = (
-        steps.reports[rung].metric("robust").value for rung in ("static", "transfer", "FPA")
+    bare, ignored, simulated = (
+        share_text(steps.reports[rung].metric("robust")) for rung in ("static", "transfer", "FPA")
     )
-    return {"defence": steps}, (
-        f"without it at most {bare:.0%} of 12 digits hold; with it at most {ignored:.0%}, as long "
-        f"as the attacker ignores it, and at most {rehearsed:.0%} once the attacker simulates it. "
-        "Quote the last."
-    )
+    return {"defence": steps}, wording.defence((bare, ignored, simulated))
 
 
 def _index(told: list[tuple[str, str, list[str]]]) -> str:

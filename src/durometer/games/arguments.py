@@ -7,6 +7,7 @@ from typing import Any
 from durometer.attacks.parameters import check_made
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.goals.goal import Expandable
+from durometer.noise.joint import Noise
 from durometer.spaces.region import Space
 
 
@@ -33,7 +34,7 @@ def check_kinds(space: Any, goal: Any, attack: Any = None) -> None:
 
 def refuse_noise(space: Any) -> None:
     """A noise in the place of a space is a question for another game."""
-    if hasattr(space, "marginals"):
+    if isinstance(space, Noise):
         raise Unsupported(
             f"space={type(space).__name__}(...) is a noise, and under noise nobody attacks: "
             "evaluate(du.Nature(model, noise), data)"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 from durometer.attacks.base import Attack
+from durometer.core.facts import Facts
 from durometer.core.records import Records
 from durometer.core.spec import Spec
 from durometer.data.dataset import Dataset
@@ -100,7 +101,7 @@ class Game(Protocol):
 
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
-    ) -> tuple[Self, dict[str, Any]]:
+    ) -> tuple[Self, Facts]:
         """Checks everything before any work.
 
         Args:

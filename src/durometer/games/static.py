@@ -20,8 +20,10 @@ from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.attacks.parameters import own_losses
 from durometer.core import serialization
+from durometer.core.capabilities import loss_of
 from durometer.core.devices import attack_device
 from durometer.core.errors import DurometerError
+from durometer.core.facts import Facts
 from durometer.core.records import Records
 from durometer.core.spec import Spec
 from durometer.core.streams import Stream, keys
@@ -30,6 +32,7 @@ from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds
 from durometer.games.game import USUAL, Carried, Game, Play
 from durometer.goals.goal import Expandable, Goal, Names
+from durometer.model.adapters import relative
 from durometer.model.agreement import agree
 from durometer.model.answers import MOST
 from durometer.model.classifier import Classifier, wrap
@@ -37,9 +40,10 @@ from durometer.model.frames import align_columns
 from durometer.model.inference_copy import AGREE, InferenceCopy, inference_copy
 from durometer.model.probe import inspect, other_scale, probe
 from durometer.problem.donors import Donors, donors
-from durometer.problem.needs import check_needs
+from durometer.problem.needs import GROUP, check_needs
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
+from durometer.proofs.audit import Pool, cross_examine
 from durometer.spaces.region import Remarks, Space
 from durometer.standard import Standard, check_space
 
@@ -65,6 +69,8 @@ class Static:
     model: Any
     _copy: InferenceCopy | None = field(default=None, repr=False)  # faster, for attacks to ask
     _donors: Donors | None = field(default=None, repr=False)  # for searches by labels
+    _pool: Pool | None = field(default=None, repr=False)  # for the auditor of proofs
+    _shares: bool = field(default=False, repr=False)  # rows learn from each other's answers
     batch: ClassVar[int | None] = None
     __eq__, __hash__ = (
         serialization.equal_fields,
@@ -100,7 +106,7 @@ class Static:
 
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
-    ) -> tuple[Static, dict[str, Any]]:
+    ) -> tuple[Static, Facts]:
         """Checks everything before the first attack; see `Game.prepare`."""
         if space is None:
             example = "data.schema.space(eps=0.5)" if data.schema is not None else "du.Linf(8/255)"
@@ -115,26 +121,41 @@ class Static:
         head = data.x[:32]
         model = probe(align_columns(wrap(self.model), data), data.x[:MOST])
         facts = inspect(model, head, data.y)
-        classes = facts["classes"]
+        classes = facts.classes
         if data.classes is not None and len(data.classes) != classes:
             raise DurometerError(
                 f"the data names {len(data.classes)} classes, but the model has {classes}"
             )
-        facts |= {"agreed": agree(model, data), "score": model.score, "answers": model.answers}
-        facts["left_out"] = space.remarks(data.x) if isinstance(space, Remarks) else ()
-        facts["other_scale"] = other_scale(model, data.x, data.y)
+        facts = replace(
+            facts,
+            agreed=agree(model, data),
+            score=model.score,
+            answers=model.answers,
+            left_out=tuple(space.remarks(data.x)) if isinstance(space, Remarks) else (),
+            other_scale=other_scale(model, data.x, data.y),
+        )
         check_needs(attack, model, space)
         some = _a_target(data, goal, classes, data.classes or model.names)
         if some is None:
             raise DurometerError(
                 f"goal {goal!r}: no row of this data has any class to be pushed to"
             )
-        for loss in (getattr(attack, "loss", None) or "ce", *own_losses(attack)):
+        for loss in (loss_of(attack) or "ce", *own_losses(attack)):
             losses.check(loss, some.to(data.x.dtype) * 0, some)
-        steady = facts["repeat_difference"] <= AGREE
+        steady = facts.repeat_difference <= AGREE
         copied = inference_copy(model, head) if steady and model.answers != "labels" else None
-        some_rows = attack.needs.donors or model.answers == "labels"
-        return Static(model, copied, donors(model, data) if some_rows else None), facts
+        pool = Pool.of(data) if attack.needs.is_proof else None
+        shares = attack.needs.shares_answers
+        if isinstance(attack, Standard):
+            shares = attack.shares_answers(model, space, data.x[:1])
+        some_rows = attack.needs.donors or shares or model.answers == "labels"
+        asked = donors(model, data) if some_rows else None
+        return Static(model, copied, asked, pool, shares), facts
+
+    @property
+    def together(self) -> int:
+        """Rows that must be played as one batch; 1: any."""
+        return GROUP if self._shares else 1
 
     def play(
         self,
@@ -173,8 +194,9 @@ class Static:
         x, y = data.x[index], data.y[index]
         place = attack_device(x, self.model.device or x.device, space)
         there = x.to(place)
+        model = relative(self.model, there)
         with torch.no_grad():
-            answers = self.model.logits(there)
+            answers = model.logits(there)
         clean = answers.to(x.device)
         if not bool(clean.isfinite().all()):
             row = int((~clean.isfinite().all(1)).nonzero()[0])
@@ -185,7 +207,7 @@ class Static:
         names = data.classes or self.model.names
         targets = goal.targets(y, clean, index, names)
         region = space.around(x)
-        confirm = None if copied is None else self.model.logits
+        confirm = None if copied is None else model.logits
         scale = clean.abs().amax(1)
         referee = Referee(targets, x.clone(), "first", self.model.slack, confirm, scale)
         sane, some = region.contains(x), targets.any(1)
@@ -195,8 +217,11 @@ class Static:
         referee.forwards += 1
         referee.margin[:] = losses.margin(clean, targets).to(referee.margin.dtype)
         moves = place != x.device
+        if self._donors is not None:  # asked once more, before
+            again = np.isin(data.ids[index.numpy()], self._donors.ids)
+            referee.forwards += torch.from_numpy(again).to(referee.forwards.dtype)
         problem = Problem(
-            self.model,
+            model,
             space.around(there) if moves else region,
             referee.to(place) if moves else referee,
             Stream(seed, keys(data.ids[index.numpy()]), place),
@@ -210,6 +235,8 @@ class Static:
         )
         played = problem.open
         run(attack, problem)
+        if self._pool is not None:
+            cross_examine(problem, seed, data.ids[index.numpy()], self._pool)
         if moves:
             referee = problem.referee.to(x.device)  # figures are the host's: in double precision
         if options.observe is not None:
@@ -239,9 +266,9 @@ class Static:
             verdict=_verdicts(referee),
             vacuous=referee.vacuous.cpu().numpy(),
             improving=(referee.improving & ~success & ~referee.proven).cpu().numpy(),
-            unproven=np.where(
-                (referee.solved | referee.proven | referee.idle).cpu().numpy(), "", referee.unproven
-            ),
+            unproven=_unproven(referee),
+            audited=referee.audited.cpu().numpy(),
+            overturned=[referee.overturned.get(i, "") for i in range(len(index))],
             stages=_stages(referee),
             valid=region.contains(best).cpu().numpy(),
             winner=winner,
@@ -258,8 +285,18 @@ class Static:
         )
 
 
+def _unproven(referee: Referee) -> list[str]:
+    """Why open rows were not proven, where somebody knows."""
+    closed = (referee.solved | referee.proven | referee.idle).tolist()
+    return [
+        "" if done else referee.unproven or referee.left.get(i, "") for i, done in enumerate(closed)
+    ]
+
+
 def as_game(target: Any) -> Game:
     """The game a target stands for: a game is one, and a model is a fixed one."""
+    if isinstance(target, Attack):
+        raise DurometerError(f"{target!r} is an attack; the first thing to give is the model")
     return target if isinstance(target, Game) else Static(target)
 
 

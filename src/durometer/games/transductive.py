@@ -37,8 +37,10 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.core import serialization
+from durometer.core.capabilities import Unrolls
 from durometer.core.devices import HOST, attack_device, is_cpu, widest
 from durometer.core.errors import DurometerError
+from durometer.core.facts import Facts
 from durometer.core.records import Records
 from durometer.core.serialization import to_dict
 from durometer.core.spec import Spec
@@ -201,7 +203,7 @@ class Transductive:
 
     def prepare(
         self, data: Dataset, space: Space | None, goal: Goal, attack: Attack | None
-    ) -> tuple[Transductive, dict[str, Any]]:
+    ) -> tuple[Transductive, Facts]:
         """Checks everything, then starts the defender; see `Game.prepare`."""
         self._check(data)
         if attack is not None and space is None:
@@ -213,8 +215,8 @@ class Transductive:
         base = wrap(self.defender.base(state)).among(data.x[:32])
         with base.ready(), torch.no_grad():
             facts = inspect(base, data.x[:32], data.y, moves=True)
-            blank = base.logits(data.x[:1]).new_zeros(len(data), facts["classes"])
-        answers = facts["classes"] - (base.reject is not None)
+            blank = base.logits(data.x[:1]).new_zeros(len(data), facts.classes)
+        answers = facts.classes - (base.reject is not None)
         if data.classes is not None and len(data.classes) != answers:
             raise DurometerError(
                 f"the data names {len(data.classes)} classes, but the defender has {answers}"
@@ -233,11 +235,10 @@ class Transductive:
                 f"goal {goal!r} counts a rejected input as a success; the reject class is "
                 f"{base.reject}: use du.Untargeted(reject={base.reject})"
             )
-        facts["unattacked"] = attack is None
         if self.probe:
-            facts |= self._probe(state, data)
-        random = facts.get("random", self._random)
-        facts["one_move"] = random and self.runs == 1
+            facts = self._probe(state, data, facts)
+        random = self._random if facts.random is None else facts.random
+        facts = replace(facts, unattacked=attack is None, one_move=random and self.runs == 1)
         return replace(self, _started=(state,), _random=random), facts
 
     def _check(self, data: Dataset) -> None:
@@ -249,7 +250,7 @@ class Transductive:
                     "truth value per row of the data"
                 )
 
-    def _probe(self, state: Any, data: Dataset) -> dict[str, Any]:
+    def _probe(self, state: Any, data: Dataset, facts: Facts) -> Facts:
         """Do answers change with the order of the batch, with its company, with the draw?"""
         x = data.x[self._rounds(data)[0]]
         place = torch.arange(len(x))
@@ -260,15 +261,16 @@ class Transductive:
             return self._logits(self._adapt(state, there, draw)[0], there).to(x.device)
 
         first = asked(place)
-        facts: dict[str, Any] = {"random": not torch.equal(first, asked(place, 1))}
+        facts = replace(facts, random=not torch.equal(first, asked(place, 1)))
         if len(x) < 4:
             return facts
         back, half = asked(place.flip(0)).flip(0), place[: len(x) // 2]
         alone = asked(half).argmax(1) != first[half].argmax(1)
-        return facts | {
-            "order_difference": float((back.argmax(1) != first.argmax(1)).double().mean()),
-            "company_difference": float(alone.double().mean()),
-        }
+        return replace(
+            facts,
+            order_difference=float((back.argmax(1) != first.argmax(1)).double().mean()),
+            company_difference=float(alone.double().mean()),
+        )
 
     @staticmethod
     def _logits(model: Classifier, x: Tensor) -> Tensor:
@@ -426,7 +428,7 @@ class Round:
 
     def unrolled(self, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
         """The move's answers with their gradient, where there is none that of the last pass."""
-        if hasattr(self.defender, "unrolled"):
+        if isinstance(self.defender, Unrolls):
             logits, after = self.defender.unrolled(state, x, seed)
             return logits, after
         model, after = self.adapt(state, x.detach().clone(), seed)

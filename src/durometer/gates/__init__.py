@@ -1,4 +1,4 @@
-"""The gate: does a figure clear its bound? Pass, fail or undecided, valid whenever it stops."""
+"""The gate: does a figure clear its bound, do claims hold? Pass, fail or undecided."""
 
 from durometer.gates.criterion import Criterion
 from durometer.gates.decide import Decision, Outcome, SequentialTest, decide

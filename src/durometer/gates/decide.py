@@ -44,6 +44,7 @@ from durometer.core.streams import Stream, keys
 from durometer.gates.baseline import Baseline, by_input, id_of
 from durometer.gates.criterion import Criterion
 from durometer.gates.evidence import Evidence
+from durometer.gates.properties import PropertyReport
 from durometer.kernels.arrays import Floats
 from durometer.report.checks import incomplete
 from durometer.report.report import CLASSES, Report
@@ -135,6 +136,7 @@ class Outcome:
         decisions: One decision per criterion.
         alpha: Share of wrong decisions that was accepted.
         report: The report on the rows played. None where there is none.
+        properties: What became of the claims about the whole model. None: there are none.
         folder: Where the report is kept. None: in memory only.
 
     >>> import durometer as du
@@ -149,11 +151,13 @@ class Outcome:
     alpha: float
     report: Report | None = field(default=None, compare=False, repr=False)  # on the rows played
     folder: Path | None = None  # where that is kept
+    properties: PropertyReport | None = None
 
     @property
     def outcome(self) -> str:
         """The decision: "pass", "fail" or "undecided"."""
-        return _together(d.outcome for d in self.decisions)
+        claims = () if self.properties is None else self.properties.outcomes
+        return _together([*(d.outcome for d in self.decisions), *claims])
 
     @property
     def exit_code(self) -> int:
@@ -164,10 +168,13 @@ class Outcome:
         return self.outcome == "pass"
 
     def __str__(self) -> str:
-        wrong = f"wrong in at most {self.alpha:.0%} of such decisions, whenever it stops"
-        return "\n".join(
-            [f"gate: {IN_WORDS[self.outcome]} ({wrong})", *(f"  {d}" for d in self.decisions)]
-        )
+        lines = [f"  {d}" for d in self.decisions]
+        if self.properties is not None:
+            lines += [f"  {line}" for line in str(self.properties).splitlines()]
+        how = "decided by proof"
+        if self.decisions:
+            how = f"wrong in at most {self.alpha:.0%} of such decisions, whenever it stops"
+        return "\n".join([f"gate: {IN_WORDS[self.outcome]} ({how})", *lines])
 
 
 def _together(outcomes: Iterable[str]) -> str:
@@ -187,7 +194,9 @@ class _Watched:
         self.rows: list[tuple[Floats, Floats]] = []  # what they gave to either side
         self.crossed: dict[str, int] = {}  # outcome -> the rows after which its evidence sufficed
         self.open = 0
-        self.about: dict[str, Any] = {"missing": (), "changed": ()}  # the two runs
+        self.missing: tuple[str, ...] = ()  # rows that the baseline has not
+        self.changed: tuple[str, ...] = ()  # rows that are other inputs there
+        self.other_threat: tuple[str, ...] = ()
 
     @cached_property
     def baseline(self) -> Baseline | None:
@@ -227,9 +236,9 @@ class _Watched:
         lower, upper = (end.reindex(least.index) for end in (baseline.least, baseline.most))
         shared = lower.notna().to_numpy()
         alone = [id_of(key) for key in least.index[~shared]]
-        self.about["missing"] += tuple(i for i in alone if i not in baseline.ids)
-        self.about["changed"] += tuple(i for i in alone if i in baseline.ids)
-        self.about["other_threat"] = baseline.other_threat(spec)
+        self.missing += tuple(i for i in alone if i not in baseline.ids)
+        self.changed += tuple(i for i in alone if i in baseline.ids)
+        self.other_threat = baseline.other_threat(spec)
         return ((least - upper + 1) / 2)[shared], ((most - lower + 1) / 2)[shared]
 
     def decision(self, goals: tuple[float, float], whole: bool) -> Decision:
@@ -242,13 +251,16 @@ class _Watched:
             estimate = wilson(float(x.sum()), len(x))
         else:
             estimate = bootstrap(x)
-        about = dict(self.about)
+        unmet = 0
         if self.baseline is not None and whole and self.criterion.column is None:
-            about["unmet"] = len(self.baseline.least) - len(x) - len(about["changed"])
+            unmet = len(self.baseline.least) - len(x) - len(self.changed)
         rows, more = self.crossed.get(self.outcome, len(x)), math.inf
         if self.outcome == "undecided":
             more = expected_rows_to_decision(self.sides, (above, below), self._ordered(*goals))
-        return Decision(self.criterion, self.outcome, estimate, rows, self.open, more, **about)
+        return Decision(
+            self.criterion, self.outcome, estimate, rows, self.open, more,
+            self.missing, self.changed, unmet, self.other_threat,
+        )  # fmt: skip
 
 
 class SequentialTest:

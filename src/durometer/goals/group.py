@@ -39,7 +39,7 @@ class Group(Goal):
             [False, False, False]])
     """
 
-    loss: ClassVar[str] = "mdmul"  # decided on several architectures: docs/groups.md
+    loss: ClassVar[str] = "mdmul"  # decided on several architectures: docs/how-to/groups.md
     relation: Mapping[Any, Sequence[Any]]
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from durometer.data.columns import Columns
 from durometer.model import text
 from durometer.model.answers import AnswerKind
 from durometer.model.classifier import Classifier
-from durometer.model.frames import Rows, form
+from durometer.model.frames import Rows, form, several_labels
+from durometer.model.remote import Endpoint
+from durometer.model.rules import Decided, Decision, Rule, Ruled, detector, purpose, ruled
 from durometer.model.thresholds import threshold_of
 
 INPUTS = ("tensor", "integers", "array", "frame", "mapping", "text")
@@ -45,6 +48,9 @@ def adapt(
     if isinstance(model, torch.nn.Module):
         kind = f"torch {type(model).__name__}"
         return _function(_moved(model), kind, answers, inputs, columns, model)
+    if isinstance(model, Endpoint):
+        kind = f"endpoint {model.place}"
+        return _function(model, kind, answers, inputs or "array", columns, model)
     if isinstance(model, str | Path):
         from durometer.model.onnx import onnx
 
@@ -150,10 +156,14 @@ def as_arrays(function: Callable[[np.ndarray], Any], flat: bool = True) -> Calla
 
 def offers(model: Any, columns: Columns | None = None) -> Iterator[Classifier]:
     """What an estimator can be asked for, the most telling first; last, its labels."""
-    kind = f"{type(model).__module__.split('.')[0]} {type(model).__name__}"
+    if not isinstance(model, Ruled) and purpose(model) == "outlier_detector":
+        model = detector(model)
+    asked = model.estimator if isinstance(model, Ruled) else model
+    kind = f"{type(asked).__module__.split('.')[0]} {type(asked).__name__}"
     labels = _labels(model, kind)
     names = tuple(str(c) for c in labels)
-    rows = form(model, columns)
+    rows = form(asked, columns)
+    ruled_by = f", {model.rule.sentence}" if isinstance(model, Ruled) else ""
 
     def ask(name: str, x: np.ndarray) -> Any:
         return getattr(model, name)(rows(x))
@@ -164,12 +174,23 @@ def offers(model: Any, columns: Columns | None = None) -> Iterator[Classifier]:
 
     def made(call: Callable[[np.ndarray], Any], answers: AnswerKind) -> Classifier:
         return Classifier(
-            as_arrays(call), kind, False, answers, names, source=model, takes="own", columns=columns
+            as_arrays(call),
+            kind + ruled_by,
+            False,
+            answers,
+            names,
+            source=model,
+            takes="own",
+            columns=columns,
         )
 
     kinds: tuple[tuple[str, AnswerKind], ...] = (
         ("predict_proba", "probabilities"), ("decision_function", "logits"),
     )  # fmt: skip
+    if isinstance(model, Ruled):
+        yield made(lambda x: model.logits(rows(x)), "logits")
+        yield made(votes, "labels")
+        return
     rule = threshold_of(model)
     if rule is not None:
         yield made(lambda x: rule.margins(rows(x)), "logits")
@@ -185,33 +206,21 @@ def _labels(model: Any, kind: str) -> np.ndarray:
     except AttributeError:
         raise _no_classes(model, kind) from None
     if isinstance(labels, list):
-        raise Unsupported(
-            f"{kind} predicts {len(labels)} labels for a row, and one class per row is evaluated; "
-            "wrap a function that answers for one of the labels, with y[:, j] for its data"
-        )
+        raise several_labels(kind, len(labels))
     return np.asarray(labels)
 
 
 def _no_classes(model: Any, kind: str) -> DurometerError:
     """Why an estimator has no classes, and what to do."""
-    try:
-        purpose = model.__sklearn_tags__().estimator_type
-    except Exception:  # no estimator of scikit-learn's, or an old one
-        purpose = getattr(model, "_estimator_type", None)
-    if purpose == "regressor":
+    what = purpose(model)
+    if what == "regressor":
         return Unsupported(
-            f"{kind} is a regressor: it gives numbers, and robustness is evaluated for classes. "
-            "Wrap the decision that is made by them, positive for class 1, e.g. "
-            "du.wrap(lambda x: model.predict(x) - 0.5, inputs='frame')"
+            f"{kind} is a regressor: it gives numbers. Say what counts as a change: "
+            "du.wrap(model, tolerance=10) (moves by more than 10), du.wrap(model, tolerance=0.1, "
+            "relative=True), or the decision that is made by them: du.wrap(model, threshold=100)"
         )
-    if purpose == "outlier_detector":
-        return Unsupported(
-            f"{kind} is an anomaly detector without classes. Wrap its score, positive for class 1 "
-            "(no anomaly): du.wrap(lambda x: model.decision_function(x), inputs='array'), with 0 "
-            "for anomalies and 1 for the others in y"
-        )
-    if purpose in ("clusterer", "transformer"):
-        return Unsupported(f"{kind} is a {purpose}, not a classifier: it predicts no classes")
+    if what in ("clusterer", "transformer"):
+        return Unsupported(f"{kind} is a {what}, not a classifier: it predicts no classes")
     return DurometerError(
         f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first"
     )
@@ -252,3 +261,102 @@ def _classifies(library: str, objective: str, known: tuple[str, ...]) -> None:
             f"a {library} Booster with objective '{objective or 'custom'}': not known to classify; "
             "if its scores are logits, give a function that returns them"
         )
+
+
+def decided(model: Any, rule: Rule, answers: str | None, inputs: str | None) -> Classifier:
+    """A model of any kind whose score decides by a rule."""
+    said = rule.sentence
+    if isinstance(model, torch.nn.Module) or (callable(model) and not hasattr(model, "predict")):
+        if isinstance(model, Endpoint) or inputs == "text" or text.reads_text(model):
+            kind = "an endpoint" if isinstance(model, Endpoint) else "a model of texts"
+            raise Unsupported(
+                f"{said}: {kind} has no rule yet; wrap a function that returns logits"
+            )
+        if answers not in ("logits", "probabilities", "score"):
+            raise DurometerError(
+                f"{said}: which score? Say what the model gives: answers='probabilities' or "
+                "'logits' (the cuts are probabilities of class 1) or 'score' (they have its units)"
+            )
+        wrong = [c for c in rule.cuts or () if answers != "score" and not 0 < c < 1]
+        if wrong:
+            raise DurometerError(f"{said}: {wrong[0]:g} is no probability; answers='score'?")
+        made = _decided(model, rule, answers, inputs)
+    elif isinstance(model, str | Path | Classifier) or type(model).__name__ == "Booster":
+        kind = type(model).__name__
+        raise Unsupported(
+            f"{said}: a rule is not put on a {kind}; give the fitted estimator, the torch module, "
+            "or a function that returns the score, with answers='score'"
+        )
+    else:
+        if answers is not None:
+            raise DurometerError(
+                f"answers={answers!r}: what an estimator gives is known; leave it out"
+            )
+        if not hasattr(model, "predict"):
+            raise DurometerError(f"cannot wrap a {type(model).__name__}")
+        made = next(offers(ruled(model, rule)))
+    names = made.names if rule.count == 2 else rule.names
+    kind = made.kind if isinstance(made.source, Ruled) else f"{made.kind}, {said}"
+    return replace(made, kind=kind, answers="logits", told=True, names=names)
+
+
+def _decided(model: Any, rule: Rule, answers: str, inputs: str | None) -> Classifier:
+    if isinstance(model, torch.nn.Module):
+        kind = f"torch {type(model).__name__}"
+        if rule.cuts is not None:
+            module = Decision(model, rule, answers)
+            return _function(_moved(module), kind, "logits", inputs, None, module)
+        one = Decided(_moved(model), rule, answers)
+        return replace(_function(one, kind, "logits", inputs, None, one), module=model)
+    kind = f"callable {getattr(model, '__name__', type(model).__name__)}"
+    one = Decided(model, rule, answers)
+    return _function(one, kind, "logits", inputs, None, one)
+
+
+def rule_behind(model: Any) -> Rule | None:
+    """The rule a wrapped model decides by; None: it has none."""
+    source = model.source if isinstance(model, Classifier) else model
+    return source.rule if isinstance(source, Ruled | Decided | Decision) else None
+
+
+def relative(model: Classifier, batch: Tensor) -> Classifier:
+    """A model with a tolerance, bound to a batch (n, ...) whose answers it is measured against."""
+    source = model.source
+    if not isinstance(source, Ruled | Decided) or source.rule.cuts is not None:
+        return model
+    if isinstance(source, Ruled):
+        estimator, rows = source, form(source.estimator, model.columns)
+
+        def flat(x: Tensor) -> np.ndarray:
+            x = x.detach().cpu()
+            return x.reshape(len(x), -1).numpy()
+
+        clean = estimator.scores(rows(flat(batch)))
+
+        def asked(x: Tensor, at: Tensor) -> np.ndarray:
+            return estimator.logits(rows(flat(x)), clean[at.cpu().numpy()])
+
+        return replace(model, call=asked, bound=True, source=estimator.at(clean))
+    function = source
+    score: Callable[[Any], Any] = function.scores
+    if model.takes != "tensor":
+        score = taking(model.takes, function.scores, model.columns)
+    elif not model.differentiable:
+        score = as_arrays(function.scores, flat=False)
+    with torch.no_grad():
+        begin = score(batch.clone())
+
+    def against(x: Tensor, at: Tensor) -> Tensor:
+        return function.against(score(x), begin[at.to(begin.device)])
+
+    return replace(model, call=against, bound=True)
+
+
+def measured_against(model: Classifier, row: Tensor) -> tuple[Classifier, Classifier]:
+    """A model with a tolerance, bound to one row (1, ...), and the same as a model of any rows."""
+    bound = relative(model, row)
+
+    def asked(x: Tensor) -> Any:
+        return bound.call(x, torch.zeros(len(x), dtype=torch.long, device=x.device))
+
+    return bound, replace(bound, call=asked, bound=False, source=None)

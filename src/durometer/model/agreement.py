@@ -20,6 +20,7 @@ from torch import Tensor
 
 from durometer.core.errors import DurometerError
 from durometer.model.frames import categorical, column_names_of, names_of
+from durometer.model.rules import Ruled
 from durometer.spaces import token_ids
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _own_rows(model: Classifier, own: Any, data: Dataset, rows: Any) -> Any:
     if data.table is None or data.columns is None:
         return data.x[rows].detach().cpu().numpy().copy()  # models may change what they get
     asked = getattr(own, "__self__", None)
+    asked = asked.estimator if isinstance(asked, Ruled) else asked
     names = names_of(asked, data.columns.names) if asked is not None else None
     features = [c for c in data.table.columns if c in set(data.columns.names)]
     known = column_names_of(asked, data.table.columns)

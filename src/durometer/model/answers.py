@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError
+from durometer.core.errors import DurometerError, Exhausted
 
 AnswerKind = Literal["logits", "probabilities", "labels"]
 SCORES: tuple[AnswerKind, ...] = ("logits", "probabilities")
 ANY: tuple[AnswerKind, ...] = (*SCORES, "labels")
 MOST, LEAST = 64, 8  # rows that are looked at
-_HALVINGS = 6
+_HALVINGS = 6  # of all pairs, and then of a few until they nearly touch
+_CLOSE, _CLOSER = 16, 18  # pairs, halvings: a small forest is torn only just where its trees turn
 _BY_NAME = ("logits", "probabilities", "scores", "output")
 
 
@@ -40,13 +41,17 @@ def only_labels(ask: Callable[[Tensor], Tensor], x: Tensor, known: Tensor | None
     label = first.argmax(1)
     try:
         here, there, label = _pairs(ask, x, label)
-        for _ in range(_HALVINGS if len(here) else 0):
+        for turn in range(_HALVINGS + _CLOSER if len(here) else 0):
+            if turn == _HALVINGS:
+                here, there, label = here[:_CLOSE], there[:_CLOSE], label[:_CLOSE]
             middle = (here + there) / 2
             answers = ask(middle)
             if not _hard(answers):
                 return False
             same = (answers.argmax(1) == label).reshape(-1, *[1] * (x.ndim - 1))
             here, there = torch.where(same, middle, here), torch.where(same, there, middle)
+    except Exhausted:
+        raise
     except Exception:  # it may take only what a row can be: half a category is none
         return True
     return True

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from functools import partial
@@ -25,13 +25,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError
+from durometer.core.errors import DurometerError, Unsupported
 from durometer.core.spec import Spec
 from durometer.core.validation import SIGNED, noun
 from durometer.data.columns import Columns
 from durometer.kernels.memory import keep_freed
 from durometer.model.answers import AnswerKind, fitting, parts, votes
 from durometer.model.log_domain import logarithms, watched
+from durometer.model.remote import Endpoint
+from durometer.model.rules import rule_of
 
 
 class Predicts(Protocol):
@@ -274,6 +276,8 @@ class Classifier:
                         else str(value.item()).encode()
                     )
             return digest.hexdigest()
+        if isinstance(self.source, Endpoint):
+            return "unknown"
         if isinstance(self.source, Path):
             return hashlib.blake2b(self.source.read_bytes(), digest_size=6).hexdigest()
         picture = io.BytesIO()
@@ -368,15 +372,20 @@ AnyModel = Classifier | torch.nn.Module | Predicts | Callable[..., Any] | str | 
 
 
 def wrap(
-    model: AnyModel,
-    answers: AnswerKind | None = None,
+    model: AnyModel | None = None,
+    answers: AnswerKind | Literal["score"] | None = None,
     *,
+    remote: str | Endpoint | None = None,
     inputs: str | None = None,
     name: str = "",
     predict: Callable[[Any], Any] | None = None,
     score: float | None = None,
     tokenizer: Any = None,
     gradients: bool = False,
+    threshold: float | None = None,
+    bands: Sequence[float] | None = None,
+    tolerance: float | None = None,
+    relative: bool = False,
 ) -> Classifier:
     """Makes a `Classifier` of any model: torch, scikit-learn, XGBoost, LightGBM, CatBoost, ONNX,
     callables.
@@ -387,6 +396,8 @@ def wrap(
 
     Args:
         model: A torch module, a fitted estimator, a callable, or the path of an ONNX file.
+        remote: The address of a model behind HTTP, or an `Endpoint` with its limits, headers and
+            form, instead of `model`.
         answers: What the model returns: "logits", "probabilities" or "labels". None: labels are
             recognised, other answers of modules and callables are taken for logits (reports warn
             where they look like probabilities); for other models it is known.
@@ -400,6 +411,18 @@ def wrap(
             another.
         tokenizer: The tokenizer of a Hugging Face model.
         gradients: Whether to convert an ONNX file to torch, so that gradients can be computed.
+        threshold: The operating threshold: class 1 where its score is at least this. The score is
+            an estimator's probability of its second class (else its decision function, a
+            regressor's prediction, an anomaly detector's `score_samples`). For modules and
+            callables `answers` says what it is: "logits" or "probabilities" (the threshold is a
+            probability) or "score" (it is in the score's units). Default None: the largest score
+            decides.
+        bands: Several thresholds that rise; the classes are the bands between them, and `y` counts
+            them. Default None.
+        tolerance: How far the score may move from the answer for the clean row. The classes are
+            "fell", "same" and "rose", and `y` is not used: `Untargeted()` asks for a move by more
+            than this, `Targeted("rose")` for one upwards. Default None.
+        relative: Whether `tolerance` is a share of the clean score. Default False: in its units.
 
     Returns:
         The `Classifier`.
@@ -413,7 +436,17 @@ def wrap(
     """
     from durometer.model import adapters
 
-    if answers not in (None, *get_args(AnswerKind)):
+    if model is None and remote is None:
+        raise DurometerError("cannot wrap None: give a model, or the address of one as remote=")
+    if model is not None and remote is not None:
+        raise DurometerError("wrap() takes a model or remote=, the address of one, not both")
+    if remote is not None:
+        model = Endpoint(remote) if isinstance(remote, str) else remote
+    assert model is not None
+    rule = rule_of(threshold, bands, tolerance, relative)
+    if rule is None and answers == "score":
+        raise DurometerError("answers='score' needs threshold=, bands= or tolerance=")
+    if answers not in (None, "score", *get_args(AnswerKind)):
         raise DurometerError(f"answers={answers!r}: expected 'logits', 'probabilities' or 'labels'")
     if inputs not in (None, *adapters.INPUTS):
         raise DurometerError(f"inputs={inputs!r}: expected one of {', '.join(adapters.INPUTS)}")
@@ -423,6 +456,14 @@ def wrap(
         from durometer.model.text import hugging_face
 
         model = hugging_face(model, tokenizer)
+    if rule is not None:
+        if predict is not None or gradients or tokenizer is not None:
+            raise Unsupported(
+                f"{rule.sentence}: not together with predict=, gradients=, tokenizer="
+            )
+        made = adapters.decided(model, rule, answers, inputs)
+        return replace(made, name=name, score=score)
+    assert answers != "score"
     made = model if isinstance(model, Classifier) else adapters.adapt(model, answers, inputs)
     if gradients:
         from durometer.model.onnx import differentiable

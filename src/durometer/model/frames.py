@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from durometer.core.errors import DurometerError, nearest
+from durometer.core.errors import DurometerError, Unsupported, nearest
 from durometer.data.columns import Columns
+from durometer.model.rules import Ruled, purpose
+from durometer.spaces import token_ids
 
 if TYPE_CHECKING:
     from durometer.data.dataset import Dataset
@@ -35,6 +37,7 @@ def names_of(model: Any, known: Iterable[str] = ()) -> tuple[str, ...] | None:
 
     Names that only count (0, 1, 2) count as none, unless the data's own columns are called so.
     """
+    model = model.estimator if isinstance(model, Ruled) else model
     try:
         found = getattr(model, "feature_names_in_", None)
     except Exception:  # xgboost: not fitted, or fitted on an array
@@ -220,6 +223,11 @@ def align_columns(model: Classifier, data: Dataset) -> Classifier:
     from durometer.model import adapters
     from durometer.model.onnx import differentiable
 
+    if model.reads == "numbers" and token_ids.is_token_ids(data.x):
+        raise DurometerError(
+            f"the data hold texts, and {model.title} would be asked with numbers that stand for "
+            "words: a function that takes a list of strings is du.wrap(function, inputs='text')"
+        )
     if data.columns is not None and model.takes in ("own", "frame", "mapping"):
         inputs = None if model.takes == "own" else model.takes
         again = adapters.adapt(model.source, None, inputs, data.columns)
@@ -252,12 +260,24 @@ def _ordered(model: Classifier, data: Dataset) -> Classifier:
     return model  # numbers on one side: a class by its place
 
 
+def several_labels(kind: str, count: int) -> Unsupported:
+    """What is said of a model that gives several labels for a row."""
+    return Unsupported(
+        f"{kind} predicts {count} labels for a row, and one class per row is evaluated; wrap a "
+        "function that answers for one of the labels, with y[:, j] for its data"
+    )
+
+
 def align_classes(model: Any, data: Dataset) -> Dataset:
     """The data with the model's classes: where these are numbers other than 0..C-1 and `y` holds
     just these, or where they are names of which the data hold some."""
     known = getattr(getattr(model, "source", None) or model, "classes_", None)
+    if known is None and purpose(model) == "outlier_detector":
+        known = [-1, 1]
     if known is None:
         return data
+    if isinstance(known, list) and known and np.ndim(known[0]) > 0:
+        raise several_labels(type(getattr(model, "source", None) or model).__name__, len(known))
     labels = np.asarray(known)
     if data.classes is not None:
         names = tuple(str(c) for c in labels.tolist()) if labels.ndim == 1 else ()

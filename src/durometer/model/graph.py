@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from durometer.core.errors import DurometerError, Unsupported
@@ -69,6 +69,22 @@ class Graph:
             outputs = out if isinstance(out, tuple) else (out,)
             values.update(zip(node.outputs, outputs, strict=False))
         return values[self.output]
+
+
+class GraphModule(nn.Module):
+    """A graph as a module, for whoever reads modules.
+
+    Args:
+        held: The graph.
+    """
+
+    def __init__(self, held: Graph) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The output for a batch of inputs."""
+        return self.held(x)
 
 
 def _follow(
@@ -297,11 +313,40 @@ def _padded(a: Attributes, x: Tensor, value: float = 0.0) -> Tensor:
 
 def _conv(a: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     run = (functional.conv1d, functional.conv2d, functional.conv3d)[x.ndim - 3]
-    ones = [1] * (x.ndim - 2)
+    k = x.ndim - 2
+    ones, pads = [1] * k, list(a.get("pads") or [0] * 2 * k)
+    even = pads[:k] == pads[k:] and a.get("auto_pad", b"NOTSET") == b"NOTSET"
     out: Tensor = run(
-        _padded(a, x), w, b, a.get("strides", ones), 0, a.get("dilations", ones), a.get("group", 1)
-    )
+        x if even else _padded(a, x), w, b, a.get("strides", ones), pads[:k] if even else 0,
+        a.get("dilations", ones), a.get("group", 1),
+    )  # fmt: skip
     return out
+
+
+def _conv_transpose(a: Attributes, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    run = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)
+    k = x.ndim - 2
+    ones, pads = [1] * k, list(a.get("pads") or [0] * 2 * k)
+    if pads[:k] != pads[k:] or a.get("output_shape") or a.get("auto_pad", b"NOTSET") != b"NOTSET":
+        raise Unsupported("ConvTranspose with an output_shape or uneven padding")
+    out: Tensor = run[k - 1](
+        x, w, b, a.get("strides", ones), pads[:k], a.get("output_padding", [0] * k),
+        a.get("group", 1), a.get("dilations", ones),
+    )  # fmt: skip
+    return out
+
+
+def _pad(
+    a: Attributes, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None,
+    axes: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    mode = a.get("mode", b"constant")
+    if mode != b"constant" or axes is not None:
+        raise Unsupported(f"Pad with mode={mode.decode()}{' and axes' if axes is not None else ''}")
+    sizes = _ints(a["pads"] if pads is None else pads)
+    fill = float(a.get("value", 0.0) if value is None else value)
+    both = [p for i in reversed(range(x.ndim)) for p in (sizes[i], sizes[i + x.ndim])]
+    return functional.pad(x, both, value=fill) if any(both) else x
 
 
 def _pool(kind: str) -> Operation:
@@ -411,7 +456,8 @@ OPERATIONS: dict[str, Operation] = {
     "Shape": lambda a, x: torch.tensor(x.shape[a.get("start", 0) : a.get("end")]),
     "ConstantOfShape": lambda a, shape: torch.full(
         _ints(shape), a["value"].item(), dtype=a["value"].dtype),
-    "Gemm": _gemm, "Conv": _conv, "MaxPool": _pool("Max"), "AveragePool": _pool("Average"),
+    "Gemm": _gemm, "Conv": _conv, "ConvTranspose": _conv_transpose, "Pad": _pad,
+    "MaxPool": _pool("Max"), "AveragePool": _pool("Average"),
     "GlobalMaxPool": lambda a, x: x.amax(tuple(range(2, x.ndim)), keepdim=True),
     "GlobalAveragePool": lambda a, x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
     "BatchNormalization": _batch_norm, "LayerNormalization": _layer_norm,

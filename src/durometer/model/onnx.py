@@ -4,7 +4,8 @@ A graph with one input gets the rows as they are; one with several (a converted 
 per column) gets each column by its name, text as text. Of its outputs the scores are taken, by
 name where the names say so; labels, where there are some, are the graph's own entry point. Answers
 are onnxruntime's. Gradients, where they are wanted, are of the same graph in torch (`graph.py`),
-and each time one is asked for, the two answers are compared.
+and each time one is asked for, the two answers are compared. A graph that declares a batch of one
+is asked one row at a time.
 
 What a reader would get wrong: probabilities are recognised by the output's name only; elsewhere
 `answers="probabilities"` must be said, or they are taken for logits (and flagged).
@@ -12,6 +13,7 @@ What a reader would get wrong: probabilities are recognised by the output's name
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +64,7 @@ def onnx(path: Path, answers: AnswerKind | None, columns: Columns | None) -> Cla
     likely = "probab" in scores.lower() or scores.lower().endswith("proba")
 
     return Classifier(
-        Runtime(session, scores, feed),
+        Runtime(session, scores, feed, None, _alone(session.get_inputs()), _digest(path)),
         "ONNX",
         False,
         answers or ("probabilities" if likely else "logits"),
@@ -82,8 +84,12 @@ class Runtime:
     scores: str
     feed: Callable[[Tensor], dict[str, Any]]
     twin: graph.Graph | None = None
+    alone: bool = False  # the graph takes one row at a time
+    digest: str = ""  # of the file that the session was made from
 
     def __call__(self, x: Tensor) -> Any:
+        if self.alone and len(x) > 1 and not isinstance(x, RelaxedTokens):
+            return torch.cat([torch.as_tensor(self(x[k : k + 1])) for k in range(len(x))])
         plain = x.detach().as_subclass(Tensor).cpu()
         answer = _table(self.session.run([self.scores], self.feed(plain))[0])
         wanted = torch.is_grad_enabled() and (x.requires_grad or isinstance(x, RelaxedTokens))
@@ -97,6 +103,31 @@ class Runtime:
                 "onnxruntime's: its gradients cannot be trusted; wrap it without gradients=True"
             )
         return own + (twin - twin.detach())
+
+
+def readable(model: Classifier) -> bool:
+    """Is it a graph in a file, which proofs read in place of a module?"""
+    return isinstance(model.call, Runtime) and isinstance(model.source, Path)
+
+
+def module_of(model: Classifier) -> graph.GraphModule:
+    """The graph of a file as a torch module.
+
+    Raises:
+        Unsupported: The graph has an operator that is not known, or the file has changed.
+    """
+    assert isinstance(model.call, Runtime) and isinstance(model.source, Path)
+    if _digest(model.source) != model.call.digest:
+        raise Unsupported(f"'{model.source}' is not the file any more that was wrapped")
+    return graph.GraphModule(graph.read(model.source, model.call.scores))
+
+
+def _alone(entries: Any) -> bool:
+    return len(entries) == 1 and len(entries[0].shape) > 1 and entries[0].shape[0] == 1
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def differentiable(model: Classifier) -> Classifier:

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from durometer.core.errors import DurometerError
+from durometer.core.errors import DurometerError, Exhausted
+from durometer.core.facts import Facts
 from durometer.model.adapters import as_arrays, offers
 from durometer.model.answers import one_each, only_labels, parts
 from durometer.model.classifier import TINY, Classifier
@@ -72,6 +73,8 @@ def _which_part(model: Classifier, x: Tensor) -> Classifier:
     with model.ready(), torch.no_grad():
         try:
             out = model.call(x.clone())
+        except Exhausted:
+            raise
         except Exception:  # told by whoever asks next
             return model
     return _chosen(model, out, len(x))[0]
@@ -164,6 +167,8 @@ def _turns(votes: Classifier, x: Tensor, predicted: Tensor) -> tuple[Tensor, ...
             middle = (here + there) / 2
             same = (votes.logits(middle).argmax(1) == side).reshape(-1, *[1] * (x.ndim - 1))
             here, there = torch.where(same, middle, here), torch.where(same, there, middle)
+    except Exhausted:
+        raise
     except Exception:  # it may take only what a row can be: half a category is none
         return ()
     return here, there
@@ -204,7 +209,7 @@ def _learns(model: Classifier, x: Tensor) -> bool:
     return True
 
 
-def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dict[str, Any]:
+def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> Facts:
     """Try the model on a few rows: errors for what cannot work, facts for what looks wrong.
 
     `moves`: it may change itself when it is asked.
@@ -229,15 +234,15 @@ def inspect(model: Classifier, x: Tensor, y: Tensor, moves: bool = False) -> dic
         )
     _one_probability(model, first)
     scale = first.abs().amax().clamp_min(1e-12)
-    return {
-        "classes": classes,
-        "training": training,
-        "probabilities": model.answers == "logits" and _like_probabilities(first),
-        "saturated": _saturated(model, first),
-        "half": str(model.dtype).removeprefix("torch.") if model.dtype in _HALF else "",
-        "repeat_difference": float((first - again).abs().amax() / scale),
-        "batch_difference": float((first[:1] - alone).abs().amax() / scale),
-    }
+    return Facts(
+        classes=classes,
+        training=training,
+        probabilities=model.answers == "logits" and _like_probabilities(first),
+        saturated=_saturated(model, first),
+        half=str(model.dtype).removeprefix("torch.") if model.dtype in _HALF else "",
+        repeat_difference=float((first - again).abs().amax() / scale),
+        batch_difference=float((first[:1] - alone).abs().amax() / scale),
+    )
 
 
 def _saturated(model: Classifier, first: Tensor) -> float:

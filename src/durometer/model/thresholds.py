@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from durometer.model.rules import log_odds
+
 _WRAPPERS = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 _LEAST = 1e-9
 
@@ -38,12 +40,6 @@ class Threshold:
             far = score - self.value
         far = np.where(score >= self.value, np.maximum(far, _LEAST), np.minimum(far, -_LEAST))
         return np.asarray(far if self.positive == 1 else -far)
-
-
-def log_odds(p: np.ndarray) -> np.ndarray:
-    """log(p / (1 - p)), finite."""
-    p = np.clip(p, 1e-300, 1 - 1e-16)
-    return np.asarray(np.log(p) - np.log1p(-p))
 
 
 def threshold_of(model: Any) -> Threshold | None:

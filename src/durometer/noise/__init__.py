@@ -9,6 +9,7 @@ from durometer.noise.joint import Joint, Noise
 from durometer.noise.marginal import (
     Confusion,
     Marginal,
+    Mixture,
     bounded,
     exponential,
     lognormal,
@@ -24,6 +25,7 @@ __all__ = [
     "Independent",
     "Joint",
     "Marginal",
+    "Mixture",
     "Noise",
     "Normal",
     "Repeatability",

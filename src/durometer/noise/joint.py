@@ -10,20 +10,21 @@ are exact."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 from numpy.typing import ArrayLike
-from scipy import special
 
 from durometer.core.errors import DurometerError, nearest
 from durometer.kernels.arrays import Floats
-from durometer.noise.marginal import Confusion, Marginal, between
+from durometer.noise.marginal import Confusion, Marginal, Mixture, between
 from durometer.noise.normal_boxes import normal_boxes
 
-Part = Marginal | Confusion
+Part = Marginal | Confusion | Mixture
 
 
+@runtime_checkable
 class Noise(Protocol):
     """What a game needs from a noise: marginals tied by the correlation of normal numbers behind
     them.
@@ -162,7 +163,7 @@ class Joint:
             if isinstance(part, Marginal) and plain_normal(part):
                 out[..., f] = x[:, None, f] + part.params[0] + part.params[1] * z[..., f]
             else:
-                out[..., f] = part.quantile(x[:, None, f], special.ndtr(z[..., f]))
+                out[..., f] = part.quantile(x[:, None, f], scipy.special.ndtr(z[..., f]))
         return np.where(np.isnan(x)[:, None, :], np.nan, out)
 
     def mass(self, x: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
@@ -188,7 +189,7 @@ class Joint:
 def normal_level(part: Part, x: Floats, t: ArrayLike) -> Floats:
     """The standard normal number whose level is P(X <= t), accurate in both tails."""
     below, above = part.below(x, t), part.above(x, t)
-    return np.where(below < 0.5, special.ndtri(below), -special.ndtri(above))
+    return np.where(below < 0.5, scipy.special.ndtri(below), -scipy.special.ndtri(above))
 
 
 def plain_normal(part: Marginal) -> bool:
@@ -265,7 +266,7 @@ def numbers(name: str, given: Any) -> Floats:
 def as_list(parts: Any) -> tuple[Part, ...]:
     """One marginal per feature, and nothing else among them."""
     given = tuple(parts) if isinstance(parts, Iterable) else ()
-    wrong = [p for p in given if not isinstance(p, Marginal | Confusion)] if given else [parts]
+    wrong = [p for p in given if not isinstance(p, Part)] if given else [parts]
     if wrong:
         raise DurometerError(
             f"parts: {wrong[0]!r}; expected a list with one marginal per feature, e.g. "
@@ -292,7 +293,7 @@ def check_count(parts: Sequence[Part]) -> str:
     'norm 2, still 1'
     """
     kinds = [
-        "confusion" if isinstance(p, Confusion) else "still" if p.no_noise else p.name
+        "still" if p.no_noise else p.name if isinstance(p, Marginal) else type(p).__name__.lower()
         for p in parts
     ]
     return ", ".join(f"{kind} {n}" for kind, n in Counter(kinds).most_common())

@@ -8,6 +8,7 @@ reading there ("clip"). `integer` rounds the reading, so mass sits on whole numb
 What a reader would get wrong: everything downstream uses only `below` = P(X <= t) and its
 complement `above`; both are kept, because 1 - P loses the upper tail below 1e-16."""
 
+from collections.abc import Iterable
 from dataclasses import field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -15,7 +16,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from durometer.core.errors import DurometerError, nearest
 from durometer.core.validation import noun
@@ -147,7 +147,7 @@ class Marginal:
             u = a + u * (b - a)
         level = np.where((self.how == "multiply") & (x < 0), 1 - u, u)
         e = (
-            self.params[0] + self.params[1] * special.ndtri(level)
+            self.params[0] + self.params[1] * scipy.special.ndtri(level)
             if self.name == "norm"
             else _frozen(self.name, self.params).ppf(level)
         )
@@ -217,7 +217,7 @@ class Marginal:
             if sd == 0:
                 return (e >= mean).astype(float), (e < mean).astype(float)
             z = (e - mean) / sd
-            return special.ndtr(z), special.ndtr(-z)
+            return scipy.special.ndtr(z), scipy.special.ndtr(-z)
         frozen = _frozen(self.name, self.params)
         return np.asarray(frozen.cdf(e), float), np.asarray(frozen.sf(e), float)
 
@@ -225,6 +225,101 @@ class Marginal:
 def between(below_a: Floats, above_a: Floats, below_b: Floats, above_b: Floats) -> Floats:
     """P(a < X <= b) from whichever tail loses fewer digits."""
     return np.maximum(np.where(below_a > 0.5, above_a - above_b, below_b - below_a), 0.0)
+
+
+@noun
+class Mixture:
+    """One of several noises, drawn by chance for each reading: mostly fine, now and then far off.
+
+    Args:
+        parts: The noises.
+        weights: How often each of them is drawn; they sum to 1.
+
+    Raises:
+        DurometerError: There are not as many weights as parts, or they are no probabilities.
+
+    >>> from durometer import noise
+    >>> meter = noise.Mixture((noise.normal(sd=1), noise.normal(sd=30)), (0.95, 0.05))
+    >>> meter.above([100.0], 103.0).round(4)
+    array([0.0243])
+    """
+
+    parts: tuple[Marginal, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+        if not self.parts or not all(isinstance(p, Marginal) for p in self.parts):
+            raise DurometerError(
+                "Mixture(parts=...): expected marginals, e.g. (noise.normal(sd=1), "
+                "noise.normal(sd=30))"
+            )
+        weights = np.asarray(self.weights)
+        if len(weights) != len(self.parts) or not (weights > 0).all():
+            raise DurometerError(
+                f"Mixture(weights={self.weights}): expected {len(self.parts)} numbers above 0"
+            )
+        if not np.isclose(weights.sum(), 1.0, rtol=0, atol=1e-12):
+            raise DurometerError(
+                f"Mixture(weights={self.weights}): they sum to {weights.sum():g}, not to 1"
+            )
+
+    @property
+    def no_noise(self) -> bool:
+        """Whether there is no noise: the reading is the value."""
+        return all(part.no_noise for part in self.parts)
+
+    @property
+    def error(self) -> float:
+        """How far `below` may be off: as the least accurate part."""
+        return max(part.error for part in self.parts)
+
+    def below(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        """P(reading <= t).
+
+        Args:
+            x: Values of the record.
+            t: Thresholds; broadcast against `x`.
+        """
+        return self._sum(part.below(x, t) for part in self.parts)
+
+    def above(self, x: ArrayLike, t: ArrayLike) -> Floats:
+        """P(reading > t), accurate in the upper tail.
+
+        Args:
+            x: Values of the record.
+            t: Thresholds; broadcast against `x`.
+        """
+        return self._sum(part.above(x, t) for part in self.parts)
+
+    def _sum(self, values: Iterable[Floats]) -> Floats:
+        total = sum(w * v for w, v in zip(self.weights, values, strict=True))
+        return np.minimum(np.asarray(total, dtype=np.float64), 1.0)
+
+    def quantile(self, x: ArrayLike, u: ArrayLike) -> Floats:
+        """The reading at a probability level: the inverse of `below`, by bisection.
+
+        Args:
+            x: Values of the record.
+            u: Levels between 0 and 1; broadcast against `x`.
+        """
+        x, u = np.broadcast_arrays(np.asarray(x, float), np.asarray(u, float))
+        ends = np.stack([part.quantile(x, u) for part in self.parts])
+        low, high = ends.min(0), ends.max(0)  # it lies between the parts' own
+        finite = np.isfinite(low) & np.isfinite(high)
+        for _ in range(BISECTIONS):
+            middle = np.where(finite, low + (high - low) / 2, high)
+            under = self.below(x, middle) < u
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
+        # A jump is met exactly: at a value that a part itself gives, if that is as near.
+        nearest = ends[np.abs(ends - high).argmin(0), *np.indices(high.shape)]
+        snapped = np.abs(nearest - high) <= 1e-12 * np.maximum(1.0, np.abs(high))
+        value = np.where(snapped & (self.below(x, nearest) >= u), nearest, high)
+        return np.asarray(np.rint(value) if all(p.integer for p in self.parts) else value)
+
+
+BISECTIONS = 70
 
 
 @noun

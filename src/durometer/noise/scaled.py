@@ -12,7 +12,7 @@ import numpy as np
 from durometer.core.errors import Unsupported
 from durometer.kernels.arrays import Floats
 from durometer.noise.joint import Joint, Noise, Part
-from durometer.noise.marginal import Marginal, no_noise
+from durometer.noise.marginal import Marginal, Mixture, no_noise
 
 LOCATED = ("norm", "uniform", "expon", "laplace", "logistic", "gumbel_r", "gumbel_l")
 
@@ -42,6 +42,9 @@ class Scaled(Joint):
 
 
 def _scaled(feature: int, part: Part, by: float, drift: float) -> Part:
+    if isinstance(part, Mixture):
+        parts = (_scaled(feature, each, by, drift) for each in part.parts)
+        return replace(part, parts=tuple(p for p in parts if isinstance(p, Marginal)))
     if not (isinstance(part, Marginal) and part.name in LOCATED and len(part.params) == 2):
         raise Unsupported(
             f"feature {feature}: {part!r} has no level to turn up; additive noise of the families "

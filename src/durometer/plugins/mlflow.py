@@ -60,10 +60,11 @@ class Evaluator:
 
 def _played(model: Any, dataset: Any, config: dict[str, Any]) -> tuple[Any, Any]:
     from durometer._evaluate import evaluate
-    from durometer._gate import played
+    from durometer._gate import gate
     from durometer.config.build import Later, build
     from durometer.data.dataset import Dataset
     from durometer.games.nature import Nature
+    from durometer.run.job import Job
 
     schema = config.get("schema")
     if isinstance(schema, str | Path):
@@ -76,7 +77,7 @@ def _played(model: Any, dataset: Any, config: dict[str, Any]) -> tuple[Any, Any]
     )  # fmt: skip
     if config.get("rows"):
         data = data.sample(int(config["rows"]), seed=int(config.get("seed", 0)))
-    options: dict[str, Any] = {"seed": int(config.get("seed", 0)), "progress": False}
+    options: dict[str, Any] = {"seed": int(config.get("seed", 0))}
     if "batch" in config:
         options["batch"] = int(config["batch"])
     for name, kind in NOUNS.items():
@@ -91,9 +92,9 @@ def _played(model: Any, dataset: Any, config: dict[str, Any]) -> tuple[Any, Any]
     if noise is not None:
         target = Nature(target, noise)
     if not config.get("gate"):
-        return evaluate(target, data, **options), None
+        return evaluate(target, data, **options, progress=False), None
     alpha = float(config.get("alpha", 0.05))
-    outcome = played(target, data, config["gate"], alpha=alpha, **{"batch": 64} | options)
+    outcome = gate(Job(target, data, **options), config["gate"], alpha=alpha, progress=False)
     return outcome.report, outcome
 
 

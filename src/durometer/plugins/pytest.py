@@ -77,12 +77,14 @@ class Asked:
     __hash__ = None  # type: ignore[assignment]
 
     def _clears(self, criterion: str) -> bool:
-        from durometer._gate import played
+        from durometer._gate import gate
+        from durometer.run.job import Job
         from durometer.run.run import Run
 
-        given = {"batch": 64, "progress": False} | self.options
-        run = Run(self.folder, force=True)
-        outcome = played(self.target, self.data, criterion, run=run, **given)
+        options = dict(self.options)
+        progress = options.pop("progress", False)
+        job = Job(self.target, self.data, **options)
+        outcome = gate(job, criterion, run=Run(self.folder, force=True), progress=progress)
         assert outcome.report is not None
         outcome.report.save(self.folder)
         if not outcome:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy import special
-from scipy.sparse.csgraph import connected_components
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 
 from durometer.kernels.arrays import Floats, Ints
 from durometer.noise.joint import Noise
@@ -58,7 +57,7 @@ def factors(correlation: Floats) -> Factors | None:
     than two blocks."""
     d = len(correlation)
     tied = np.abs(correlation) > 1e-14
-    _, block = connected_components(tied)
+    _, block = scipy.sparse.csgraph.connected_components(tied)
     columns: list[Floats] = []
     for b in np.unique(block):
         members = np.flatnonzero(block == b)
@@ -98,8 +97,8 @@ def _one(correlation: Floats) -> Floats | None:
 def rule(load: Floats, tolerance: float) -> Rule | None:
     """A rule for a factor with these loadings, to about `tolerance`; None if it takes too many."""
     # values of the factor beyond `end` have mass `outside`, which only the upper end can hold
-    end = float(-special.ndtri(tolerance / 8))
-    outside = 2 * float(special.ndtr(-end))
+    end = float(-scipy.special.ndtri(tolerance / 8))
+    outside = 2 * float(scipy.special.ndtr(-end))
     noise_ratio = float((load**2 / (1 - load**2)).sum())
     sizes = sorted((n * panels, n, panels) for n in NODES for panels in range(1, MOST // n + 1))
     for total, n, panels in sizes:
@@ -127,16 +126,16 @@ def _error(edges: Floats, noise_ratio: float, n: int) -> float:
     log_derivative = (
         n * np.log(s2)
         + np.log(CRAMER)
-        + special.gammaln(k + 1) / 2
+        + scipy.special.gammaln(k + 1) / 2
         - np.log(1 - noise_ratio / s2 / 2) / 2
         - np.log(2 * np.pi) / 2
         - nearest**2 * (0.5 - 1 / (4 + 2 * noise_ratio))
     )
     log_rule = (
         (k + 1) * np.log(wide)
-        + 4 * special.gammaln(n + 1)
+        + 4 * scipy.special.gammaln(n + 1)
         - np.log(k + 1)
-        - 3 * special.gammaln(k + 1)
+        - 3 * scipy.special.gammaln(k + 1)
     )
     return float(np.exp(log_rule + log_derivative).sum())
 
@@ -210,7 +209,7 @@ class _Given:
         grid = self.grid
         per_cell = np.repeat(self.load, np.diff(grid.start), axis=0)  # (cells, factors)
         edges = (self.levels - per_cell @ value) / np.sqrt(1 - (per_cell**2).sum(axis=1))
-        below, above = special.ndtr(edges), special.ndtr(-edges)
+        below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
         masses = np.empty_like(edges)
         for f in range(len(self.load)):
             a, b = grid.start[f], grid.start[f + 1]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 from numpy.typing import NDArray
-from scipy import special
 
 from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Bools, Floats
@@ -52,7 +52,7 @@ class Proposal:
         moved = z @ self.mean - self.mean @ self.mean / 2
         widened = square / 2 * (1 - self.scale**-2) - d * np.log(self.scale)
         log_ratio = np.stack([np.zeros(len(z)), moved, widened], axis=1)
-        return np.asarray(np.exp(-special.logsumexp(log_ratio, axis=1, b=SHARES)))
+        return np.asarray(np.exp(-scipy.special.logsumexp(log_ratio, axis=1, b=SHARES)))
 
 
 def importance(
@@ -105,7 +105,7 @@ def _one(
         mean += len(mine) / left * float(mine.mean())
         variance += (len(mine) / left) ** 2 * float(mine.var(ddof=1)) / len(mine)
     alpha = (1 - confidence) / 2
-    half = float(special.ndtri(1 - alpha / 2)) * np.sqrt(variance)
+    half = float(scipy.special.ndtri(1 - alpha / 2)) * np.sqrt(variance)
     unseen = -np.log(alpha) / int((part == 0).sum())
     return max(1 - (mean + half + unseen), 0.0), min(1 - max(mean - half, 0.0), 1.0)
 

@@ -41,7 +41,7 @@ class Probability:
         low: Lower ends (n,).
         high: Upper ends (n,).
         kind: "exact" and "certified" contain the truth; "numerical" adds an error estimate;
-            "estimate", "sampled" and "importance" are confidence intervals.
+            "estimate", "sampled", "sequential" and "importance" are confidence intervals.
         estimate_low: Lower end of an estimate beside a wide certificate (n,); NaN where there is
             none. None: no row has one.
         estimate_high: Upper end of it.

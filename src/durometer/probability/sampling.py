@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
+import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
 from numpy.typing import NDArray
-from scipy import stats
 
 from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Floats, Ints
@@ -42,9 +42,9 @@ def clopper_pearson(hits: Ints, draws: Ints, confidence: float) -> tuple[Floats,
     (0.6915, 1.0)
     """
     tail = (1 - confidence) / 2
-    low = np.where(hits > 0, stats.beta.ppf(tail, np.maximum(hits, 1), draws - hits + 1), 0.0)
+    low = np.where(hits > 0, scipy.stats.beta.ppf(tail, np.maximum(hits, 1), draws - hits + 1), 0.0)
     high = np.where(
-        hits < draws, stats.beta.ppf(1 - tail, hits + 1, np.maximum(draws - hits, 1)), 1.0
+        hits < draws, scipy.stats.beta.ppf(1 - tail, hits + 1, np.maximum(draws - hits, 1)), 1.0
     )
     return low, high
 

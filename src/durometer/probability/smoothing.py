@@ -26,18 +26,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 import torch
-from scipy import special
 
 from durometer.core.errors import Unsupported
+from durometer.core.streams import Stream, keys
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.noise.joint import Noise
 from durometer.noise.marginal import Marginal
 from durometer.probability.sampling import generator
+from durometer.probability.sequential import (
+    Enough,
+    Found,
+    class_counts,
+    confidence_sequence,
+    sequential,
+)
 from durometer.spaces.lp import Lp
 from durometer.spaces.region import Region
 
 ROUNDING = 1e-12
+SELECTION = 100  # draws that say which class may be the likeliest, as in Cohen et al.
+AT_LEAST = 1e-9  # sds beyond a radius that was asked for: the way to a level and back rounds
 Predict = Callable[[Floats], Ints]
 
 # The search for the worst shift
@@ -65,7 +75,7 @@ class Shift:
         """
         if self.sds is None:
             return np.maximum(low - float(self.lost or 0.0), 0.0)
-        moved = special.ndtr(special.ndtri(np.clip(low, 0.0, 1.0)) - self.sds)
+        moved = scipy.special.ndtr(scipy.special.ndtri(np.clip(low, 0.0, 1.0)) - self.sds)
         return np.asarray(np.maximum(moved - ROUNDING, 0.0))
 
 
@@ -116,7 +126,9 @@ def _sds(cov: Floats, p: float, eps: float) -> float:
 def radius(low: Floats, rival: Floats) -> Floats:
     """The shift, in standard deviations, up to which a class of probability at least `low` stays
     ahead of others of at most `rival` each; 0 where it is not known to be ahead."""
-    ahead = (special.ndtri(np.clip(low, 0, 1)) - special.ndtri(np.clip(rival, 0, 1))) / 2
+    ahead = (
+        scipy.special.ndtri(np.clip(low, 0, 1)) - scipy.special.ndtri(np.clip(rival, 0, 1))
+    ) / 2
     return np.maximum(np.nan_to_num(ahead, nan=0.0, posinf=np.inf), 0.0)
 
 
@@ -134,6 +146,55 @@ def certified_radii(low: Floats, high: Floats) -> tuple[Ints, Floats]:
     best, rivals = low[rows, label], high.copy()
     rivals[rows, label] = -np.inf
     return label, radius(best, np.minimum(rivals.max(axis=1), 1 - best))
+
+
+def sampled_radii(
+    predict: Predict,
+    noise: Noise,
+    x: Floats,
+    classes: int,
+    ids: Sequence[object],
+    *,
+    seed: int,
+    at: float | None,
+    precision: float,
+    most: int,
+    confidence: float,
+) -> tuple[Ints, Floats, Ints]:
+    """Labels, radii in standard deviations, and draws: randomised smoothing of any model (Cohen et
+    al. 2019), with a confidence sequence in place of their one interval.
+
+    A first few draws of their own choose the class. The others bound its probability, and stop
+    when it is known whether the radius `at` is reached, or, without one, when all `most` draws
+    would add no more than the share `precision` to the radius at the present rate.
+    """
+    rows, first = np.arange(len(x)), min(SELECTION, most)
+    chosen = Stream(seed, keys(np.asarray(ids)), purpose="smoothing: which class")
+    label = class_counts(predict, noise, x, classes, chosen, rows, first).argmax(axis=1)
+    threshold = None if at is None else float(scipy.special.ndtr(at + AT_LEAST))
+    left = max(most - first, 1)
+    found = sequential(
+        predict, noise, x, np.eye(classes, dtype=bool)[label], ids, seed=seed, threshold=threshold,
+        enough=_radius_known(threshold, precision, left, confidence), most=left,
+        confidence=confidence, purpose="smoothing: how likely",
+    )  # fmt: skip
+    return label, np.maximum(scipy.special.ndtri(found.low), 0.0), found.draws + first
+
+
+def _radius_known(
+    threshold: float | None, precision: float, most: int, confidence: float
+) -> Enough:
+    def enough(rows: Ints, found: Found) -> Bools:
+        hopeless = found.high <= 0.5  # no radius at all, whatever comes
+        if threshold is not None:
+            return hopeless | found.decided(threshold)
+        share = found.hits / found.draws
+        ahead = np.rint(share * most).astype(np.int64)
+        reach, _ = confidence_sequence(ahead, np.full(len(rows), most), confidence)
+        now, then = (np.maximum(scipy.special.ndtri(end), 0.0) for end in (found.low, reach))
+        return hopeless | ((now > 0) & (now >= (1 - precision) * then) & (precision > 0))
+
+    return enough
 
 
 def finer_width(gap: Floats, best: Floats, like: int, asked: float) -> Floats:

@@ -4,7 +4,7 @@ A gradient asked for across two devices would travel four times: the inputs up, 
 gradient of the loss up, that of the inputs down. Here the loss is taken where the model is: inputs
 and targets go up in one piece, logits, losses and gradients come down in another.
 
-`on_host` is the other way round: a stage that computes on the host (proofs, numpy's searches) is
+`cpu_only` is the other way round: a stage that computes on the host (proofs, numpy's searches) is
 lent a copy of a problem that lives elsewhere, and what it found is brought back.
 
 What a reader would get wrong: a function of one's own as a loss may hold tensors of the host, so it

@@ -10,7 +10,12 @@ from durometer.core.errors import Unsupported
 from durometer.core.validation import noun
 from durometer.model.answers import SCORES, AnswerKind
 from durometer.model.classifier import Classifier
+from durometer.model.onnx import readable
+from durometer.model.rules import Ruled
 from durometer.spaces.region import Space
+from durometer.trees.readers import scores_of
+
+GROUP = 256  # rows that share answers, by their places in the data
 
 
 @noun
@@ -25,13 +30,12 @@ class Needs:
         single_model: One model at a time; several at once, as in `GMSA`, are refused.
         trees: A tree ensemble that `trees.read` can read.
         layers: A torch module whose layers can be read.
-        box: Bounds of each feature that hold for every valid point (`Region.box`).
         is_proof: A model that does not adapt; proofs need it.
         revisits_broken: Rows that are already broken are wanted too, to look for nearer points.
         poisons: Its aim is the rows of others, so its own rows need no target.
         donors: Rows of the data with the model's own labels, to start from.
-        shares_answers: Rows of a batch learn from each other's answers, so that records depend on
-            the size of a batch.
+        shares_answers: Rows learn from each other's answers, 256 of them together: those that stand
+            one after the other in the data. They are played as one batch whatever its size.
     """
 
     answers: tuple[AnswerKind, ...] = SCORES  # what a model may answer; ANY: labels will do
@@ -40,12 +44,11 @@ class Needs:
     single_model: bool = False  # one model at a time: no `Victims` of several
     trees: bool = False  # an ensemble of trees that `trees.read` reads
     layers: bool = False  # a torch module whose layers can be walked
-    box: bool = False  # bounds of each feature that hold for every valid point: `Region.box`
     is_proof: bool = False  # a model that does not move: proofs
     revisits_broken: bool = False  # also rows that are broken already: it looks for nearer points
     poisons: bool = False  # its aim is others' rows: its own need no target (poisoners)
     donors: bool = False  # rows of the data with the model's own labels, to start from
-    shares_answers: bool = False  # rows of a batch learn from each other
+    shares_answers: bool = False  # `GROUP` rows learn from each other
 
     def __or__(self, other: Needs) -> Needs:
         norms = self.norms if other.norms is None else other.norms
@@ -89,15 +92,17 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
             f"{attack!r} proves something about a model that stays, and this one moves after the "
             "attacker; give an attack that rehearses it, e.g. GMSA"
         )
-    if needs.box and not getattr(space, "boxed", True):
-        raise Unsupported(f"{attack!r} starts from bounds of each feature; {space!r} has none")
-    if needs.layers and model.module is None:
+    if needs.layers and model.module is None and not readable(model):
         raise Unsupported(
-            f"{attack!r} walks through the layers of a torch module, and {model.kind} is none; "
+            f"{attack!r} walks through the layers of a torch module or an ONNX graph, and "
+            f"{model.kind} is none; "
             "use Exact for trees, Enumerate where few points are valid, or an attack alone"
         )
     if needs.trees:
-        trees.read(model.source, model.columns)  # says itself what it cannot read
+        if isinstance(model.source, Ruled):
+            scores_of(model.source, model.columns)
+        else:
+            trees.read(model.source, model.columns)  # says itself what it cannot read
     instead = "use APGD" if model.differentiable else "use a search: MOEVA or Graft"
     if needs.norms is not None and space.norm not in needs.norms:
         names = ", ".join(f"L{p:g}" for p in needs.norms) or "no norm at all"

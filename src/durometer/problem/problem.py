@@ -30,7 +30,7 @@ from durometer.problem import device_transfer
 from durometer.problem.budget import UNLIMITED, Budget
 from durometer.problem.defender_simulation import DefenderSimulation, check_batch
 from durometer.problem.donors import Donors
-from durometer.problem.referee import Referee
+from durometer.problem.referee import PASSES, Referee
 from durometer.problem.victims import Victims
 from durometer.spaces.region import Region
 
@@ -75,7 +75,7 @@ class Problem:
     rehearsal: DefenderSimulation | None = None  # None: the model is fixed
     stand_in: Classifier | None = None  # asked in place of `model`; proofs ask the model
     donors: Donors | None = None  # rows of the data with the model's labels: `Needs(donors=True)`
-    _cached: tuple[Tensor, Region] | None = field(default=None, repr=False)
+    _cached: tuple[Region, Tensor, Region] | None = field(default=None, repr=False)
     _place: torch.device | None = field(init=False, repr=False)  # the model's; looked up once
 
     def __post_init__(self) -> None:
@@ -158,6 +158,14 @@ class Problem:
         """
         return self.referee.best[rows]
 
+    def inputs(self, rows: Tensor) -> Tensor:
+        """The clean inputs of these rows.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
+        return self.referee.start[rows]
+
     def give_back(self, rows: Tensor) -> None:
         """Hands in the clean inputs of these rows after all.
 
@@ -215,7 +223,7 @@ class Problem:
             regions: The regions of all rows.
         """
         view = copy.copy(self)
-        view.regions, view._cached = regions, None
+        view.regions = regions
         return view
 
     def region(self, rows: Tensor) -> Region:
@@ -224,9 +232,10 @@ class Problem:
         Args:
             rows: Positions of the rows (m,).
         """
-        if self._cached is None or self._cached[0] is not rows:
-            self._cached = (rows, self.regions.take(rows))
-        return self._cached[1]
+        held = self._cached
+        if held is None or held[0] is not self.regions or held[1] is not rows:
+            held = self._cached = (self.regions, rows, self.regions.take(rows))
+        return held[2]
 
     def aim(
         self,
@@ -477,8 +486,9 @@ class Problem:
         return self.referee.solved[rows]
 
     def prove(
-        self, rows: Tensor, vacuous: Tensor | None = None, certificates: Sequence[bytes | None] = ()
-    ) -> None:
+        self, rows: Tensor, vacuous: Tensor | None = None,
+        certificates: Sequence[bytes | None] = (), passes: int = PASSES,
+    ) -> None:  # fmt: skip
         """Closes rows as proven: no valid point of them reaches the goal.
 
         Args:
@@ -486,13 +496,15 @@ class Problem:
             vacuous: Rows whose proof rests on features that nobody can change (m,) bool. None: not
                 known.
             certificates: One certificate per row, kept for `verify`.
+            passes: What a proof cost, in model evaluations per row, besides those that were
+                counted. The auditor spends a tenth of it.
 
         Raises:
             Unsupported: Several models are attacked at once.
         """
         if self.victims is not None:
             raise Unsupported(f"{self.label}: a proof is about one model, not about several")
-        self.referee.prove(rows, self.label, vacuous, certificates)
+        self.referee.prove(rows, self.label, vacuous, certificates, passes)
 
     def set_distance_lower_bound(self, rows: Tensor, distance: Tensor) -> None:
         """Records that no valid point within a distance reaches the goal.
@@ -503,6 +515,42 @@ class Problem:
         """
         self.referee.distance_low[rows] = self.referee.distance_low[rows].fmax(distance)
 
+    def record_gap(self, rows: Tensor, gap: Tensor) -> None:
+        """Records how far the bounds of rows end from a proof.
+
+        Args:
+            rows: Positions of the rows (m,).
+            gap: The distances (m,), in clean margins of the row; 0 or less: proven.
+        """
+        self.referee.gap[rows] = gap.to(self.referee.gap)
+
+    def gap(self, rows: Tensor) -> Tensor:
+        """How far the bounds of rows ended from a proof (m,); NaN: nobody has bounded them.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
+        return self.referee.gap[rows]
+
+    def leave(self, rows: Tensor, why: Sequence[str]) -> None:
+        """Records that no further proof is worth trying on rows; open rows are saved with the
+        reason.
+
+        Args:
+            rows: Positions of the rows (m,).
+            why: One reason per row.
+        """
+        self.referee.left.update(zip(rows.tolist(), why, strict=True))
+
+    def left(self, rows: Tensor) -> Tensor:
+        """Which of these rows no further proof is worth trying on (m,) bool.
+
+        Args:
+            rows: Positions of the rows (m,).
+        """
+        known = [k in self.referee.left for k in rows.tolist()]
+        return torch.tensor(known, dtype=torch.bool, device=rows.device)
+
     def improving(self, rows: Tensor) -> None:
         """Records that these rows were still coming nearer when the budget ended.
 
@@ -510,6 +558,17 @@ class Problem:
             rows: Positions of the rows (m,).
         """
         self.referee.improving[rows] = True
+
+    def misled(self, looked: Tensor, rows: Tensor) -> None:
+        """Records on which rows gradients mislead: the margin moves more than they say, or they are
+        exactly 0.
+
+        Args:
+            looked: The rows whose gradients were looked at (n,) bool.
+            rows: Those of them whose gradients mislead (n,) bool.
+        """
+        self.referee.looked |= looked
+        self.referee.misled |= rows
 
     def _look(
         self, x: Tensor, rows: Tensor, loss: losses.Loss | None, asked: Classifier | None = None

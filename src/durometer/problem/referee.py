@@ -37,6 +37,8 @@ from durometer.model.inference_copy import AGREE
 from durometer.spaces.compiled import NAMES, serves
 from durometer.spaces.region import Region, contains_at
 
+AUDITOR = "Auditor"  # who breaks a row that was proven
+PASSES = 440  # model evaluations that a proof is taken to cost unless it says otherwise
 Ask = Callable[[Tensor], Tensor]  # inputs -> the model's own logits
 
 
@@ -56,8 +58,13 @@ class Referee:
     idle: Tensor = field(init=False)  # nothing to play for: no target, or not valid to begin with
     vacuous: Tensor = field(init=False)  # proven, and by features that nobody can change
     improving: Tensor = field(init=False)  # a search came nearer until its budget ended
+    looked: Tensor = field(init=False)  # its gradients were compared with what the margin does
+    misled: Tensor = field(init=False)  # and were found to mislead
     distance_low: Tensor = field(init=False)  # nothing as near as this reaches the goal
     certificates: dict[int, bytes] = field(init=False)  # of proven rows, as far as there are any
+    passes: Tensor = field(init=False)  # of proven rows: what the proof cost, in model evaluations
+    audited: Tensor = field(init=False)  # of proven rows: valid points that the auditor tried
+    overturned: dict[int, str] = field(init=False)  # rows that it broke, and whose proof that was
     spent: dict[str, Tensor] = field(init=False)  # seconds of each stage, by its label
     final: Tensor = field(init=False)  # predicted class of `best`
     value: Tensor = field(init=False)  # loss of `best`
@@ -71,6 +78,8 @@ class Referee:
     forwards: Tensor = field(init=False)
     backwards: Tensor = field(init=False)
     counters: Tensor = field(init=False)  # (n, 4): see `facts`
+    gap: Tensor = field(init=False)  # how far plain bounds end from a proof; NaN: not known
+    left: dict[int, str] = field(init=False)  # rows no further proof is tried on, and why
     unproven: str = field(init=False, default="")  # why no proof knows this model or space
     n_reverted: int = field(init=False, default=0)  # rows handed in that were not the attacker's
 
@@ -81,14 +90,15 @@ class Referee:
         self.proven, self.idle, self.vacuous, self.improving, self.blocked = (
             self.solved.clone() for _ in range(5)
         )
-        self.certificates, self.spent = {}, {}
+        self.looked, self.misled = self.solved.clone(), self.solved.clone()
+        self.certificates, self.spent, self.overturned, self.left = {}, {}, {}, {}
         self.final = torch.full((n,), -1, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=widest(device), device=device)
         self.margin = self.value.clone()
         self.score = torch.full_like(self.value, torch.nan)
-        self.distance_low = self.score.clone()
+        self.distance_low, self.gap = self.score.clone(), self.score.clone()
         self.forwards = torch.zeros(n, dtype=torch.int64, device=device)
-        self.backwards = self.forwards.clone()
+        self.backwards, self.passes, self.audited = (self.forwards.clone() for _ in range(3))
         self.counters = torch.zeros(n, 4, dtype=torch.int64, device=device)
         self.who, self.labels = torch.zeros_like(self.forwards), [""]
 
@@ -146,6 +156,8 @@ class Referee:
             "apart": apart,  # candidates of which a copy said another thing than the model
             "put_back": self.n_reverted,
             "searched": int(found.sum()),  # fell without a gradient
+            "looked": int(self.looked[rows].sum()),  # rows whose gradients were looked at
+            "misled": int(self.misled[rows].sum()),  # those whose gradients mislead
         }
 
     def record_gradients(self, rows: Tensor, grad: Tensor) -> Tensor:
@@ -179,9 +191,13 @@ class Referee:
         self.proven |= other.proven
         self.vacuous |= other.vacuous
         self.certificates |= other.certificates
+        self.passes = self.passes.maximum(other.passes)
         self.distance_low = self.distance_low.fmax(other.distance_low)
         self.improving |= other.improving
+        self.looked |= other.looked
+        self.misled |= other.misled
         self.unproven = self.unproven or other.unproven
+        self.left |= other.left
         for mine, theirs in (
             (self.best, other.best),
             (self.final, other.final),
@@ -200,7 +216,7 @@ class Referee:
 
     def prove(
         self, rows: Tensor, label: str, vacuous: Tensor | None = None,
-        certificates: Sequence[bytes | None] = (),
+        certificates: Sequence[bytes | None] = (), passes: int = PASSES,
     ) -> None:  # fmt: skip
         """Close these rows: no valid point of theirs reaches the goal."""
         if self.keep != "first":
@@ -210,12 +226,23 @@ class Referee:
             )
         self._refuse_rows(rows[self.solved[rows]], f"{label} says it is proven")
         self.proven[rows] = True
+        self.passes[rows] = passes
         if vacuous is not None:
             self.vacuous[rows] = vacuous
         self.credit(rows, label)
         for i, kept in zip(rows.tolist(), certificates, strict=False):
             if kept is not None:
                 self.certificates[i] = kept
+
+    def overturn(self, row: int, x: Tensor, logits: Tensor, whose: str) -> None:
+        """The auditor broke a proven row by this valid input: it is broken, and says whose proof
+        that was. `Records.withdrawn` then withdraws all proofs of the run."""
+        self.proven[row], self.vacuous[row], self.solved[row] = False, False, True
+        self.certificates.pop(row, None)
+        self.best[row], self.final[row] = x, logits.argmax()
+        self.margin[row] = gap(logits[None], self.targets[row][None])[0].to(self.margin.dtype)
+        self.overturned[row] = whose
+        self.credit(torch.tensor([row], device=self.who.device), AUDITOR)
 
     def _refuse_rows(self, rows: Tensor, now: str) -> None:
         """Broken and proven at once: say which row, by whom, and stop."""

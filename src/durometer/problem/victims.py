@@ -29,6 +29,8 @@ from durometer.goals.goal import gap
 from durometer.losses import Loss
 from durometer.model.classifier import Classifier
 
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
+                nn.ConvTranspose3d)  # fmt: skip
 _FEW = 8  # rows up to which one call over all models beats a loop even with convolutions
 _MANY = 256  # rows from which it never does
 
@@ -125,7 +127,7 @@ class Victims:
     @cached_property
     def _convolutional(self) -> bool:
         module = self.models[0].module
-        return any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
+        return any(isinstance(m, CONVOLUTIONS) for m in module.modules())
 
     @cached_property
     def _stacked(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:

@@ -67,7 +67,7 @@ class Enumerate:
     """
 
     most: int = 100_000
-    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
+    cpu_only: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:
@@ -105,7 +105,8 @@ class Enumerate:
         left = rows[~problem.solved[rows]]
         left = left[~near[left]]
         region = problem.region(left)
-        problem.prove(left, region.fixed if isinstance(region, SubstitutionRegion) else None)
+        fixed = region.fixed if isinstance(region, SubstitutionRegion) else None
+        problem.prove(left, fixed, passes=0)  # its queries are counted
 
 
 def _blocks(region: Listed, rows: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

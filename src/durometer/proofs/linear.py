@@ -24,6 +24,7 @@ from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
+from durometer.proofs.bounds.certify import encode
 from durometer.proofs.search.interval_max import interval_max
 from durometer.proofs.search.linear_form import LinearForm, read
 from durometer.proofs.search.milp import best
@@ -43,6 +44,8 @@ class Linear:
 
     Args:
         seconds: Time limit of HiGHS per row that needs it, in seconds.
+        certificates: Whether to keep a certificate of each proof that rests on bounds and ball
+            alone, which `verify` checks with independent code.
 
     Raises:
         Unsupported: The model is not linear; raised when it is played.
@@ -61,11 +64,12 @@ class Linear:
     """
 
     seconds: float = 5.0
-    on_host: ClassVar[bool] = True  # in double precision
+    certificates: bool = False
+    cpu_only: ClassVar[bool] = True  # in double precision
 
     @property
     def needs(self) -> Needs:
-        return Needs(ANY, box=True, is_proof=True)
+        return Needs(ANY, is_proof=True)
 
     def __call__(self, problem: Problem) -> None:
         rows = problem.undecided
@@ -105,7 +109,7 @@ class Linear:
                 if len(ask):
                     problem.query(rows[ask], x)
         safe = ~possible.any(1) & ~problem.solved[rows]
-        problem.prove(rows[safe], region.fixed[safe])
+        problem.prove(rows[safe], region.fixed[safe], passes=goal.shape[1])
 
     def _ball(self, problem: Problem, rows: Tensor, region: LpRegion, form: LinearForm) -> None:
         """Closed forms, on a ball larger by the slack of `contains` and by Newton's last step."""
@@ -134,7 +138,7 @@ class Linear:
                 z = region.take(left[hopeful]).project(z[hopeful].to(region.origin.dtype))
                 problem.submit(rows[left[hopeful]], z)
             safe &= impossible
-        problem.prove(rows[safe & ~problem.solved[rows]])
+        self._prove(problem, rows[safe & ~problem.solved[rows]])
 
     def _box(
         self, problem: Problem, rows: Tensor, box: tuple[Tensor, Tensor], form: LinearForm
@@ -150,8 +154,13 @@ class Linear:
                 lead = torch.where(w > 0, high, low) @ w + form.bias[t] - form.bias[s]
                 possible[:, t] &= goal[:, s] | (lead >= -size)
         safe = ~possible.any(1)
-        problem.prove(rows[safe])
+        self._prove(problem, rows[safe])
         return safe
+
+    def _prove(self, problem: Problem, rows: Tensor) -> None:
+        """Close rows that bounds and ball decide; the checker needs no numbers to redo that."""
+        kept = [encode(problem.model.hash, [(-1, 0)], [], [])] if self.certificates else []
+        problem.prove(rows, certificates=kept * len(rows), passes=problem.goal.shape[1])
 
     def _table(self, problem: Problem, rows: Tensor, region: TableRegion, form: LinearForm) -> None:
         low, high = region.box()

@@ -23,13 +23,14 @@ from durometer.core.validation import noun
 from durometer.kernels.arrays import Bools, Floats
 from durometer.model.answers import ANY
 from durometer.model.classifier import Classifier
+from durometer.model.rules import Ruled
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.proofs.search.box import Box, box_of
 from durometer.proofs.search.decide import decide, vacuous
 from durometer.proofs.search.nearest import nearest
 from durometer.trees import Ensemble
-from durometer.trees.align_ensemble import ensemble_of, own_classes
+from durometer.trees.align_ensemble import ensemble_of, ensembles_of, own_classes
 
 _ROWS = 64  # compared with the model, as they are and in two corners
 _VALUES = 100  # of a text column that are compared
@@ -69,14 +70,12 @@ class Exact:
     minimise: Literal["distance", "cost"] | None = None
     gap: float = 1e-3
     certificates: bool = False
-    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
+    cpu_only: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:
         nearer = self.minimise is not None
-        return Needs(
-            ANY, trees=True, box=True, is_proof=True, single_model=True, revisits_broken=nearer
-        )
+        return Needs(ANY, trees=True, is_proof=True, single_model=True, revisits_broken=nearer)
 
     def __call__(self, problem: Problem) -> None:
         rows = problem.undecided
@@ -84,9 +83,18 @@ class Exact:
             rows = torch.cat([rows, problem.broken]).sort().values
         if not len(rows):
             return
-        region, ensemble = problem.region(rows), ensemble_of(problem.model)
+        if not isinstance(problem.model.source, Ruled):
+            return self._settle(problem, rows, ensemble_of(problem.model))
+        if self.certificates:
+            raise Unsupported("Exact(certificates=True): a rule on a score has no certificate yet")
+        for places, ensemble in ensembles_of(problem.model, rows.cpu().numpy()):
+            self._settle(problem, rows[torch.from_numpy(places)], ensemble)
+
+    def _settle(self, problem: Problem, rows: torch.Tensor, ensemble: Ensemble) -> None:
+        region = problem.region(rows)
         goal = own_classes(problem.model, ensemble, problem.goal[rows].cpu().numpy())
-        _agree(problem.model, ensemble, box_of(region), problem.kept(rows))
+        if not problem.model.bound:  # else the scores were compared when they were read
+            _agree(problem.model, ensemble, box_of(region), problem.kept(rows))
         if self.minimise is None:
             found = decide(ensemble, region, goal, self.seconds, certificates=self.certificates)
         else:

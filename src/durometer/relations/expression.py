@@ -394,8 +394,10 @@ def children(node: Expr | Relation) -> tuple[Expr | Relation, ...]:
     return ()
 
 
+# Functions of the language: the fewest and the most values they take (0: any number).
+FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3), "fill": (2, 2),
+             "min": (1, 0), "max": (1, 0), "sum": (1, 0), "count": (1, 0)}  # fmt: skip
 # Words of the language: a column of such a name is written in quotes.
 RESERVED = frozenset(
-    {"if", "then", "else", "and", "or", "not", "in", "within", "original", "abs", "min", "max"}
-    | {"log", "floor", "divide", "fill", "count", "sum"}
+    {"if", "then", "else", "and", "or", "not", "in", "within", "original", *FUNCTIONS}
 )

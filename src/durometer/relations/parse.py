@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from durometer.core.errors import DurometerError, nearest
 from durometer.relations.expression import (
+    FUNCTIONS,
     RESERVED,
     And,
     Column,
@@ -42,8 +43,6 @@ _TOKEN = re.compile(
 )
 _COMPARE = {"<": "<", "<=": "<=", "==": "==", "!=": "!=", ">=": ">=", ">": ">",
             "≤": "<=", "≥": ">=", "≠": "!="}  # fmt: skip
-_FUNCTIONS = {"abs": (1, 1), "floor": (1, 1), "log": (1, 2), "divide": (3, 3), "fill": (2, 2),
-              "min": (1, 0), "max": (1, 0), "sum": (1, 0), "count": (1, 0)}  # fmt: skip
 _HINTS = {"=": "write == for equality", "&": "write 'and'", "|": "write 'or'", "~": "write 'not'",
           "!": "write 'not', or != for unequal", "^": "write ** for powers"}  # fmt: skip
 _DEEPEST = 50
@@ -275,15 +274,15 @@ class _Parser:
         return Column(name)
 
     def call(self, name: str) -> Expr:
-        if name not in _FUNCTIONS:
+        if name not in FUNCTIONS:
             self.at -= 1
-            self.fail(f"no function '{name}'{nearest(name, _FUNCTIONS)}")
+            self.fail(f"no function '{name}'{nearest(name, FUNCTIONS)}")
         self.expect("(")
         args = [self.anything()]
         while self.take(","):
             args.append(self.anything())
         self.expect(")")
-        fewest, most = _FUNCTIONS[name]
+        fewest, most = FUNCTIONS[name]
         if len(args) < fewest or (most and len(args) > most):
             self.fail(f"{name}() takes {most} value(s), got {len(args)}")
         if name == "count":

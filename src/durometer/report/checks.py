@@ -1,6 +1,6 @@
 """Pitfall flags: what makes an evaluation untrustworthy, said in a sentence next to its figures.
 
-Each flag has an id; `docs/checks.md` has a paragraph on each. Flags never change a figure.
+Each flag has an id; `docs/reference/warnings.md` has a paragraph on each. Flags change no figure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from durometer.core.facts import Facts
 from durometer.core.records import Records
 from durometer.core.spec import Spec
 from durometer.goals.quota import AS
@@ -26,7 +27,7 @@ class Flag:
     """A warning or note of a report.
 
     Args:
-        id: Its name, e.g. "interrupted"; docs/checks.md explains each.
+        id: Its name, e.g. "interrupted"; docs/reference/warnings.md explains each.
         text: What to look at, with the figures.
         level: "warning" or "note".
     """
@@ -43,7 +44,11 @@ SATURATED = 0.1  # of the rows looked at
 MATCHED = 10  # rows per class, where the order of classes is looked at
 CHANCE = 1e-3  # guessing gets as few right with less than this probability
 MOVED = 1e-6  # a change of a correlation that is more than rounding
-DRAWN = ("sampled", "importance")  # intervals of plain draws: no budget, only their number
+DRAWN = (
+    "sampled",
+    "sequential",
+    "importance",
+)  # intervals of plain draws: no budget, only their number
 NARROWER = {  # what makes an interval of this kind narrower
     "certified": "give Nature more budget= or use method='combined'",
     "certified+sampled": "give Nature more draws= or more budget=",
@@ -53,6 +58,7 @@ NARROWER = {  # what makes an interval of this kind narrower
 PARTIAL = ("interrupted", "broke-down", "unfinished")  # the figures are of some of the rows
 IDS = (
     "vanishing-gradients",
+    "misleading-gradients",
     "probabilities",
     "search-beats-gradient",
     "not-monotone",
@@ -93,6 +99,7 @@ IDS = (
     "half-precision",
     "sample",
     "left-out-candidates",
+    "contradiction",
 )
 
 
@@ -101,7 +108,7 @@ def incomplete(flags: Iterable[Flag]) -> str:
     return next((f.text for f in flags if f.id in PARTIAL), "")
 
 
-def of_report(records: Records, facts: dict[str, Any], spec: Spec) -> tuple[Flag, ...]:
+def of_report(records: Records, facts: Facts, spec: Spec) -> tuple[Flag, ...]:
     """All flags of an evaluation: from what was seen before it, and from what happened."""
     return (
         *of_model(facts),
@@ -111,48 +118,48 @@ def of_report(records: Records, facts: dict[str, Any], spec: Spec) -> tuple[Flag
     )
 
 
-def of_model(facts: dict[str, Any]) -> Iterator[Flag]:
+def of_model(facts: Facts) -> Iterator[Flag]:
     """Flags from a look at the model on a few rows."""
-    if facts.get("training"):
+    if facts.training:
         text = "the model came in training mode; it was evaluated in eval mode and put back"
         yield Flag("training-mode", text, "note")
-    if facts.get("probabilities"):
+    if facts.probabilities:
         text = "the outputs look like probabilities where logits were meant: gradients may vanish; "
         yield Flag("probabilities", text + "use du.wrap(model, answers='probabilities')")
-    if facts.get("half"):
-        text = f"the model computes in {facts['half']}: logits have two or three digits, ties are "
+    if facts.half:
+        text = f"the model computes in {facts.half}: logits have two or three digits, ties are "
         text += "common and small gradients are 0; evaluate model.float()"
         yield Flag("half-precision", text + ", and this one only if it is what is deployed")
-    if facts.get("left_out"):
-        text = f"the space leaves out {'; '.join(facts['left_out'])}: no attack tries them, and "
+    if facts.left_out:
+        text = f"the space leaves out {'; '.join(facts.left_out)}: no attack tries them, and "
         yield Flag("left-out-candidates", text + "no proof is about them", "note")
-    if facts.get("other_scale"):
-        now, then = facts["other_scale"]
+    if facts.other_scale:
+        now, then = facts.other_scale
         text = f"clean accuracy is {now:.3f}, and {then:.3f} when the inputs are standardised: the "
         yield Flag("other-scale", text + "model seems to expect inputs on another scale")
-    difference = facts.get("repeat_difference", 0.0)
+    difference = facts.repeat_difference
     if difference > 1e-6:
         text = f"the model answers differently on repeat (by {difference:.2g} of the largest logit)"
         yield Flag("not-deterministic", text + ": use APGD(eot=) and read the figures as one draw")
-    elif facts.get("batch_difference", 0.0) > 1e-3:
+    elif facts.batch_difference > 1e-3:
         text = "a row's answer depends on the other rows of its batch: a fixed model does not"
         game = "; ask it one row at a time, or play du.Transductive(du.defenses.Adapting(model))"
         yield Flag("batch-dependent", text + game)
 
 
-def of_defender(facts: dict[str, Any]) -> Iterator[Flag]:
+def of_defender(facts: Facts) -> Iterator[Flag]:
     """Flags from what a test-time defence is up against, and from one batch in three ways."""
-    if facts.get("unattacked"):
+    if facts.unattacked:
         text = "nobody attacked: the figures are the defender's on the rows as they were given"
         yield Flag("no-attack", text + ", not its robustness", "note")
-    if facts.get("one_move"):
+    if facts.one_move:
         text = "the defender is random and the referee let it move once: the figures are one draw; "
         yield Flag("one-move", text + "use Transductive(runs=3) or more", "note")
-    turned = facts.get("order_difference", 0.0)
+    turned = facts.order_difference
     if turned > 0:
         text = f"{turned:.0%} of the answers on a batch change when the same rows come in another"
         yield Flag("order-dependent", text + " order: an attacker may choose it", "note")
-    company = facts.get("company_difference", 0.0)
+    company = facts.company_difference
     if company > 0:
         text = f"{company:.0%} of the answers change when half of the batch is taken away: other"
         yield Flag(
@@ -160,27 +167,31 @@ def of_defender(facts: dict[str, Any]) -> Iterator[Flag]:
         )
 
 
-def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
+def of_run(records: Records, facts: Facts) -> Iterator[Flag]:
     """Flags from what happened."""
     c = records.columns
-    gradients, flat = facts.get("gradients", 0), facts.get("flat", 0)
+    gradients, flat = facts.gradients, facts.flat
     if flat > 0.1 * gradients:
         text = f"{flat} of {gradients} gradients were exactly 0: gradient attacks are blind there"
         yield Flag("vanishing-gradients", text + "; try loss='margin' or a search attack")
-    if facts.get("put_back"):
-        text = f"the attack handed in {facts['put_back']} rows that are not its own or lie outside "
+    if facts.misled:
+        misled, looked = facts.misled, facts.looked
+        text = f"gradients mislead on {misled} of the {looked} rows that gradient attacks left "
+        text += f"({misled / looked:.0%}): the margin moves more than they say, or they are 0. "
+        text += "They got smoothed gradients and a longer search, which proves nothing about those "
+        yield Flag("misleading-gradients", text + "that stand: robust accuracy is an upper bound")
+    if facts.put_back:
+        text = f"the attack handed in {facts.put_back} rows that are not its own or lie outside "
         yield Flag("put-back", text + "the space; clean rows were put in their place")
-    if facts.get("nonfinite"):
-        text = f"the model gave NaN or infinite outputs on {facts['nonfinite']} attacked inputs"
+    if facts.nonfinite:
+        text = f"the model gave NaN or infinite outputs on {facts.nonfinite} attacked inputs"
         yield Flag("not-finite", text + "; none of them was counted as a success")
-    if facts.get("apart"):
-        text = (
-            f"at {facts['apart']} candidates the network answers otherwise than its faster copy, "
-        )
+    if facts.apart:
+        text = f"at {facts.apart} candidates the network answers otherwise than its faster copy, "
         text += "which attacks asked: its own answer counted, but the attack may have been misled"
         yield Flag("copy-differs", text)
-    if facts.get("searched") and gradients:
-        text = f"{facts['searched']} rows fell to searches that need no gradient "
+    if facts.searched and gradients:
+        text = f"{facts.searched} rows fell to searches that need no gradient "
         yield Flag("search-beats-gradient", text + "after gradient attacks: these may be masked")
     invalid = int((c["skipped"] == "invalid").sum())
     if invalid:
@@ -188,9 +199,9 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
         text += "; they were left out: schema.validate(x) names the rules they break"
         yield Flag("invalid-clean", text)
     rejects = bool(np.isfinite(c["doubt"]).any())  # not answering is no wrong order of classes
-    if facts.get("classes") and not rejects:
-        yield from _of_chance(c, facts["classes"])
-    yield from _of_score(c, facts.get("score"))
+    if facts.classes and not rejects:
+        yield from _of_chance(c, facts.classes)
+    yield from _of_score(c, facts.score)
     known = np.isfinite(c["simulated"]) & (c["skipped"] == "")
     if known.any():
         gain = c["simulated"][known] - c["success"][known]
@@ -208,52 +219,68 @@ def of_run(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
     yield from _of_extent(records, facts)
 
 
-def _of_extent(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
+def _of_extent(records: Records, facts: Facts) -> Iterator[Flag]:
     """Which of the rows the figures are of, and who made them."""
-    n = int(facts.get("all", len(records)))  # a run in parts holds some of them
+    n = (
+        len(records) if facts.all_rows is None else facts.all_rows
+    )  # a run in parts holds some of them
     if n > len(records):
         text = f"rates and means are of all {n:,} rows; the table, drawings and whatever is counted"
         yield Flag("sample", f"{text} by name are of {len(records):,} of them, by lot", "note")
-    if facts.get("narrow"):
-        text = f"stopped after {len(records)} of {facts['narrow']} rows, drawn at random: the"
+    if facts.narrow:
+        text = f"stopped after {len(records)} of {facts.narrow} rows, drawn at random: the"
         yield Flag("narrow-enough", text + " interval was as narrow as asked for", "note")
-    if facts.get("decided"):
-        text = f"stopped after {len(records)} of {facts['decided']} rows, drawn at random: the"
+    if facts.decided:
+        text = f"stopped after {len(records)} of {facts.decided} rows, drawn at random: the"
         yield Flag("decided", text + " gate was decided", "note")
-    if facts.get("interrupted"):
-        text = f"stopped by hand after {n} of {facts['interrupted']} rows"
+    if facts.interrupted:
+        text = f"stopped by hand after {n} of {facts.interrupted} rows"
         yield Flag("interrupted", text)
-    elif facts.get("broke_down"):
-        rows, error = facts["broke_down"]
+    elif facts.broke_down:
+        rows, error = facts.broke_down
         text = f"the run broke down after {n} of {rows} rows ({error})"
         yield Flag("broke-down", text + ": mend the cause and resume")
-    elif facts.get("unfinished"):
-        finished, chunks = facts["unfinished"]
+    elif facts.unfinished:
+        finished, chunks = facts.unfinished
         text = f"not finished: {finished} of {chunks} chunks, {n} rows so far"
         yield Flag("unfinished", text + "; the figures are of these")
-    if facts.get("versions"):
-        said = "; ".join(", ".join(f"{k} {v}" for k, v in (x or {}).items())
-                         for x in facts["versions"])  # fmt: skip
+    if facts.versions:
+        said = "; ".join(", ".join(f"{k} {v}" for k, v in x.items())
+                         for x in facts.versions)  # fmt: skip
         yield Flag("mixed-versions", f"the rows were made by different versions: {said}", "note")
 
 
 def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
     """Flags of the two sides: how much is unknown, and what the proofs rest on."""
+    wrong = np.flatnonzero(c["overturned"] != "")
+    if len(wrong):
+        rows = ", ".join(str(i) for i in c["id"][wrong[:5]])
+        text = f"the auditor broke {len(wrong)} rows that had been called proven (first ids: "
+        text += f"{rows}) by {c['overturned'][wrong[0]]}: all proofs of this run are withdrawn. "
+        yield Flag("contradiction", text + "This is a bug: please report it with the model")
     played = c["skipped"] == ""
     proven, left = c["verdict"] == "proven", (c["verdict"] == "open") & played
     n = max(1, int(played.sum()))
     if proven.any() and left.sum() > GAP * n:
         text = f"{int(left.sum())} of {n} rows are neither proven nor broken: robust accuracy lies "
         text += f"between {proven.sum() / n:.3f} and {(proven | left).sum() / n:.3f}, and nothing "
-        yield Flag("wide-gap", text + "here says where")
+        text += "here says where"
+        if left_alone := int((c["unproven"][left] != "").sum()):
+            first = c["unproven"][left & (c["unproven"] != "")][0]
+            text += f"; no further proof was tried on {left_alone} of them, and `unproven` says why"
+            text += f" (the first: {first})"
+        yield Flag("wide-gap", text)
     vacuous = int(c["vacuous"].sum())
     if vacuous > VACUOUS * max(1, int(proven.sum())):
         text = f"{vacuous} of {int(proven.sum())} proofs hold at any size of the region: these "
         text += "answers hang on features that the attacker cannot change; look at clean accuracy "
         yield Flag("vacuous-robustness", text + "on every class before the figure is quoted")
-    why = [str(w) for w in np.unique(c["unproven"][left].astype(str)) if w]
+    why = [str(w) for w in dict.fromkeys(c["unproven"][left].tolist()) if w]
     if why and not proven.any():
-        text = f"nothing could be proven: {why[0]}. So `at least` says nothing here, and robust "
+        first = (
+            why[0] if len(why) == 1 else f"{why[0]} (row {c['id'][left][0]}; others: `unproven`)"
+        )
+        text = f"nothing could be proven: {first}. So `at least` says nothing here, and robust "
         yield Flag("no-proof", text + "accuracy is what this attack did not break", "note")
     nearer = int(c["improving"].sum())
     if nearer > IMPROVING * max(1, int(left.sum())):
@@ -264,20 +291,20 @@ def _of_proofs(c: Mapping[str, Any]) -> Iterator[Flag]:
         )
 
 
-def _of_labels(c: Mapping[str, Any], facts: dict[str, Any]) -> Iterator[Flag]:
+def _of_labels(c: Mapping[str, Any], facts: Facts) -> Iterator[Flag]:
     """A flag where rows stand that were searched by labels alone."""
     left = (c["verdict"] == "open") & (c["skipped"] == "")
-    if facts.get("answers") == "labels" and left.any():
+    if facts.answers == "labels" and left.any():
         asked = int(c["forwards"][left].max())
         text = f"labels only: {asked:,} questions a row at most; where the truth was known, such "
-        text += "searches left 3 to 30 points more rows standing. Robust accuracy here is an upper "
-        yield Flag("labels-only", text + "bound; give scores or the model itself if you can")
+        text += "searches left up to 40 points more rows standing. Robust accuracy here is an "
+        yield Flag("labels-only", text + "upper bound; give scores or the model itself if you can")
 
 
-def _of_saturation(c: Mapping[str, Any], facts: dict[str, Any]) -> Iterator[Flag]:
+def _of_saturation(c: Mapping[str, Any], facts: Facts) -> Iterator[Flag]:
     """A flag where rows stand whose scores cannot show a search where to go."""
     left = (c["verdict"] == "open") & (c["skipped"] == "")
-    share = facts.get("saturated", 0.0)
+    share = facts.saturated
     if share > SATURATED and left.any():
         text = f"the probabilities of {share:.0%} of the rows looked at are exactly 0 and 1: they "
         text += "show a search no way, so robust accuracy is unusable as it stands; give the "
@@ -322,24 +349,24 @@ def _best_order(y: Any, clean: Any, classes: int) -> float:
     return float(seen[linear_sum_assignment(-seen)].sum() / max(len(y), 1))
 
 
-def _of_noise(records: Records, facts: dict[str, Any]) -> Iterator[Flag]:
+def _of_noise(records: Records, facts: Facts) -> Iterator[Flag]:
     """Flags of a game without an adversary."""
-    moved = facts.get("moved", 0.0)
+    moved = facts.moved
     if moved > MOVED:
         text = "no noise has the rank correlations that were given: the nearest possible ones took "
         text += f"their place, which moved an entry of the correlation matrix by {moved:.2g}"
         yield Flag("noise-moved", text + "; the figures are about that other noise")
-    if "tolerance" not in facts:
+    if facts.tolerance is None:
         return
     c = records.columns
     width = c["probability_high"] - c["probability_low"]
-    wide = width > 1.01 * facts["tolerance"]
+    wide = width > 1.01 * facts.tolerance
     for kind in sorted(set(c["winner"][wide])):
-        if kind in DRAWN and not facts.get("tolerance_given"):
+        if kind in DRAWN and not facts.tolerance_given:
             continue  # nobody asked draws for the width that is usual for bounds
         mine = wide & (c["winner"] == kind)
         text = f"{int(mine.sum())} of {len(records)} records: {kind} intervals wider than "
-        text += f"{facts['tolerance']:g} (widest {np.nanmax(width[mine]):.2g}); "
+        text += f"{facts.tolerance:g} (widest {np.nanmax(width[mine]):.2g}); "
         yield Flag("bounds-wide", text + NARROWER.get(kind, "give Nature more budget="), "note")
 
 

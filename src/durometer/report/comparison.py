@@ -12,6 +12,8 @@ from durometer.report.stats import Estimate, mcnemar, paired_difference, wilcoxo
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+
 from durometer.report.metrics import middle
 
 
@@ -90,7 +92,9 @@ class Comparison:
         """
         d, setting = self.robust, self.setting
         points = (100 * d.low, 100 * d.value, 100 * d.high)
-        if self.noisy or setting is None:
+        if self.noisy:
+            return wording.noise_ranking(setting, names, points, self.p_value)
+        if setting is None:
             return ""
         if setting.same_model and setting.same_question:
             held = int((~self.first["success"] & ~self.second["success"]).sum())
@@ -110,6 +114,23 @@ class Comparison:
         """P-value of equal cost, in forward passes per row (Wilcoxon's test)."""
         return wilcoxon(self.first["forwards"].to_numpy(), self.second["forwards"].to_numpy())
 
+    def plot(self, ax: Axes | None = None, names: tuple[str, str] = ("first", "second")) -> Axes:
+        """Draws how many rows held or broke in which run; under noise each row's probabilities.
+
+        Args:
+            ax: matplotlib axes to draw into. None makes a figure.
+            names: What to call the two runs.
+
+        Returns:
+            The axes; the title is `sentence(names)`.
+
+        Raises:
+            Unsupported: matplotlib is not installed.
+        """
+        from durometer.report.plot import comparison  # late: most comparisons are not drawn
+
+        return comparison(self, ax, names)
+
     def _repr_html_(self) -> str:
         from durometer.report.notebook_repr import comparison
 
@@ -126,7 +147,8 @@ class Comparison:
             f"difference               {r.value:+.3f} [{r.low:+.3f}, {r.high:+.3f}]",
         ]
         if self.noisy:
-            return "\n".join([*lines, f"Wilcoxon                 p = {self.p_value:.3g}"])
+            lines.append(f"Wilcoxon                 p = {self.p_value:.3g}")
+            return "\n".join([*lines, self.sentence(("first", "second"))])
         if any(self.proven):
             n = len(self.first)
             least = " against ".join(f"{k / n:.3f}" for k in self.proven)

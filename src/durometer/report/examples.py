@@ -3,6 +3,12 @@
 A report holds what the attacker handed in, not the clean data; to show changes side by side some
 clean rows are kept here: the nearest successes, plus which features were changed over all of them,
 for tables which rules held the attacker back, and for texts which words were replaced by which.
+
+A rule binds a changed feature if going on in the same direction, all else equal, would break it:
+one more unit for whole numbers, a hundredth of the change for others. The question is put to the
+schema's own judge, so it works for every relation that can be written. What a reader would get
+wrong: this is about one feature at a time. A rule that binds can often be kept by moving another
+feature along, which is what the attacks' repair does.
 """
 
 from __future__ import annotations
@@ -12,16 +18,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+import torch
 
 from durometer.core import durable_files
 from durometer.core.records import Records
 from durometer.data.dataset import Dataset
-from durometer.report.binding_rules import binding
-from durometer.report.text_changes import Replaced, join_changes, replaced
+from durometer.relations.expression import Column, walk
+from durometer.report.changes import Replaced, join_changes, replaced
 from durometer.spaces import token_ids
+from durometer.tables.validation import bounded
+
+if TYPE_CHECKING:
+    from durometer.tables.schema import Schema
 
 MOST = 12
 KEPT = 200  # replacements; more than are shown, because shards are joined
@@ -49,6 +60,12 @@ class Examples:
         """Are the inputs sentences?"""
         return token_ids.is_token_ids(self.clean)
 
+    @property
+    def is_image(self) -> bool:
+        """Are the inputs (1 or 3, height, width), which can be shown as pictures?"""
+        shape = self.clean.shape[1:]
+        return len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) >= 8
+
     def save(self, path: Path | BinaryIO) -> None:
         np.savez(
             path,
@@ -67,12 +84,9 @@ class Examples:
         )
 
     @classmethod
-    def load(cls, path: Path) -> Examples | None:
+    def load(cls, path: Path) -> Examples:
         with durable_files.arrays(path) as f:
-            if "shift" not in f.files:  # of an older version: the rest of the report reads without
-                return None
-            token_ids.register_words(f["words"].tolist() if "words" in f.files else ())
-            replaced = durable_files.parsed(str(f["replaced"])) if "replaced" in f.files else ()
+            token_ids.register_words(f["words"].tolist())
             return cls(
                 f["places"],
                 f["clean"],
@@ -86,7 +100,9 @@ class Examples:
                 ),
                 tuple((str(r), int(n)) for r, n in durable_files.parsed(str(f["rules"]))),
                 int(f["asked"]),
-                tuple((str(a), str(b), int(n)) for a, b, n in replaced),
+                tuple(
+                    (str(a), str(b), int(n)) for a, b, n in durable_files.parsed(str(f["replaced"]))
+                ),
             )
 
 
@@ -163,8 +179,76 @@ def merged(parts: Sequence[tuple[np.ndarray, Examples]], whole: Records) -> Exam
     )
 
 
-def _features(schema: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _features(schema: Schema | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if schema is None:
         return (), ()
     features = schema.features
     return tuple(f.name for f in features), tuple(f.unit for f in features)
+
+
+_SHARE = 0.01  # of the change, that a real-valued feature is pushed on
+
+
+def binding(
+    schema: Schema, clean: np.ndarray, adversarial: np.ndarray
+) -> list[dict[int, list[str]]]:
+    """For each record, changed feature -> the rules that would break if it went on.
+
+    Features that no relation names together are pushed at once: one by one it would take features
+    times relations for every record.
+    """
+    x0 = torch.as_tensor(clean, dtype=torch.float64).reshape(len(clean), -1)
+    x = torch.as_tensor(adversarial, dtype=torch.float64).reshape(x0.shape)
+    change = x - x0
+    found: list[dict[int, list[str]]] = [{} for _ in range(len(x0))]
+    if not bool(change.any()):
+        return found
+    pushed = x + torch.where(schema.whole, change.sign(), _SHARE * change)
+    program, rules = schema.program, [str(r) for r in schema.relations]
+    held = program.holds(x, x0)
+    broken: dict[tuple[int, int], list[int]] = {}
+    for feature_of, features in _apart(schema):
+        moved = x.clone()
+        moved[:, features] = pushed[:, features]
+        for i, r in (held & ~program.holds(moved, x0)).nonzero().tolist():
+            broken.setdefault((i, feature_of[r]), []).append(r)
+    inside = bounded(schema, pushed, x0)
+    for i, j in change.nonzero().tolist():
+        names = [rules[r] for r in broken.get((i, j), [])]
+        f = schema.features[j]
+        if not bool(inside[i, j]):
+            up = bool(change[i, j] > 0)
+            end = f.high if up else f.low
+            said = f"{end:g}" if isinstance(end, int | float) else str(end)
+            names.append(f"{f.name} {'<=' if up else '>='} {said}")
+        if names:
+            found[i][j] = names
+    return found
+
+
+def _apart(schema: Schema) -> list[tuple[dict[int, int], list[int]]]:
+    """Sets of features no two of which share a relation, each with relation -> its feature there.
+
+    A greedy colouring, in the order of the features.
+    """
+    place = schema.layout.place
+    named = [
+        {place[e.name] for e in walk(r) if isinstance(e, Column) and not e.clean}
+        for r in schema.relations
+    ]
+    naming: dict[int, list[int]] = {}
+    for r, features in enumerate(named):
+        for j in features:
+            naming.setdefault(j, []).append(r)
+    sets: list[tuple[dict[int, int], list[int]]] = []
+    used: list[set[int]] = [set() for _ in named]  # the sets that a relation has a feature in
+    for j, relations in sorted(naming.items()):
+        taken = set().union(*(used[r] for r in relations))
+        k = next(k for k in range(len(sets) + 1) if k not in taken)
+        if k == len(sets):
+            sets.append(({}, []))
+        sets[k][1].append(j)
+        for r in relations:
+            used[r].add(k)
+            sets[k][0][r] = j
+    return sets

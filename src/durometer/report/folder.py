@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -25,9 +25,10 @@ from durometer.core.errors import DurometerError
 from durometer.core.records import FIELDS, Records, certificates
 from durometer.core.spec import Spec
 from durometer.report.checks import Flag
-from durometer.report.drawing import html
-from durometer.report.evidence.document import document
+from durometer.report.evidence import document, light, reproduce_command
 from durometer.report.examples import Examples
+from durometer.report.page import evidence as evidence_page
+from durometer.report.page import report as report_page
 from durometer.report.totals import Totals
 from durometer.spaces import token_ids
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from durometer.report.report import Report
 
-FILES = (  # besides the spec
+FILES: tuple[str, ...] = (  # besides the spec
     "report.html", "records.parquet", "adversarial.npz", "certificates.npz", "examples.npz",
     "rows.parquet", "evidence.json", "evidence.html", "totals.parquet",
 )  # fmt: skip
@@ -77,7 +78,9 @@ def _save(report: Report, folder: Path) -> None:
     table.attrs.clear()
     with _log(folder), durable_files.replace_together(folder) as new:
         page = new("report.html")
-        page.write(report.html().encode())
+        kept = {n: "" for n in KEPT if (folder / n).exists()}
+        repeat = reproduce_command(report, kept, folder)
+        page.write(report_page.page(report, repeat, light(report)).encode())
         made = {"records.parquet": new("records.parquet")}
         pq.write_table(pa.Table.from_pandas(table), made["records.parquet"])
         if report.records.adversarial is not None:
@@ -104,7 +107,7 @@ def _save(report: Report, folder: Path) -> None:
         hashes = {name: durable_files.sha256(file) for name, file in made.items()}
         hashes |= {n: durable_files.sha256(folder / n) for n in KEPT if (folder / n).exists()}
         evidence, shown = document(report, hashes, folder), new("evidence.html")
-        shown.write(html(evidence).encode())
+        shown.write(evidence_page.page(evidence).encode())
         whole = evidence.with_file("evidence.html", durable_files.sha256(shown))
         new("evidence.json").write(whole.json.encode())
     for name in {*FILES} - {*made, *_DRAWN}:
@@ -127,8 +130,20 @@ def _log(folder: Path) -> Iterator[None]:
         handler.close()
 
 
-def load(folder: Path) -> dict[str, Any]:
-    """What `save` wrote, as the fields of a `Report`; further goals by their folders."""
+class Saved(NamedTuple):
+    """What `save` wrote: the fields of a `Report`; `also` holds the folders of further goals."""
+
+    spec: Spec
+    records: Records
+    flags: tuple[Flag, ...]
+    also: list[str]
+    examples: Examples | None
+    rows: pd.DataFrame | None
+    totals: Totals | None
+
+
+def load(folder: Path) -> Saved:
+    """The saved report in a folder."""
     if (folder / "sweep.json").exists():
         runs = ", ".join(sorted(p.parent.name for p in folder.glob("*/spec.json"))[:3])
         raise DurometerError(f"'{folder}' holds a sweep; name one of its runs: {runs} ...")
@@ -158,7 +173,7 @@ def load(folder: Path) -> dict[str, Any]:
     if inputs.exists():
         with durable_files.reading(inputs, FIX), durable_files.arrays(inputs) as file:
             adversarial = file["x"]
-            token_ids.register_words(file["words"].tolist() if "words" in file.files else ())
+            token_ids.register_words(file["words"].tolist())
             if len(adversarial) != len(table):
                 raise ValueError(f"{len(adversarial)} rows for {len(table)} records")
     if shown.exists():
@@ -170,20 +185,23 @@ def load(folder: Path) -> dict[str, Any]:
         with durable_files.reading(kept, FIX), durable_files.arrays(kept) as file:
             proofs = certificates(file)
     records = Records.of(len(table), adversarial, proofs, **columns)
-    known = {"spec": spec, "records": records, "flags": flags, "also": other, "examples": examples}
+    rows = totals = None
     if (folder / "rows.parquet").exists():
         with durable_files.reading(folder / "rows.parquet", FIX):
-            known["rows"] = _by_id(folder / "rows.parquet", spec)
+            rows = _by_id(folder / "rows.parquet", spec)
     if (folder / "totals.parquet").exists():
         with durable_files.reading(folder / "totals.parquet", FIX):
-            known["totals"] = Totals.load(folder / "totals.parquet")
-    return known
+            totals = Totals.load(folder / "totals.parquet")
+    return Saved(spec, records, flags, other, examples, rows, totals)
 
 
 def read_json(path: Path, fix: str) -> dict[str, Any]:
     """The table in a file; `fix` is what to do where there is none."""
     with durable_files.reading(path, fix):
-        return dict(durable_files.parsed(path.read_text(encoding="utf-8")))
+        found = durable_files.parsed(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"expected a table, it holds a {type(found).__name__}")
+        return found
 
 
 def read_spec(path: Path, fix: str, stored: Mapping[str, Any] | None = None) -> Spec:

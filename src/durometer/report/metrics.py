@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,13 +26,13 @@ def _attacked(t: pd.DataFrame) -> Mask:
     return played(t) & (t["winner"] != "clean").to_numpy()
 
 
-def _rate(t: pd.DataFrame, hits: Any, among: Mask | None = None) -> Estimate:
-    hits = np.asarray(hits, dtype=bool)
-    among = np.ones(len(hits), bool) if among is None else among
+def _rate(t: pd.DataFrame, hits: pd.Series[bool], among: Mask | None = None) -> Estimate:
+    won = np.asarray(hits, dtype=bool)
+    among = np.ones(len(won), bool) if among is None else among
     if "rows" in t:  # counts of a run whose rows are not held: see totals.py
         rows = t["rows"].to_numpy()
-        return wilson(int(rows[hits & among].sum()), int(rows[among].sum()))
-    return wilson(int((hits & among).sum()), int(among.sum()))
+        return wilson(int(rows[won & among].sum()), int(rows[among].sum()))
+    return wilson(int((won & among).sum()), int(among.sum()))
 
 
 def middle(rows: pd.DataFrame) -> np.ndarray:
@@ -49,7 +49,7 @@ def _mean(t: pd.DataFrame, column: str, among: Mask) -> Estimate:
     return bootstrap(values[among], t["id"].to_numpy()[among])
 
 
-METRICS: dict[str, tuple[str, Callable[[Any], Estimate]]] = {
+METRICS: dict[str, tuple[str, Callable[[pd.DataFrame], Estimate]]] = {
     "clean": (
         "clean accuracy",
         lambda t: _rate(t, t["clean"] == t["y"]),

@@ -9,7 +9,7 @@ loose: a point found at eps says nothing about smaller radii.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def curve(report: Report, eps: Sequence[float] | None = None) -> pd.DataFrame:
         raise DurometerError(
             f"radii({eps!r}): this run says something about radii from 0 to {most:g}"
         )
-    lines: list[dict[str, Any]] = []
+    lines: list[dict[str, float | Estimate]] = []
     for at in wanted.tolist():
         least, highest = sides(report, at)
         lines.append({"eps": at, "at_least": least, "at_most": highest})
@@ -59,6 +59,7 @@ def sides(report: Report, eps: float) -> tuple[Estimate, Estimate]:
     assert most is not None
     broken = t["success"].to_numpy(bool)
     distance = np.where(t["winner"] == "clean", 0.0, t["distance"].to_numpy(float))
+    distance = np.fmin(distance, most)  # the region let it in, whatever float32 made of its border
     low = t["distance_low"].to_numpy(float)
     sure = np.where(t["verdict"] == "proven", most, np.where(np.isnan(low), 0.0, low))
     slack = 1e-9 * most

@@ -6,11 +6,11 @@ later works on runs saved earlier, and shards merge by concatenating rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -18,17 +18,15 @@ import torch
 from durometer.core.errors import DurometerError, nearest
 from durometer.core.records import Records
 from durometer.core.spec import Spec
+from durometer.report import changes
 from durometer.report import folder as files
-from durometer.report import text_changes
 from durometer.report.checks import Flag
 from durometer.report.comparison import Comparison
-from durometer.report.drawing import html
 from durometer.report.examples import Examples
 from durometer.report.figures import groups
 from durometer.report.figures import noise as probabilities
 from durometer.report.figures import transductive as rounds
 from durometer.report.metrics import METRICS, played
-from durometer.report.minimal_changes import minimal_changes
 from durometer.report.radii import curve
 from durometer.report.stats import Estimate
 from durometer.report.totals import Totals
@@ -38,6 +36,11 @@ from durometer.spaces import token_ids
 if TYPE_CHECKING:
     import pandas as pd
 
+    from durometer.data.dataset import Dataset
+    from durometer.report.plot import Plots
+
+    By = str | Sequence[Hashable] | np.ndarray  # a column, or one value per row
+
 
 CLASSES = ("y", "clean", "target", "final", "answer")  # columns that hold a class
 _SHOWN = (
@@ -45,13 +48,14 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Hashable:
     """A cell as the key of a part: one that is missing is None, which can be looked up."""
     import pandas as pd
 
     if np.ndim(value) == 0 and pd.isna(value):
         return None
-    return value.item() if isinstance(value, np.generic) else value
+    key: Hashable = value.item() if isinstance(value, np.generic) else value
+    return key
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +88,10 @@ class Report:
     flags: tuple[Flag, ...] = ()
     also: Mapping[str, Report] = field(default_factory=dict)  # other goals on the same rows
     examples: Examples | None = None  # a few successes before and after, to show
-    rows: Any = field(default=None, repr=False)  # the table of the data, by id, for slices
-    data: Any = field(default=None, repr=False)  # the data themselves; not saved
+    rows: pd.DataFrame | None = field(
+        default=None, repr=False
+    )  # the table of the data, by id, for slices
+    data: Dataset | None = field(default=None, repr=False)  # the data themselves; not saved
     totals: Totals | None = field(default=None, repr=False)  # of all rows; `records` are a sample
 
     @cached_property
@@ -126,7 +132,7 @@ class Report:
         """
         data, inputs = self.data, self.records.adversarial
         if data is not None and inputs is not None and token_ids.is_token_ids(data.x):
-            return text_changes.frame(self.table, data, inputs)
+            return changes.text_frame(self.table, data, inputs)
         if data is None or inputs is None or data.columns is None:
             raise DurometerError(
                 "there is no table to write the rows as: load the data and use "
@@ -145,7 +151,15 @@ class Report:
         frame["distance"] = self.table["distance"].to_numpy()[at]
         return frame
 
-    def metric(self, name: str, by: Any = None, over: str | None = None) -> Any:
+    @overload
+    def metric(self, name: str, by: None = None, over: str | None = None) -> Estimate: ...
+
+    @overload
+    def metric(self, name: str, by: By, over: str | None = None) -> dict[Hashable, Estimate]: ...
+
+    def metric(
+        self, name: str, by: By | None = None, over: str | None = None
+    ) -> Estimate | dict[Hashable, Estimate]:
         """Computes a metric, with its 95 % interval.
 
         Args:
@@ -176,7 +190,7 @@ class Report:
             raise DurometerError(f"no metric '{name}'{nearest(name, {*METRICS, *self._of_groups})}")
         return METRICS[name][1](self.table if self.totals is None else self.totals.table)
 
-    def _values(self, by: Any) -> pd.Series:
+    def _values(self, by: By) -> pd.Series:
         """One value per record to split by."""
         import pandas as pd
 
@@ -199,9 +213,9 @@ class Report:
             )
         return values
 
-    def _split(self, name: str, by: Any) -> dict[Any, Estimate]:
+    def _split(self, name: str, by: By) -> dict[Hashable, Estimate]:
         """Each part is a report of its own, so that a figure means in parts what it means whole."""
-        if self._counted(name, by):
+        if isinstance(by, str) and self._counted(name, by):
             return self._split_totals(name, by)
         values = self._values(by)
         if self.spec.quota is not None and name in self._of_groups:
@@ -211,7 +225,7 @@ class Report:
             )
         names = self.spec.classes or ()
         clear = isinstance(by, str) and by in CLASSES and len(set(names)) == len(names)
-        named: Callable[[Any], Any] = self.spec.class_name if clear else _plain
+        named: Callable[[Hashable], Hashable] = self._class_name if clear else _plain
         parts = {
             value: Report(self.spec, self.records.take(np.asarray(rows)))
             for value, rows in self.table.groupby(
@@ -220,7 +234,12 @@ class Report:
         }
         return {named(value): part.metric(name) for value, part in parts.items()}
 
-    def counts(self, column: str, among: Callable[[Any], Any] | None = None) -> dict[str, int]:
+    def _class_name(self, c: Hashable) -> Hashable:
+        return self.spec.class_name(int(float(str(c))))
+
+    def counts(
+        self, column: str, among: Callable[[pd.DataFrame], pd.Series[bool]] | None = None
+    ) -> dict[str, int]:
         """How many rows have each value of a column, most frequent first.
 
         Args:
@@ -238,17 +257,17 @@ class Report:
             found = t.groupby(column)["rows"].sum().sort_values(ascending=False, kind="stable")
         return {str(k): int(v) for k, v in found.items()}
 
-    def _counted(self, name: str, by: Any) -> bool:
+    def _counted(self, name: str, by: str) -> bool:
         """Whether it can be read off the counts of all rows; else it is of the sample."""
-        known = self.totals is not None and isinstance(by, str) and by in self.totals.table
+        known = self.totals is not None and by in self.totals.table
         return known and name in METRICS and name not in self._of_groups
 
-    def _split_totals(self, name: str, by: str) -> dict[Any, Estimate]:
+    def _split_totals(self, name: str, by: str) -> dict[Hashable, Estimate]:
         assert self.totals is not None
         table = self.totals.table
         if by == "y" and "target" not in table:
             raise DurometerError(f"by='{by}': there are too many classes for counts of each")
-        named: Callable[[Any], Any] = self.spec.class_name if by in CLASSES else _plain
+        named = self._class_name if by in CLASSES else _plain
         return {named(v): METRICS[name][1](part) for v, part in table.groupby(by)}
 
     def compare(self, other: Report) -> Comparison:
@@ -332,6 +351,15 @@ class Report:
 
         return stages(self.table)
 
+    @property
+    def plot(self) -> Plots:
+        """The plots of this report: `verdicts`, `curve`, `confusion`, `features`, `distances` and
+        `examples`; each takes and returns matplotlib axes.
+        """
+        from durometer.report.plot import Plots  # late: most runs are not drawn
+
+        return Plots(self)
+
     def minimal_changes(self, by: str = "row") -> pd.DataFrame:
         """The changes that broke each row, as a data frame.
 
@@ -350,7 +378,7 @@ class Report:
         Raises:
             DurometerError: The report was loaded without its data.
         """
-        return minimal_changes(self, by)
+        return changes.minimal_changes(self, by)
 
     def radii(self, eps: Sequence[float] | None = None) -> pd.DataFrame:
         """Robust accuracy at each radius up to the run's own, as a data frame.
@@ -381,18 +409,29 @@ class Report:
 
     def html(self) -> str:
         """The report as one self-contained HTML page."""
-        return html(self)
+        from durometer.report.evidence import light, reproduce_command
+        from durometer.report.page.report import page  # late: most runs are read as text
 
-    def save(self, folder: str | Path) -> Path:
+        return page(self, reproduce_command(self, {}, Path()), light(self))
+
+    def save(self, folder: str | Path, evidence: Mapping[str, str] | None = None) -> Path:
         """Writes report.html, spec.json, the records, the adversarial inputs and the evidence.
 
         Args:
             folder: Where to write; made where it does not exist.
+            evidence: What only people know, for the evidence document: "purpose", "model",
+                "version", "owner", "evaluator", "data", "period", "notes", and "tags" (by commas)
+                for `durometer view`. None: nothing is added to what the run file says.
 
         Returns:
             The folder.
+
+        Raises:
+            DurometerError: `evidence` has another field, or the folder cannot be written.
         """
-        files.save(self, Path(folder))
+        from durometer.report.evidence import told
+
+        files.save(self if evidence is None else told(self, evidence), Path(folder))
         return Path(folder)
 
     @classmethod
@@ -410,6 +449,8 @@ class Report:
         """
         if not isinstance(folder, str | Path):
             raise DurometerError(f"load({folder!r}): expected the folder of a saved report")
-        known = files.load(Path(folder))
-        also = {name: cls.load(Path(folder) / "also" / name) for name in known.pop("also")}
-        return cls(also=also, **known)
+        read = files.load(Path(folder))
+        also = {name: cls.load(Path(folder) / "also" / name) for name in read.also}
+        return cls(
+            read.spec, read.records, read.flags, also, read.examples, read.rows, totals=read.totals
+        )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"y": "true class", "target": "class to be reached"}
 LEAST = 5  # rows: of fewer nothing can be said
+_VALUES = 20  # of a column that are kept apart
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,59 @@ def worst_slices(report: Report, most: int = 5) -> list[Slice]:
         for column, v, at in parts
     ]
     return sorted(found, key=lambda s: (s.robust.value, s.robust.high))[:most]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The rows of one value of a column, or of one range of a number."""
+
+    value: str
+    robust: Estimate
+
+
+def segments(
+    values: np.ndarray, held: np.ndarray, ids: np.ndarray, runs: np.ndarray
+) -> list[Segment]:
+    """The share of rows that held, by the values of a column: worst first.
+
+    Numbers with many values are cut at their quartiles; of many texts the most frequent are kept
+    apart. Intervals are widened so that all of them hold at once.
+
+    Args:
+        values: One value per row; None and NaN are a part of their own.
+        held: What each row gives: 1, 0, or a probability.
+        ids: The example of each row.
+        runs: The run of each row.
+    """
+    names = _parts(values)
+    known = sorted(set(names.tolist()))
+    level = 1 - 0.05 / max(1, len(known))
+    found = []
+    for name in known:
+        at = names == name
+        found.append(Segment(name, _share(held[at], ids[at], runs[at], level)))
+    return sorted(found, key=lambda s: (s.robust.value, s.robust.high, s.value))
+
+
+def _parts(values: np.ndarray) -> np.ndarray:
+    """The name of each row's part."""
+    import pandas as pd
+
+    column = pd.Series(values)
+    missing = column.isna().to_numpy(bool)
+    named = np.full(len(column), "missing", dtype=object)
+    rest = column[~missing]
+    if pd.api.types.is_numeric_dtype(rest) and rest.nunique() > _VALUES:
+        edges = np.unique(np.quantile(rest.to_numpy(float), [0, 0.25, 0.5, 0.75, 1]))
+        numbers, last = rest.to_numpy(float), len(edges) - 2
+        place = np.clip(np.searchsorted(edges, numbers, "right") - 1, 0, last)
+        ends = [f"[{edges[k]:.4g}, {edges[k + 1]:.4g}{')]'[k == last]}" for k in range(last + 1)]
+        named[~missing] = np.array(ends, dtype=object)[place]
+        return named
+    texts = rest.astype(str)
+    frequent = set(texts.value_counts().index[:_VALUES])
+    named[~missing] = texts.where(texts.isin(frequent), "other values").to_numpy(object)
+    return named
 
 
 def _share(held: np.ndarray, ids: np.ndarray, runs: np.ndarray, level: float) -> Estimate:

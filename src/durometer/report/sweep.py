@@ -10,15 +10,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
+from durometer.core.number_format import format_setting
 from durometer.report import checks
 from durometer.report.checks import Flag
-from durometer.report.drawing import html
+from durometer.report.page import sweep as pages
 from durometer.report.report import Report
 from durometer.report.stats import Estimate, bootstrap
 
@@ -36,7 +36,7 @@ class Sweep:
         failed: Name of the run -> why it failed.
     """
 
-    settings: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Mapping[str, object]]
     reports: Mapping[str, Report]
     numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -64,8 +64,7 @@ class Sweep:
         """
         reports = [self.reports[n] for n in names]
         if len(reports) == 1:
-            estimate: Estimate = reports[0].metric("robust")
-            return estimate
+            return reports[0].metric("robust")
         if (
             reports[0].spec.quota is not None
         ):  # no rate of rows: the mean of the runs, and of their ends
@@ -138,7 +137,7 @@ class Sweep:
 
     def html(self) -> str:
         """All runs on one HTML page."""
-        return html(self)
+        return pages.page(self)
 
     def save(self, folder: str | Path) -> Path:
         """Writes sweep.json and report.html; the runs' own reports are in folders beside them.
@@ -180,17 +179,13 @@ class Sweep:
         return cls(known["settings"], reports, known["numbers"], known["failed"])
 
 
-def _key(value: Any) -> str:
+def _key(value: object) -> str:
     return json.dumps(value, default=str)
 
 
-def short(value: Any) -> str:
-    """A setting in a few characters."""
-    return str(value) if not isinstance(value, dict) else " ".join(map(str, value.values()))
-
-
-def _said(settings: Mapping[str, Any]) -> str:
+def _said(settings: Mapping[str, object]) -> str:
     words = {k.rpartition(".")[2]: v for k, v in settings.items()}
     return ", ".join(
-        short(v) if isinstance(v, dict) else f"{k} {short(v)}" for k, v in words.items()
+        format_setting(v) if isinstance(v, dict) else f"{k} {format_setting(v)}"
+        for k, v in words.items()
     )

@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from io import StringIO
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from durometer.report.changes import mark_changes
+from durometer.report.checks import DRAWN
 from durometer.report.stages import sentence
-from durometer.report.text_changes import mark_changes
+from durometer.report.verdicts import audit
+from durometer.report.wording import cross_examination
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from durometer.report.report import Report
 
 _SHOWN, _HARM = 3, 8  # sentences, replacements
 
 
-def rich_table(report: Report) -> Any:
+def rich_table(report: Report) -> Table:
     """The figures with their intervals and denominators."""
     from rich.table import Table
 
@@ -53,9 +58,13 @@ def _rounded(text: str) -> str:
 def drawn(report: Report) -> str:
     """How many draws a record's interval rests on, and its confidence, where draws were made."""
     asked, kinds = report.spec.game, set(report.table["winner"])
-    if "draws" not in asked or not any("sampled" in k or k == "importance" for k in kinds):
+    if "draws" not in asked or not any("sampled" in k or k in DRAWN for k in kinds):
         return ""
-    return f" (at most {asked['draws']:,} draws a record, {asked['confidence']:.4g} confidence)"
+    until = asked.get("threshold") if "sequential" in kinds else None
+    stop = "" if until is None else f", until {until:.6g} is decided"
+    return (
+        f" (at most {asked['draws']:,} draws a record{stop}, {asked['confidence']:.4g} confidence)"
+    )
 
 
 def notes(report: Report) -> list[str]:
@@ -73,6 +82,8 @@ def notes(report: Report) -> list[str]:
         return lines + [f"{f.level} [{f.id}] {f.text}" for f in report.flags]
     if report.two_sided:
         lines += [two_sided(report), f"settled by: {sentence(t)}"]
+        tried = audit(report)
+        lines += [cross_examination(tried)] if tried.proofs else []
     elif len(won):
         lines.append("broken by: " + ", ".join(f"{k} {v}" for k, v in won.items()))
     lines += [left_out] if len(left) else []

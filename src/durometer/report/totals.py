@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import torch
@@ -59,17 +59,26 @@ class Tally:
 
     shown: int = SHOWN
     rows: int = 0
-    _lines: list[Any] = field(default_factory=list)
+    _lines: list[pd.DataFrame] = field(default_factory=list)
     _classes: bool = True
     _sample: Records | None = None
     _draws: np.ndarray = field(default_factory=lambda: np.empty(0))
+    _overturned: Records | None = None  # the first row that the auditor broke; in every sample
 
     def __len__(self) -> int:
         return self.rows
 
+    @property
+    def overturned(self) -> bool:
+        """The auditor broke a row that was proven."""
+        return self._overturned is not None
+
     def add(self, k: int, part: Records) -> None:
         """One more chunk."""
         self.rows += len(part)
+        wrong = np.flatnonzero(part.columns["overturned"] != "")
+        if len(wrong) and self._overturned is None:
+            self._overturned = part.take(wrong[:1])
         self._lines.append(_counted(part, self._classes))
         if sum(map(len, self._lines)) > LINES:
             self._join()
@@ -107,13 +116,25 @@ class Tally:
     def records(self) -> Records:
         """The sample, in the order of the ids."""
         assert self._sample is not None
-        return self._sample.take(np.argsort(self._sample.columns["id"], kind="stable"))
+        sample = self._sample
+        wrong = self._overturned
+        if wrong is not None and wrong.columns["id"][0] not in sample.columns["id"]:
+            sample = Records.concat([sample, wrong])
+        return sample.take(np.argsort(sample.columns["id"], kind="stable")).withdrawn()
 
     @property
     def totals(self) -> Totals:
         """The counts."""
         self._join()
-        return Totals(self._lines[0])
+        lines = self._lines[0]
+        if self._overturned is not None:  # all proofs of the run are withdrawn: see `Records`
+            proven = lines["verdict"] == "proven"
+            lines = lines.assign(
+                verdict=lines["verdict"].mask(proven, "open"),
+                winner=lines["winner"].mask(proven, ""),
+            )
+            lines = _summed(lines, self._classes)
+        return Totals(lines)
 
 
 def _whole(ids: np.ndarray) -> bool:

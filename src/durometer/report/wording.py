@@ -47,13 +47,43 @@ class Verdicts:
 
 
 @dataclass(frozen=True)
+class Audit:
+    """The cross-examination of the proofs of a run on the user's own model.
+
+    Args:
+        proofs: Rows that were called proven.
+        examined: Those of them on which at least one valid point was tried.
+        points: Valid points that were tried, in all.
+        overturned: Rows that such a point broke; the proofs of the run are then withdrawn.
+    """
+
+    proofs: int
+    examined: int
+    points: int
+    overturned: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overturned <= self.examined <= self.proofs:
+            raise DurometerError(f"{self}: expected 0 <= overturned <= examined <= proofs")
+
+
+@dataclass(frozen=True)
 class Stability:
-    """Records under noise: `stable` keep their answer with probability `share` or more."""
+    """Records under noise: `stable` keep their answer with probability `share` or more.
+
+    Args:
+        rows: Records whose probability was bounded.
+        stable: Those whose lower bound is `share` or more.
+        stable_right: Those of them whose answer is right.
+        share: The probability from which a record is called stable.
+        certified: Whether all bounds are certain; False: some rest on draws.
+    """
 
     rows: int
     stable: int
-    stable_right: int  # of these the ones whose answer is right
+    stable_right: int
     share: float = 0.99
+    certified: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.stable_right <= self.stable <= self.rows:
@@ -66,7 +96,7 @@ class Setting:
 
     same_model: bool
     same_attack: bool  # and budget
-    same_question: bool  # space, goal and game
+    same_question: bool  # space or noise, goal and game
 
     @classmethod
     def of(cls, first: Spec, second: Spec) -> Setting:
@@ -76,8 +106,20 @@ class Setting:
         return cls(
             same_model=known and not other & {"model_hash", "model_kind", "game"},
             same_attack=not other & {"attack", "budget"},
-            same_question=not other & {"space", "goal", "game", "quota"},
+            same_question=not other & {"space", "goal", "game", "quota", "noise"},
         )
+
+
+def whole_percent(share: float) -> str:
+    """A share in whole percent; 0 is none and 100 is all, whatever rounding would make of it.
+
+    >>> whole_percent(28 / 30), whole_percent(0.999), whole_percent(0.001)
+    ('93', 'over 99', 'under 1')
+    """
+    text = f"{100 * share:.0f}"
+    if text == "100" and share < 1:
+        return "over 99"
+    return "under 1" if text == "0" and share > 0 else text
 
 
 def percent(count: int, rows: int) -> str:
@@ -85,7 +127,7 @@ def percent(count: int, rows: int) -> str:
     >>> percent(28, 30)
     '28 of 30 (93 %)'
     """
-    return f"{count:,} of {rows:,} ({100 * count / rows if rows else 0:.0f} %)"
+    return f"{count:,} of {rows:,} ({whole_percent(count / rows if rows else 0.0)} %)"
 
 
 def robustness(v: Verdicts, who: str, upper: str, lower: str, tried: bool) -> str:
@@ -116,6 +158,19 @@ def robustness(v: Verdicts, who: str, upper: str, lower: str, tried: bool) -> st
     )
 
 
+def cross_examination(a: Audit) -> str:
+    """What was tried against the proofs; nothing found is no second proof.
+
+    >>> cross_examination(Audit(40, 37, 1036))
+    'cross-examined: 37 of 40 proofs at 1,036 valid points of the model itself; none broke'
+    """
+    if not a.examined:
+        return f"cross-examined: none of {a.proofs:,} proofs"
+    tried = f"cross-examined: {a.examined:,} of {a.proofs:,} proofs at {a.points:,} valid points"
+    end = f"{a.overturned:,} broke, so all are withdrawn" if a.overturned else "none broke"
+    return f"{tried} of the model itself; {end}"
+
+
 def harm(v: Verdicts, who: str, won: str, tried: bool) -> str:
     """The headline of a run with a goal; `won` is the share of cases with its interval."""
     decided = tried and not v.open
@@ -137,6 +192,67 @@ def noise(s: Stability, who: str, probability: str, stable: str, untargeted: boo
         f"{stable} are stable (probability {s.share:g} or more), {s.stable_right:,} of these are "
         "stable and right."
     )
+
+
+def moving(who: str, right: str, held: str) -> str:
+    """The headline of a model that adapts to each batch; both are shares with their intervals."""
+    return (
+        f"{who} answers {right} correctly after adapting to a clean batch, and at most {held} when "
+        "the attacker may change the batch first; a stronger attack may break more."
+    )
+
+
+def unattacked(who: str, right: str) -> str:
+    """The headline of a model that adapts to batches nobody has touched."""
+    return f"{who} answers {right} correctly after adapting; nobody attacked."
+
+
+def coalitions(who: str, held: str, k: int) -> str:
+    """The headline of a quota; `held` is the share of bands that did not fill it."""
+    return (
+        f"Of the bands of attackers that want {k:,} false identities from {who}, at most {held} "
+        "fail; a stronger attack may let more succeed."
+    )
+
+
+def rungs(held: tuple[str, str, str], strongest: str) -> str:
+    """The headline of a ladder. `held`: of static, transfer and the strongest attack."""
+    bare, ignored, simulated = held
+    return (
+        f"Under attack the model is right on at most {bare} before it adapts, at most {ignored} "
+        f"when it adapts to an attacker who ignores that, and at most {simulated} when the "
+        f"attacker simulates the defence ({strongest})."
+    )
+
+
+def over_runs(runs: int, lowest: tuple[str, str], highest: tuple[str, str]) -> str:
+    """The headline of a sweep; each end with the run that it is of."""
+    return (
+        f"Over {runs:,} runs robust accuracy is at most {lowest[0]} [{lowest[1]}] to at most "
+        f"{highest[0]} [{highest[1]}]."
+    )
+
+
+def noise_ranking(
+    setting: Setting | None,
+    names: tuple[str, str],
+    points: tuple[float, float, float],
+    p: float,
+    what: str = "probability that the answer stays",
+) -> str:
+    """Two models under noise. `points`: first minus second, low, value, high, in points."""
+    low, value, high = points
+    if setting is not None and not setting.same_question:
+        return (
+            "No ranking: the two runs asked different questions (another noise, goal or space). "
+            "Run both with the same noise and goal."
+        )
+    if low <= 0 <= high:
+        return f"No difference in {what} between {names[0]} and {names[1]} could be shown."
+    better, worse = names if value > 0 else names[::-1]
+    low, value, high = sorted((abs(low), abs(value), abs(high)))
+    by = f"by {value:.1f} points (between {low:.1f} and {high:.1f}; p = {p:.2g})"
+    return f"{better} has a higher {what} than {worse}, {by}."
 
 
 def same_model(names: tuple[str, str], only: tuple[int, int], held: int, rows: int) -> str:
@@ -207,7 +323,8 @@ def addresses(searched: Verdicts, exact: Verdicts, hardened: Verdicts) -> str:
 def signs(group: Verdicts, usual: Verdicts, attack: str) -> str:
     """The demo's second scene: harm instead of any error; nothing is proven there."""
     return (
-        f"{group.broken + group.wrong:,} of {group.rows:,} signs are made to say go; "
+        f"Of {group.rows:,} signs {group.wrong:,} say go from the start and {group.broken:,} more "
+        "are made to say go; "
         f"{group.held:,} resisted {attack}. Had any wrong class counted, as is usual, "
         f"{usual.held:,} of {usual.rows:,} would have resisted: what counts as success changes the "
         "answer, so ask for the harm you fear. A stronger attack may turn more."
@@ -216,8 +333,20 @@ def signs(group: Verdicts, usual: Verdicts, attack: str) -> str:
 
 def measurements(s: Stability) -> str:
     """The demo's third scene."""
+    sure = " These are certified bounds, not samples." if s.certified else ""
     return (
         f"{s.stable:,} of {s.rows:,} decisions are stable: they stay with a probability of at "
-        f"least {s.share:.0%} when every measurement errs by 5 % of its spread. {s.stable_right:,} "
-        "of these are stable and right. These are certified bounds, not samples."
+        f"least {100 * s.share:.12g} % when every measurement errs by 5 % of its spread. "
+        f"{s.stable_right:,} of these are stable and right.{sure}"
+    )
+
+
+def defence(held: tuple[str, str, str]) -> str:
+    """The demo's fourth scene. `held`: without the defence, with it against an attacker who
+    ignores it, and against one who simulates it."""
+    bare, ignored, simulated = held
+    return (
+        f"without it at most {bare} digits hold; with it at most {ignored}, as long as the "
+        f"attacker ignores it, and at most {simulated} once the attacker simulates it. Quote "
+        "the last."
     )

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from durometer.core.capabilities import Answers, HasSchema
+from durometer.core.errors import Exhausted
 from durometer.run.code_digest import code_of
 from durometer.run.job import Job
 
@@ -31,7 +33,10 @@ Print = dict[str, Any]
 def fingerprint(job: Job) -> Print:
     """Of a prepared job."""
     game = job.target if hasattr(job.target, "play") else None
-    schemas = {"data": job.data.schema, "space": getattr(job.space, "schema", None)}
+    schemas = {
+        "data": job.data.schema,
+        "space": job.space.schema if isinstance(job.space, HasSchema) else None,
+    }
     return {
         **_answers(job),
         "python": list(sys.version_info[:2]),
@@ -42,15 +47,18 @@ def fingerprint(job: Job) -> Print:
 
 def _answers(job: Job) -> Print:
     """Four sums of each probe row's logits, and how much they differ when asked twice."""
-    ask = getattr(job.game, "answers", None)
-    if ask is None:  # a game of somebody else: its description is all there is
+    game: object = job.game
+    if not isinstance(game, Answers):  # somebody else's: its description is all there is
         return {}
+    ask = game.answers
     x = job.data.x
     rows = torch.linspace(0, len(x) - 1, min(ROWS, len(x))).long()
     probe = x[rows.to(x.device)]
     try:
         both = torch.cat([probe, _mixed(probe)])
         first, again = _sums(ask(both)), _sums(ask(both))
+    except Exhausted:
+        raise
     except Exception:  # it may refuse what no row can be
         first, again = _sums(ask(probe)), _sums(ask(probe))
     return {

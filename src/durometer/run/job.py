@@ -12,39 +12,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
 from durometer.attacks.base import Attack
+from durometer.core.capabilities import HasModel
 from durometer.core.errors import DurometerError
+from durometer.core.facts import COUNTED, Facts
 from durometer.core.records import Records
+from durometer.core.streams import Stream, keys
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
 from durometer.games.game import Game, Play
-from durometer.games.static import as_game
+from durometer.games.nature import Nature
+from durometer.games.static import Static, as_game
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Expandable, Goal
+from durometer.model.classifier import Classifier
+from durometer.model.remote import Endpoint
 from durometer.problem.budget import Budget
 from durometer.problem.referee import Referee
-from durometer.run.batch_size import TURNS, rows_at_once
+from durometer.run.batch_size import TURNS, rows_at_once, rows_per_chunk
 from durometer.run.prepare_dataset import prepare_dataset
 from durometer.spaces import token_ids
 from durometer.spaces.region import Space
 
+BATCH = 256  # rows
 STANDARD = "standard"  # the attack that a game has by itself
 _STANDARD = cast(Attack, STANDARD)
-COUNTED = (
-    "gradients",
-    "flat",
-    "nonfinite",
-    "apart",
-    "put_back",
-    "searched",
-)  # what a referee notices on the way
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,29 +65,31 @@ class Chunk:
 
 @dataclass(eq=False)
 class Job:
-    """One evaluation, cut into chunks that can be played anywhere and in any order.
+    """One question, and its plan: chunks that can be played anywhere and in any order.
 
-    A configuration file makes one (`Config.job`); make one by hand for `gate`. It is sent to worker
-    processes without the prepared game.
+    `evaluate` makes one, and so does a configuration file (`Config.job`); make one by hand for
+    `gate`. It is sent to worker processes without the prepared game.
 
     Args:
         target: The model or the game, as for `evaluate`.
         data: The rows to evaluate.
         space: What the attacker may change.
-        goal: What counts as a success, bound to the rows. Default `Untargeted()`.
+        goal: What counts as a success. Default `Untargeted()`.
         attack: The attack. The default is the game's standard one, found when the job is prepared.
             None: nobody attacks.
         seed: Seed of all random numbers.
-        batch: Rows per chunk.
+        batch: Rows per chunk. None takes the game's usual number, else 256, and fewer of a network
+            whose forward pass is long.
         budget: Limit on the model evaluations per row. Default: no limit.
         widen: Whether several chunks may be computed at once where that is faster; the records are
-            the same.
+            the same. None: where nobody chose the size of a chunk.
+        also: Further goals, each played by itself.
         game: The prepared game; filled in by `prepare`.
         facts: What was found out about the model, for the warnings of the report; filled in by
             `prepare`.
         source: The files where the data are larger than memory; `data` then holds a few of their
             rows.
-        asked: The goal before it was bound to the rows.
+        asked: The goal before it was bound to the rows; filled in by `bound`.
         width: Rows that fit into memory at once; measured on first use.
 
     >>> import durometer as du
@@ -99,23 +101,61 @@ class Job:
     target: Any  # as the user gave it
     data: Dataset
     space: Space | None = None
-    goal: Goal = field(default_factory=Untargeted)
+    goal: Expandable = field(default_factory=Untargeted)
     attack: Attack | None = _STANDARD  # the game's own, found when it is prepared
     seed: int = 0
-    batch: int = 64
+    batch: int | None = None
     budget: Budget = field(default_factory=Budget)
-    widen: bool = False  # chunks may be played several at once, where that is faster
+    widen: bool | None = None  # chunks may be played several at once, where that is faster
+    also: Sequence[Expandable] = ()
     game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
-    facts: dict[str, Any] = field(default_factory=dict, repr=False)  # about the model, for flags
+    facts: Facts = field(default_factory=Facts, repr=False)  # about the model, for flags
     source: Parquet | None = None  # where the rows are, if not in `data`
     asked: Expandable | None = None  # the goal before it was bound to `data`: each part binds it
 
     width: int | None = None  # rows that fit into one batch, once they were counted
 
+    def __post_init__(self) -> None:
+        self.rules = as_game(self.target)  # who moves when; `game` is the same, prepared
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"game": None}
 
-    def prepare(self) -> dict[str, Any]:
+    @property
+    def size(self) -> int:
+        """Rows per chunk."""
+        return self.batch or self.rules.batch or BATCH
+
+    def bound(self, shuffled: bool = False) -> Job:
+        """This question about its rows: they are checked, and the goal and the attack are found.
+
+        Args:
+            shuffled: Whether rows come in a random order, fixed by the seed, and chunk by chunk.
+        """
+        data = prepare_dataset(self.data, self.rules, self.space)
+        rows, aim = self.goal.expand(data)
+        if shuffled:
+            draws = Stream(self.seed, keys(rows.ids), purpose="until")
+            order = draws.uniform(torch.arange(len(rows)), 1)[:, 0].argsort()
+            rows, aim = rows.take(order), aim.take(order)
+        usual = self.batch is None and self.rules.batch is None and not shuffled
+        widen = usual if self.widen is None else self.widen
+        return replace(
+            self, data=rows, goal=aim, attack=self._attack(), widen=widen, asked=self.goal
+        )
+
+    @property
+    def aim(self) -> Goal:
+        """The goal of a job that is bound to its rows."""
+        return cast(Goal, self.goal)
+
+    def _attack(self) -> Attack | None:
+        asked: Any = self.attack
+        if isinstance(asked, str) and asked == STANDARD:
+            return self.rules.default_attack(self.space)
+        return self.attack
+
+    def prepare(self) -> Facts:
         """Checks that the parts fit together and prepares the game.
 
         Returns:
@@ -124,22 +164,32 @@ class Job:
         Raises:
             DurometerError: Something cannot work; the message says what.
         """
-        asked: Any = self.attack
-        if isinstance(asked, str) and asked == STANDARD:
-            self.attack = as_game(self.target).default_attack(self.space)
-        self.game, self.facts = as_game(self.target).prepare(
-            self.data, self.space, self.goal, self.attack
-        )
-        return dict(self.facts)
+        self.attack = self._attack()
+        self.game, self.facts = self.rules.prepare(self.data, self.space, self.aim, self.attack)
+        if self.widen and self.batch is None and self.rules.batch is None and self.source is None:
+            self.batch = rows_per_chunk(self._width(), BATCH)
+        return self.facts
+
+    def keep_answers(self, folder: Path, fresh: bool = False) -> None:
+        """Keeps the answers of a model behind an address in a folder, so that none is asked twice.
+
+        Args:
+            folder: The folder of the run.
+            fresh: Whether to forget answers that are there.
+        """
+        model = self.rules.model if isinstance(self.rules, Static | Nature) else None
+        source = model.source if isinstance(model, Classifier) else model
+        if isinstance(source, Endpoint):
+            source.keep_in(folder, fresh)
 
     @property
     def count(self) -> int:
         """Number of chunks; 1 for a game whose rounds build on each other."""
         if self.source is not None:
             return len(self.source.parts)
-        if not as_game(self.target).divisible:
+        if not self.rules.divisible:
             return 1
-        return -(-len(self.data) // self.batch)
+        return -(-len(self.data) // self.size)
 
     @property
     def rows(self) -> int:
@@ -149,11 +199,11 @@ class Job:
     def _part(self, chunks: Sequence[int]) -> tuple[Dataset, Goal, Sequence[int] | None]:
         """The data and the goal of chunks, and which batches of the data they are (None: all)."""
         if self.source is None:
-            return self.data, self.goal, chunks if self.count > 1 else None
+            return self.data, self.aim, chunks if self.count > 1 else None
         assert self.asked is not None
         (chunk,) = chunks  # `at_once` is 1: a part of a file is read by itself
         data, goal = self.asked.expand(
-            prepare_dataset(self.source.part(chunk), self.target, self.space)
+            prepare_dataset(self.source.part(chunk), self.rules, self.space)
         )
         if self.space is not None:
             self.space.check(data.x)
@@ -161,12 +211,29 @@ class Job:
 
     @property
     def at_once(self) -> int:
-        """How many chunks are played as one batch (a turn); 1 where the user chose the size."""
+        """How many chunks are played as one batch (a turn); 1 where the user chose the size.
+
+        Raises:
+            DurometerError: Rows share answers, and no number of chunks holds the rows that do.
+        """
+        together = self.game.together if isinstance(self.game, Static) else 1
+        if together > 1 and self.source is None and self.count > 1:
+            if together % self.size and self.size % together:
+                raise DurometerError(
+                    f"batch={self.size}: rows learn from each other's answers, {together} of them "
+                    f"together; give a batch that divides {together} or is a multiple of it"
+                )
+            return max(1, together // self.size)
         if self.game is None or not self.widen or self.source is not None or self.count == 1:
             return 1
+        return max(1, min(self._width(), len(self.data) // TURNS) // self.size)
+
+    def _width(self) -> int:
+        """Rows that one batch may have."""
         if self.width is None:
-            self.width = rows_at_once(getattr(self.game, "model", None), self.data.x)
-        return max(1, min(self.width, len(self.data) // TURNS) // self.batch)
+            model = self.game.model if isinstance(self.game, HasModel) else None
+            self.width = rows_at_once(model, self.data.x)
+        return self.width
 
     def turns(self, chunks: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """The turns that hold given chunks, each whole, by their first chunk.
@@ -205,7 +272,7 @@ class Job:
             self.prepare()
         data, goal, only = self._part(chunks)
         places = np.arange(len(data))
-        mine = [places[k * self.batch : (k + 1) * self.batch] for k in only or ()] or [places]
+        mine = [places[k * self.size : (k + 1) * self.size] for k in only or ()] or [places]
         ends = np.cumsum([0, *map(len, mine)]).tolist()
         parts = [slice(a, b) for a, b in pairwise(ends)] if len(mine) > 1 else [slice(None)]
         facts = [dict.fromkeys(COUNTED, 0) for _ in parts]
@@ -215,7 +282,7 @@ class Job:
                 for name, count in referee.facts(rows).items():
                     its[name] += count
 
-        options = Play(self.batch, self.budget, only, observe)
+        options = Play(self.size, self.budget, only, observe)
         assert self.game is not None
         with _enough_memory(ends[-1]):
             moves = self.game.play(data, self.space, goal, self.attack, self.seed, options)

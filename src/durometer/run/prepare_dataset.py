@@ -5,21 +5,47 @@ Done once for data that are held, and part by part for data that are not (`Parqu
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import torch
+
+from durometer.core.capabilities import HasModel, HasSchema, TakesGaps
 from durometer.core.errors import DurometerError
 from durometer.data.dataset import Dataset
-from durometer.games.static import as_game
+from durometer.games.game import Game
+from durometer.model.adapters import rule_behind
 from durometer.model.frames import align_classes
 
 
-def prepare_dataset(data: Dataset, target: Any, space: Any) -> Dataset:
+def prepare_dataset(data: Dataset, game: Game, space: Any) -> Dataset:
     """The rows of a data set in the form in which this game on this space takes them."""
-    schema = getattr(space, "schema", None)
-    _check_finite(data, hasattr(space, "schema") or getattr(as_game(target), "gaps", False))
+    table = isinstance(space, HasSchema)
+    schema = space.schema if table else None
+    _check_finite(data, table or (isinstance(game, TakesGaps) and game.gaps))
     if schema is not None:
         data = data.in_schema(schema)
-    return align_classes(getattr(target, "model", target), data)
+    model = game.model if isinstance(game, HasModel) else game
+    return _ruled(model, align_classes(model, data))
+
+
+def _ruled(model: Any, data: Dataset) -> Dataset:
+    """The data with the classes of the rule that the model decides by, where it has one."""
+    rule = rule_behind(model)
+    if rule is None or rule.count == 2:
+        return data
+    if rule.cuts is None:
+        return replace(data, y=torch.ones(len(data), dtype=torch.long), classes=rule.names)
+    names = rule.names
+    if data.classes is None and int(data.y.max()) == rule.count - 1:
+        return replace(data, classes=names)
+    if data.classes is not None and set(data.classes) <= set(names):
+        return replace(data, y=[data.classes[i] for i in data.y.tolist()], classes=names)
+    raise DurometerError(
+        f"{rule.sentence}: the classes are the bands {', '.join(names)}, and y holds "
+        f"{', '.join(data.classes) if data.classes else f'0..{int(data.y.max())}'}; give the band "
+        "that is right for each row, by name or counted from 0"
+    )
 
 
 def _check_finite(data: Dataset, gaps: bool) -> None:

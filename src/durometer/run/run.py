@@ -8,11 +8,12 @@ evaluate(net, data, space=..., run=Run("runs/part3", shard=(3, 8)))     # then: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from durometer.core.errors import DurometerError
+from durometer.core.facts import Facts
 from durometer.core.spec import Provenance, Spec
 from durometer.core.validation import noun
 from durometer.run.executors import Executor, Here
@@ -126,7 +127,7 @@ class Run:
             if not turns:
                 raise DurometerError(
                     f"shard={self.shard[0]}/{self.shard[1]}: there are only {count} chunks of "
-                    f"{job.batch * job.at_once} rows; make fewer shards, or give a smaller batch="
+                    f"{job.size * job.at_once} rows; make fewer shards, or give a smaller batch="
                 )
         share = [k for turn in turns for k in turn]
         chunks = self._chunks(job, spec, share)
@@ -149,7 +150,7 @@ class Run:
             for text in remarks:
                 LOG.warning("%s", text)
             store.note(job.facts)
-            job.facts |= {k: v for k, v in store.state.items() if k == "versions"}
+            job.facts = replace(job.facts, versions=store.progress(Facts()).versions)
             stored = store.index.done()
             left = [k for k in share if k not in stored]
             LOG.info("%d of %d chunks to play, on %s", len(left), len(share), self.executor)

@@ -25,7 +25,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from filelock import FileLock, Timeout
 
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
+from durometer.core.facts import Facts
 from durometer.core.records import FIELDS, Records, certificates
 from durometer.core.spec import Spec
 from durometer.report import checks
@@ -199,10 +200,10 @@ class Store:
             self.index.add(k, len(part.records), part.facts, digest)
             self.replacement.drop()
 
-    def note(self, facts: dict[str, Any]) -> None:
+    def note(self, facts: Facts) -> None:
         """Keep what was seen of the model, for the flags of a report made from the folder."""
         with in_a_sentence(self.folder):
-            durable_files.write(self.folder / "facts.json", json.dumps(facts, default=str))
+            durable_files.write(self.folder / "facts.json", json.dumps(facts.to_json()))
 
     def read(self, k: int, entry: Entry | None = None) -> Records:
         """The records of a finished chunk, if its bytes are those that the index remembers.
@@ -249,24 +250,21 @@ class Store:
                 f"'{self.folder}': no chunk is finished yet{also}, there is nothing to show"
             )
         spec, facts = self.spec, self.facts
-        if wrong and "unfinished" not in facts:
-            facts["unfinished"] = [len(done), len(done) + len(wrong)]
-        elif wrong:
-            finished, chunks = facts["unfinished"]
-            facts["unfinished"] = [finished - len(wrong), chunks]
+        if wrong:
+            finished, chunks = facts.unfinished or (len(done) + len(wrong),) * 2
+            facts = replace(facts, unfinished=(finished - len(wrong), chunks))
         tally = None if spec.shown is None else Tally(spec.shown)
         if tally is None:
-            records = Records.concat(self.read(k, entry) for k, entry in done.items())
+            records = Records.concat(self.read(k, entry) for k, entry in done.items()).withdrawn()
         else:
             for k, entry in done.items():
                 tally.add(k, self.read(k, entry))
             records = tally.records
         with durable_files.reading(self.folder / "facts.json", _FACTS):
             for entry in done.values():
-                for name, count in entry.facts.items():
-                    facts[name] = facts.get(name, 0) + count
-            rows = {} if tally is None else {"all": len(tally)}
-            flags = checks.of_report(records, facts | rows, spec)
+                facts = facts.plus(entry.facts)
+            facts = replace(facts, all_rows=None if tally is None else len(tally))
+            flags = checks.of_report(records, facts, spec)
         return Report(spec, records, flags, totals=None if tally is None else tally.totals)
 
     def damaged(self) -> dict[int, str]:
@@ -275,28 +273,26 @@ class Store:
         return {k: why for k, why in found.items() if why}
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """What was noted of the model, and of the run as it is now."""
-        facts: dict[str, Any] = {}
+        facts = Facts()
         path = self.folder / "facts.json"
         if path.exists():  # older runs have none
             with durable_files.reading(path, _FACTS):
-                facts = dict(durable_files.parsed(path.read_text()))
-        return facts | self.state
+                facts = Facts.from_json(dict(durable_files.parsed(path.read_text())))
+        return self.progress(facts)
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """How much of this share is finished, and with which versions."""
+    def progress(self, facts: Facts) -> Facts:
+        """With how much of this share is finished, and with which versions."""
         spec, versions = self.spec, self.versions
         first, step = spec.shard or (1, 1)  # shards share out what is played at once
         share = {k for k in range(spec.chunks) if k // spec.turn % step == first - 1}
         finished = sum(k in share for k in self.index.done())
-        state: dict[str, Any] = {}
-        if finished < len(share):
-            state["unfinished"] = [finished, len(share)]
-        if len(versions) > 1:
-            state["versions"] = versions
-        return state
+        return replace(
+            facts,
+            unfinished=(finished, len(share)) if finished < len(share) else None,
+            versions=tuple(versions) if len(versions) > 1 else (),
+        )
 
     @property
     def spec(self) -> Spec:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from durometer.core import serialization
+from durometer.core.capabilities import description_of
 from durometer.core.devices import is_cpu
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
@@ -58,8 +59,8 @@ class Quantised:
     @property
     def description(self) -> str:
         """The threat as a sentence."""
-        said = getattr(self.inner, "description", "")
-        return f"{said} Pictures are stored with {self.levels} levels.".strip()
+        inner = description_of(self.inner) or ""
+        return f"{inner} Pictures are stored with {self.levels} levels.".strip()
 
     @property
     def norm(self) -> float | None:

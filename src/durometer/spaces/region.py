@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
+from durometer.core.capabilities import ChecksPlaces
 from durometer.core.streams import Stream
 
 
@@ -205,11 +206,9 @@ def contains_at(region: Region, x: Tensor, places: Tensor) -> Tensor:
     """`region.contains(x)` of the rows at these places only; some regions need no copy for that."""
     if len(places) == len(x):
         return region.contains(x)
-    own = getattr(type(region), "contains_at", None)  # its own, not one that it passes on
-    if own is None:
-        return region.take(places).contains(x.index_select(0, places))
-    found: Tensor = own(region, x, places)
-    return found
+    if isinstance(region, ChecksPlaces) and issubclass(type(region), ChecksPlaces):  # not passed on
+        return region.contains_at(x, places)
+    return region.take(places).contains(x.index_select(0, places))
 
 
 @runtime_checkable

@@ -52,7 +52,7 @@ class Symbols:
     last: int | None = None
     where: Sequence[int] | None = None
     without: Sequence[int] = ()
-    on_host: ClassVar[bool] = True  # symbols are looked up there
+    cpu_only: ClassVar[bool] = True  # symbols are looked up there
 
     def __post_init__(self) -> None:
         for name in ("alphabet", "where", "without"):

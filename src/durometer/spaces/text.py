@@ -76,7 +76,7 @@ class Text:
     similarity: Similarity | Callable[[list[str], list[str]], Any] | None = None
     least: float = field(default=0.8, metadata={"least": -1, "most": 1})
     antonyms: bool = False  # may a word turn into its opposite?
-    on_host: ClassVar[bool] = True  # symbols are looked up there
+    cpu_only: ClassVar[bool] = True  # symbols are looked up there
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
 
@@ -115,7 +115,8 @@ class Text:
     @property
     def description(self) -> str:
         """The threat as a sentence."""
-        by = getattr(self.candidates, "described", "another")
+        listed = self.candidates
+        by = listed.described if isinstance(listed, Candidates) else "another"
         return f"The attacker may replace up to {self.most:.0%} of the words, each by {by}."
 
     @property

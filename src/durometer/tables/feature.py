@@ -156,6 +156,13 @@ class Feature:
             ) from None
 
     @property
+    def has_range(self) -> bool:
+        """Whether `range` is known: from `scale`, its kind or its bounds."""
+        if self.scale is not None or self.kind in ("category", "boolean"):
+            return True
+        return isinstance(self.high, int | float) and self.low is not None
+
+    @property
     def reach(self) -> tuple[float, float]:
         """Lowest and highest value that an attacker may set; infinite where there is no bound."""
         if self.kind in ("category", "boolean"):

@@ -23,6 +23,9 @@ from durometer.relations.expression import Relation
 from durometer.tables.feature import Feature, Kind, plain
 from durometer.tables.schema import Schema
 
+KEYS = ("name", "relations", "features", "version")
+VERSION = 1  # of the format of schema files
+
 
 def read(path: Any, relations: Iterable[Relation | str] = ()) -> Schema:
     """A schema from a .toml or .csv file."""
@@ -41,10 +44,12 @@ def from_dict(content: dict[str, Any], where: str = "schema") -> Schema:
     if not isinstance(content, dict):
         raise DurometerError(f"{where}: expected a table with features and relations")
     for key in content:
-        if key not in ("name", "relations", "features"):
-            raise DurometerError(
-                f"{where}: '{key}'{nearest(key, ('name', 'relations', 'features'))}"
-            )
+        if key not in (*KEYS, "$schema"):
+            raise DurometerError(f"{where}: '{key}'{nearest(key, KEYS)}")
+    if content.get("version", VERSION) != VERSION:
+        raise DurometerError(
+            f"{where}: version = {content['version']!r}: this durometer reads version {VERSION}"
+        )
     features = []
     known = [f for f in Feature.__dataclass_fields__ if f != "name"]
     tables, relations = content.get("features", {}), content.get("relations", ())

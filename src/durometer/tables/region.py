@@ -86,30 +86,31 @@ class TableRegion:
         return torch.cat([encode(self.gaps.known(x)), self.gaps.coordinates(x)], dim=1)
 
     @property
-    def _start(self) -> Tensor:
+    def filled(self) -> Tensor:
         """(n, d) the clean records, with a number in every cell."""
         return self.x0 if self.gaps is None else self.gaps.filled
 
     def decode(self, z: Tensor) -> Tensor:
         """The records that would be handed in, (n, d); straight-through gradient."""
-        if self._last and self._last[0] is z and self._last[1] == z._version:
+        version = z._version  # noqa: SLF001 - torch counts the writes to a tensor here
+        if self._last and self._last[0] is z and self._last[1] == version:
             cached: Tensor = self._last[2]
             return cached
         hard, holds = self._hard(z.detach())
         out = hard
         if torch.is_grad_enabled() and z.requires_grad:
             moved = z if self.gaps is None else self.gaps.stretched(z, self.origin)
-            soft = self.space.encoding.shift(self._start, self.origin, moved)
+            soft = self.space.encoding.shift(self.filled, self.origin, moved)
             if self.space.repair:
-                soft = self.space.plan.smooth(soft, self._start)
+                soft = self.space.plan.smooth(soft, self.filled)
             out = hard + (soft - soft.detach())
-        self._last[:] = [z, z._version, out, holds]
+        self._last[:] = [z, version, out, holds]
         return out
 
     @torch.no_grad()
     def _hard(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The records, and which of them satisfy their relations."""
-        x, fine = self._rounded(z, self.x0, self.origin, self.low, self.high)
+        x, fine = _rounded(self, z)
         if self.p == 0:
             return x, fine
         holds = fine.clone()
@@ -124,37 +125,13 @@ class TableRegion:
             shrink[again] *= torch.where(fine[again] | (not self.space.repair), nearer, _NEARER)
             part = self.take(again)
             z_near = part.origin + (z[again] - part.origin) * shrink[again, None]
-            found, good = part._rounded(
-                z_near, part.x0, part.origin, part.low, part.high, careful=True
-            )
+            found, good = _rounded(part, z_near, careful=True)
             reach = part.share(found)
             fine[again], far[again] = good, reach
             done = (good | (not self.space.repair)) & (reach <= limit)
             x[again[done]], holds[again[done]] = found[done], good[done]
             again = again[~done]
         return x, holds
-
-    def _rounded(
-        self, z: Tensor, x0: Tensor, z0: Tensor, low: Tensor, high: Tensor, careful: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Round, bound, restore, repair; and which rows satisfy their relations then.
-
-        `careful` rounds towards the original, which cannot leave the ball.
-        """
-        space, schema, encoding = self.space, self.space.schema, self.space.encoding
-        lift = 1e-6 if careful else 0.5
-        start = self._start
-        if self.gaps is not None:
-            z = self.gaps.stretched(z, z0)
-        x = rounded(start, z0, z, low, high, encoding.coordinates, lift)
-        if encoding.categories or encoding.blocks:
-            x = encoding.snap(start, z0, z, x, 1.0 if careful else 0.0)
-            x = torch.where(schema.mutable, x.maximum(low).minimum(high), start)
-        if self.gaps is not None:
-            x = self.gaps.put(x, z[:, encoding.size :])
-        if not space.repair:
-            return x, schema.program.valid(x, x0, space.tolerance)
-        return space.plan(x, x0, low, high, space.tolerance)
 
     def project(self, z: Tensor) -> Tensor:
         """The nearest point within bounds and ball."""
@@ -179,6 +156,17 @@ class TableRegion:
         """The part of a direction that can be followed: not out of the box, not off the sums."""
         sums = self.space.sums if self.space.repair else []
         return tangent(grad, z, self.ball.low, self.ball.high, sums)
+
+    def repaired(self, z: Tensor) -> Tensor:
+        """Search coordinates with what the repair changed taken over; a rounded number keeps its
+        fraction, and codes stay as they are."""
+        encoding, m = self.space.encoding, len(self.space.encoding.numeric)
+        found = self.encode(self.decode(z))[:, :m]
+        rounding = torch.where(self.space.schema.whole[encoding.numeric], 0.5, 0.0)
+        moved = (found - z[:, :m]).abs() > (rounding + 1e-6) / encoding.width
+        for _, places in encoding.blocks:
+            moved[:, places] = False
+        return torch.cat([torch.where(moved, found, z[:, :m]), z[:, m:]], dim=1)
 
     def random(self, stream: Stream, rows: Tensor) -> Tensor:
         """A random point within bounds and ball."""
@@ -248,7 +236,7 @@ class TableRegion:
             2 * self.space.radius * encoding.width
         )  # no bound: the ball is the bound
         features = self.space.schema.features
-        genes = of_table(features, self._start, self.low, self.high, far)
+        genes = of_table(features, self.filled, self.low, self.high, far)
         if self.gaps is None:
             return genes
         return genes.with_gaps(self.gaps.gone, self.gaps.may, self.gaps.features)
@@ -288,6 +276,26 @@ class TableRegion:
         gaps = None if self.gaps is None else self.gaps.take(rows)
         low, high = self.low[rows], self.high[rows]
         return TableRegion(self.space, self.x0[rows], low, high, ball, gaps)
+
+
+def _rounded(region: TableRegion, z: Tensor, careful: bool = False) -> tuple[Tensor, Tensor]:
+    """Round, bound, restore, repair; and which rows satisfy their relations then.
+
+    `careful` rounds towards the original, which cannot leave the ball.
+    """
+    space, schema, encoding = region.space, region.space.schema, region.space.encoding
+    start, z0, low, high = region.filled, region.origin, region.low, region.high
+    if region.gaps is not None:
+        z = region.gaps.stretched(z, z0)
+    x = rounded(start, z0, z, low, high, encoding.coordinates, 1e-6 if careful else 0.5)
+    if encoding.categories or encoding.blocks:
+        x = encoding.snap(start, z0, z, x, 1.0 if careful else 0.0)
+        x = torch.where(schema.mutable, x.maximum(low).minimum(high), start)
+    if region.gaps is not None:
+        x = region.gaps.put(x, z[:, encoding.size :])
+    if not space.repair:
+        return x, schema.program.valid(x, region.x0, space.tolerance)
+    return space.plan(x, region.x0, low, high, space.tolerance)
 
 
 def keep_largest(

@@ -17,9 +17,11 @@ their position in `values`; numeric values stand for themselves.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +106,8 @@ class Schema:
                 raise DurometerError(
                     f"one-hot group '{group}': all members must be mutable, or none"
                 )
+        if not all(f.has_range for f in self.features):
+            return  # `fit` gives the ranges, and makes a schema whose relations are checked
         for each_relation, never in zip(self.relations, self._impossible(), strict=True):
             if never:
                 raise DurometerError(
@@ -411,15 +415,36 @@ class Schema:
         return Schema(features(table), relations)
 
     @staticmethod
-    def read(path: Any) -> Schema:
+    def read(path: Any, table: pd.DataFrame | None = None) -> Schema:
         """Reads a schema from a file.
 
         Args:
-            path: A .toml file (see `toml`), or a .csv of features in the format of the CAA authors.
-        """
-        from durometer.tables import files
+            path: A .toml file (see `toml`) or a .json file (see `json`); a .json or .yaml file of
+                Great Expectations, pandera, Frictionless or Croissant, as far as it says types,
+                ranges, sets of values and rules of a row; or a .csv of features in the format of
+                the CAA authors.
+            table: A data frame that gives the ranges a file of another tool does not say.
 
-        return files.read(path)
+        Warns:
+            UserWarning: A file of another tool says something that the schema cannot hold.
+        """
+        from durometer.tables import exchange, files
+
+        if Path(path).suffix not in exchange.SUFFIXES:
+            return files.read(path)
+        found = exchange.read(Path(path), table)
+        for each in found.left_out:
+            warnings.warn(f"{path} ({found.source}): left out: {each}", stacklevel=2)
+        return found.schema
+
+    def json(self) -> str:
+        """The schema as JSON text, which `Schema.read` reads back.
+
+        The JSON Schema of such files is printed by `durometer schema --json-schema`.
+        """
+        from durometer.tables import exchange
+
+        return exchange.to_json(self)
 
     def toml(self) -> str:
         """The schema as editable TOML text, which `Schema.read` reads back."""

@@ -67,7 +67,7 @@ class TableSpace:
     repair: bool = True
     priced: bool | None = None  # distances are money; by default where only a cost is given
     norm: ClassVar[None] = None  # a ball of scaled coordinates, cut by relations: no Lp ball
-    on_host: ClassVar[bool] = True  # relations are compiled for the processor
+    cpu_only: ClassVar[bool] = True  # relations are compiled for the processor
 
     def __post_init__(self) -> None:
         if self.priced is None:
@@ -253,6 +253,8 @@ class TableSpace:
         high = torch.where(frozen, x, torch.where(whole, high.floor(), high)).maximum(x)
         z, m = self.encoding.encode(x), len(self.encoding.numeric)
         search = self.radius * (1 - self.margin) if self.p else self.radius
+        if self.p == math.inf:
+            low, high = self._within(x, low, high, search)
         sides = []
         for bound, way in ((low, -1.0), (high, 1.0)):
             number = (
@@ -274,3 +276,17 @@ class TableSpace:
             z = torch.cat([z, gaps.origin], dim=1)
         ball = LpRegion(z, (z.shape[1],), float(self.p), search, sides[0], sides[1])
         return TableRegion(self, records, low, high, ball, gaps)
+
+    def _within(self, x: Tensor, low: Tensor, high: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """Bounds within the ball of Linf, where each number keeps its distance by itself.
+
+        One whole number that rounding takes out of the ball would take all features back otherwise.
+        """
+        numeric = self.encoding.numeric
+        reach = eps * self.encoding.width
+        units = (reach * (1 + 1e-9)).floor()
+        reach = torch.where(self.schema.whole[numeric], units, reach)
+        low, high, here = low.clone(), high.clone(), x[:, numeric]
+        low[:, numeric] = low[:, numeric].maximum(here - reach)
+        high[:, numeric] = high[:, numeric].minimum(here + reach)
+        return low, high

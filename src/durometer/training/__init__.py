@@ -10,7 +10,7 @@ from durometer.training.certified import Certified
 from durometer.training.doa import DOATraining
 from durometer.training.free import Free
 from durometer.training.group import Group, search_kappa
-from durometer.training.hardening import Hardened, harden
+from durometer.training.hardening import Hardened, Unflipped, harden, without_flips
 from durometer.training.holdout import holdout
 from durometer.training.hull import InHull
 from durometer.training.loop import Batch, Epoch, Recipe, accuracy, fit, fresh, recall
@@ -32,6 +32,7 @@ __all__ = [
     "InHull",
     "Recipe",
     "Standard",
+    "Unflipped",
     "accuracy",
     "balanced",
     "fit",
@@ -40,4 +41,5 @@ __all__ = [
     "holdout",
     "recall",
     "search_kappa",
+    "without_flips",
 ]

@@ -9,9 +9,8 @@ must not move with the attack's steps) and in training mode while it learns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +28,8 @@ from durometer.problem.referee import Referee
 from durometer.spaces.region import Space
 from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
+
+Craft = Callable[[torch.nn.Module, Tensor, Tensor, int], Tensor]  # (net, x, y, draw) -> x
 
 
 @noun
@@ -111,7 +112,7 @@ class Adversarial:
     (True, True)
     """
 
-    craft: Any
+    craft: Craft
     clean: float = 0.0
     weights: Weights = None
 

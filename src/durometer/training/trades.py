@@ -11,13 +11,13 @@ attack and space of the library play that part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
 from durometer.core.validation import noun
+from durometer.training.adversarial import Craft
 from durometer.training.loop import Batch
 from durometer.training.weights import Weights, cross_entropy
 
@@ -45,7 +45,7 @@ class TRADES:
     (True, True)
     """
 
-    craft: Any
+    craft: Craft
     beta: float = 6.0
     weights: Weights = None
 

@@ -5,6 +5,7 @@ A model is asked by name: its columns may stand in another order in the data, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -13,10 +14,12 @@ import numpy as np
 
 from durometer.core.errors import Unsupported
 from durometer.data.columns import Columns
-from durometer.kernels.arrays import Bools
+from durometer.kernels.arrays import Bools, Ints
 from durometer.model.classifier import Classifier
 from durometer.model.frames import column_indices
+from durometer.model.rules import Ruled
 from durometer.trees import Ensemble, read
+from durometer.trees.readers import relative_to, scores_of
 
 # by identity: a CatBoost model has no hash; the columns it was read for
 _read: dict[int, tuple[ref[Any], Columns | None, Ensemble]] = {}
@@ -25,7 +28,27 @@ _read: dict[int, tuple[ref[Any], Columns | None, Ensemble]] = {}
 def ensemble_of(model: Classifier) -> Ensemble:
     """The flat form of a model, read and checked once, by the columns it is asked with."""
     ensemble = _once(model.source, model.columns)
-    at = None if model.columns is None else column_indices(model.source, model.columns)
+    return _asked(model, model.source, ensemble)
+
+
+def ensembles_of(model: Classifier, rows: Ints) -> Iterator[tuple[Ints, Ensemble]]:
+    """Places among `rows` with the ensemble for them: one for all, or, where a score is measured
+    against the row's own, one for each."""
+    source = model.source
+    if not isinstance(source, Ruled) or source.rule.cuts is not None:
+        yield np.arange(len(rows)), ensemble_of(model)
+        return
+    if source.clean is None:
+        raise Unsupported(f"{model.title}: there is no clean row to measure against")
+    trees = scores_of(source, model.columns)
+    for place, row in enumerate(rows.tolist()):
+        made = relative_to(source, model.columns, trees, float(source.clean[row]))
+        yield np.array([place]), _asked(model, source, made)
+
+
+def _asked(model: Classifier, source: Any, ensemble: Ensemble) -> Ensemble:
+    source = source.estimator if isinstance(source, Ruled) else source
+    at = None if model.columns is None else column_indices(source, model.columns)
     if model.columns is None or at is None:
         return ensemble
     return ensemble.asked_by(at, len(model.columns))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 
 from durometer.kernels.arrays import Floats, Ints
 from durometer.noise.joint import Noise, normal_level
@@ -83,7 +83,7 @@ class Grid:
         if some.any():  # all normal features at once
             mean, sd = law[feature[some]].T
             z = (t[some] - values[:, feature[some]] - mean) / sd
-            below[:, some], above[:, some] = special.ndtr(z), special.ndtr(-z)
+            below[:, some], above[:, some] = scipy.special.ndtr(z), scipy.special.ndtr(-z)
         ends = np.cumsum(sizes)
         for f in np.flatnonzero(~plain & (sizes > 0)):
             here = slice(int(ends[f] - sizes[f]), int(ends[f]))

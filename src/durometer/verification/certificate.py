@@ -8,7 +8,7 @@ and their sum misses the goal; or the rival stays ahead of the target by
     theta_f(x) = sum_r m_r h_rf(x) - sum_t p_tf(x)
 
 which is a lower bound of the lead for any potentials p and any multipliers m >= 0 (what is added
-to trees is taken from features). The format is described in docs/proofs.md.
+to trees is taken from features). The format is described in docs/understand/proofs.md.
 
 What a reader would get wrong: that the constraints hold for valid points is not asked here but by
 `assumptions`, and the trees are taken as read: that they answer as the model is asked elsewhere.

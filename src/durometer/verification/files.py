@@ -16,7 +16,7 @@ import numpy as np
 
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
-from durometer.report.evidence.document import digest, document
+from durometer.report.evidence import digest, document
 from durometer.report.report import Report
 from durometer.run.store import Store
 from durometer.verification.judge import wilson

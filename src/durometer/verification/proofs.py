@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from durometer.core.errors import DurometerError
 from durometer.model.classifier import Classifier
 from durometer.trees.align_ensemble import ensemble_of, own_classes
-from durometer.verification import judge
+from durometer.verification import judge, network
 from durometer.verification.assumptions import KNOWN, around
 from durometer.verification.certificate import check, constraints
 from durometer.verification.domain import Refused
@@ -49,6 +49,12 @@ def again(
     space = report.spec.space or {}
     if kept is None or not some:
         return
+    of_networks = [i for i in some if kept[i][:2] == b"PK"]
+    if of_networks:
+        _networks(made, report, model, schema, clean, y, of_networks)
+        some = [i for i in some if kept[i][:2] != b"PK"]
+        if not some:
+            return
     if space.get("type") not in KNOWN:
         made.unchecked[f"the checker has no rule for the space {space.get('type')}"] = len(some)
         return
@@ -59,7 +65,8 @@ def again(
         made.unchecked[f"the trees cannot be read from this model ({error})"] = len(some)
         return
     made.name_rows("model", "rows are answered otherwise by the trees as read", c["id"], ~same)
-    goal = _goals(report, model, trees, y)
+    goal = _goals(report, trees.n_classes, y)
+    goal = None if goal is None else own_classes(model, trees, goal)
     if goal is None:
         made.unchecked["the judge has no rule for this goal"] = len(some)
         return
@@ -78,7 +85,7 @@ def again(
         except Refused as error:
             wrong[k] = True
             reasons.append(str(error))
-    made.checked["proofs"] = len(some) - unknown
+    made.checked["proofs"] = made.checked.get("proofs", 0) + len(some) - unknown
     if unknown:
         made.unchecked["their certificates assume what is beyond the checker"] = unknown
     text = f"proofs do not hold ({reasons[0]})" if reasons else ""
@@ -90,11 +97,48 @@ def own_labels(model: Classifier, c: Any) -> Any:
     return c["clean"] if model.order is None else np.asarray(model.order)[c["clean"]]
 
 
-def _goals(report: Report, model: Classifier, trees: Any, y: Any) -> Any:
-    """(n, classes of the trees) which answers reach the goal; None: no rule."""
+def _networks(
+    made: Verification, report: Report, model: Classifier, schema: Any, clean: torch.Tensor,
+    y: Any, some: list[int],
+) -> None:  # fmt: skip
+    """Certificates of networks and linear models: their bounds are computed anew."""
+    space, kept, c = report.spec.space or {}, report.records.certificates, report.records.columns
+    assert kept is not None
+    if space.get("type") not in KNOWN:
+        made.unchecked[f"the checker has no rule for the space {space.get('type')}"] = len(some)
+        return
+    with model.ready(), torch.no_grad():
+        classes = model.logits(clean[:1]).shape[1]
+    goal = _goals(report, classes, y)
+    if goal is None:
+        made.unchecked["the judge has no rule for this goal"] = len(some)
+        return
+    x, narrow, reasons = clean.double().numpy(), clean.dtype == torch.float32, []
+    wrong = np.zeros(len(some), bool)
+    try:
+        layers, single = network.layers_of(model, tuple(clean.shape[1:]))
+        for k, i in enumerate(some):
+            said = around(space, schema, np.ascontiguousarray(x[i]), goal[i], narrow)
+            try:
+                network.check(
+                    kept[i], model.hash, layers, network.domain(said, single), goal[i], model.order
+                )
+            except Refused as error:
+                wrong[k] = True
+                reasons.append(str(error))
+    except network.Unreadable as error:
+        made.unchecked[f"the checker has no rule for the model ({error})"] = len(some)
+        return
+    made.checked["proofs"] = made.checked.get("proofs", 0) + len(some)
+    text = f"proofs do not hold ({reasons[0]})" if reasons else ""
+    made.name_rows("proof", text, c["id"][some], wrong)
+
+
+def _goals(report: Report, classes: int, y: Any) -> Any:
+    """(n, classes) which answers reach the goal; None: no rule."""
     spec, target = report.spec, report.records.columns["target"]
     won = [judge.wins(spec.goal or {}, y, np.full(len(y), k), target, spec.classes)
-           for k in range(trees.n_classes)]  # fmt: skip
+           for k in range(classes)]  # fmt: skip
     if any(w is None for w in won):
         return None
-    return own_classes(model, trees, np.stack([np.asarray(w) for w in won], axis=1))
+    return np.stack([np.asarray(w) for w in won], axis=1)

@@ -13,6 +13,7 @@ whoever relabels a row as proven and drops the certificates makes nothing that c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from durometer.core.capabilities import HasCandidates, HasSchema
 from durometer.core.errors import DurometerError
 from durometer.data.dataset import Dataset
 from durometer.data.parquet import Parquet
@@ -28,7 +30,7 @@ from durometer.model.classifier import Classifier, wrap
 from durometer.model.frames import align_classes, align_columns
 from durometer.report.checks import incomplete
 from durometer.report.report import Report
-from durometer.verification import files, judge, proofs
+from durometer.verification import attestations, files, judge, proofs
 
 BATCH = 500
 SHOWN = 10  # rows that are named
@@ -39,13 +41,13 @@ class Finding:
     """Something that is not as a saved run says.
 
     Args:
-        kind: "hash", "figure", "record", "label", "input", "model", "answer", "space", "goal" or
-            "proof".
+        kind: "hash", "figure", "record", "label", "input", "model", "answer", "space", "goal",
+            "proof" or "attestation".
         text: What is wrong.
         rows: Ids of the rows concerned.
     """
 
-    kind: str  # hash, figure, record, label, input, model, answer, space, goal, proof
+    kind: str
     text: str
     rows: tuple[Any, ...] = ()
 
@@ -70,6 +72,7 @@ class Verification:
         notes: What could not be checked, and why.
         unchecked: Proven rows whose proofs were not checked again: how many, by reason.
         readable: False where the records could not be loaded, so that no row was checked.
+        unattested: What of an attestation was not compared, and how it can be.
     """
 
     folder: Path
@@ -78,13 +81,15 @@ class Verification:
     notes: list[str] = field(default_factory=list)
     unchecked: dict[str, int] = field(default_factory=dict)
     readable: bool = True
+    unattested: list[str] = field(default_factory=list)
 
     @property
     def status(self) -> Status:
         """What all of it comes to.
 
         "verified": nothing is wrong, and every proof was re-checked by its certificate.
-        "consistent": nothing is wrong, but some proofs were not re-checked (`unchecked`).
+        "consistent": nothing is wrong, but some proofs were not re-checked (`unchecked`), or not
+        all of an attestation was compared (`unattested`).
         "contradicted": something is not as the run says (`findings`).
         "unreadable": the records cannot be loaded.
         """
@@ -92,7 +97,8 @@ class Verification:
             return "unreadable"
         if self.findings:
             return "contradicted"
-        return "consistent" if any(self.unchecked.values()) else "verified"
+        left = self.unattested or any(self.unchecked.values())
+        return "consistent" if left else "verified"
 
     def __bool__(self) -> bool:
         return self.status == "verified"
@@ -101,15 +107,19 @@ class Verification:
         looked = ", ".join(f"{n:,} {what}" for what, n in self.checked.items())
         many = sum(self.unchecked.values())
         proofs = many + self.checked.get("proofs", 0)
+        left = (
+            f"{many:,} of {proofs:,} proofs not checked" if many else "attestation compared in part"
+        )
         heads: dict[Status, str] = {
             "verified": "verified",
-            "consistent": f"consistent, not verified; {many:,} of {proofs:,} proofs not checked",
+            "consistent": f"consistent, not verified; {left}",
             "contradicted": f"NOT verified: {len(self.findings)} findings",
             "unreadable": "cannot be read",
         }
         lines = [f"{self.folder}: {heads[self.status]}", f"  looked at {looked}"]
         lines += [f"  {finding}" for finding in self.findings]
         lines += [f"  not checked: {n:,} proofs: {why}" for why, n in self.unchecked.items() if n]
+        lines += [f"  not compared: {what}" for what in self.unattested]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def name_rows(self, kind: str, text: str, ids: Any, wrong: Any) -> None:
@@ -129,7 +139,8 @@ class Verification:
 
 def verify(
     folder: str | Path, model: Any = None, data: Dataset | Parquet | None = None,
-    space: Any = None, goal: Any = None,
+    space: Any = None, goal: Any = None, attestation: str | Path | None = None,
+    key: str | Path | None = None, sources: Mapping[str, str] | None = None,
 ) -> Verification:  # fmt: skip
     """Checks a saved run again, independently of the code that played it.
 
@@ -144,14 +155,23 @@ def verify(
         data: The data it was run on. None: no row is judged again.
         space: The space; needed only where the checker has no rule of its own for it.
         goal: The goal; needed only where the checker has no rule of its own for it.
+        attestation: A file of `durometer export --format intoto`. The statement must be what the
+            run gives, and every file as it was attested. None: there is none.
+        key: The public key (PEM; ed25519 or ECDSA on P-256) whose signature the attestation must
+            have. None: signatures are not checked.
+        sources: SHA-256 of files of model, data and schema, by role and name
+            ({"model/loans.ubj": ...}), which are compared with the attested ones. None: there are
+            none.
 
     Returns:
         A `Verification`: true where nothing is wrong and every proof was checked again. Its
             `status` is "verified", "consistent" (nothing is wrong, but some proofs have no
-            certificate), "contradicted" or "unreadable".
+            certificate, or not all of the attestation was compared), "contradicted" or
+            "unreadable".
 
     Raises:
-        DurometerError: There is no saved report in the folder.
+        DurometerError: There is no saved report in the folder, no such attestation or key.
+        Unsupported: A signature is to be checked without the package cryptography.
 
     >>> import durometer as du
     >>> import tempfile
@@ -169,6 +189,16 @@ def verify(
     count, more = files.hashes(folder, known)
     made.findings += [Finding(*s) for s in (*said, *more)]
     made.checked["files"] = count + bool(known)
+    if attestation is not None:
+        attested = attestations.check(
+            folder, Path(attestation), None if key is None else Path(key), sources or {}
+        )
+        made.findings += [Finding("attestation", text) for text in attested.wrong]
+        made.unattested += attested.left
+        made.notes += attested.notes
+        made.checked["attested files"] = attested.compared
+    elif key is not None:
+        raise DurometerError(f"key '{key}' without an attestation: there is no signature to check")
     try:
         report = Report.load(folder)
     except DurometerError as error:
@@ -218,7 +248,7 @@ def _again(
     if spec.model_hash not in ("", "unknown", model.hash):
         text = f"the model is another one: hash {spec.model_hash} in the run, {model.hash}"
         made.findings.append(Finding("model", text))
-    if getattr(space, "schema", None) is not None:
+    if isinstance(space, HasSchema) and space.schema is not None:
         data = data.in_schema(space.schema)
     data = align_classes(model, data)
     model = align_columns(model, data)  # columns by name, text as text: as it was asked in the run
@@ -271,7 +301,7 @@ def _handed_in(
         )
     else:
         made.name_rows("goal", "adversarial examples do not reach the goal", ids[won], ~reached)
-    maker = getattr(space, "candidates", None)
+    maker = space.candidates if isinstance(space, HasCandidates) else None
     legal = judge.allowed(spec.space or {}, x0[won], x[won], data.schema, maker)
     if legal is None and space is not None:
         made.notes.append("the judge has no rule for this space: it was taken at its own word")

@@ -148,7 +148,7 @@ class TabNet(TableNet):
             z: Encoded records (n, size).
         """
         z = self.norm(z)
-        free, total, masks = torch.ones_like(z), z.new_zeros(len(z), self.n_d), []
+        free, total, masks = torch.ones_like(z), z.new_zeros(z.shape[0], self.n_d), []
         choice = self.readers[0](z)[:, self.n_d :]
         for chooser, reader in zip(self.choosers, list(self.readers)[1:], strict=True):
             mask = sparsemax(free * chooser(choice))

@@ -1,25 +1,26 @@
-"""Mirror: search by labels in tables, through copies of the victim fitted to its labels.
+"""Mirror: search in tables through copies of the victim, fitted to its answers.
 
-Every label that is known goes into a pool: those of the rows themselves, of the donors, and of
+Every answer that is known goes into a pool: those of the rows themselves, of the donors, and of
 every record asked. In each round
 
-    1. a committee of copies is fitted to the pool: boosted trees, and extremely randomised ones
+    1. a committee of copies is fitted to the pool: boosted trees, each split of a few features
     2. for each open row an evolution climbs the copies' log odds of the goal inside its region;
        every child is projected, decoded and valid, or it ranks last
-    3. the best records that were never asked are asked of the victim: 5, 5, 10, 10, 20, ... of a
-       row; a hit closes the row, and every answer joins the pool
+    3. the best records that were never asked, and that are not much like one another, are asked of
+       the victim: 5, 5, 10, 10, 20, ... of a row; a hit closes the row, every answer joins the pool
 
-so that the copies are wrong where the search goes only once.
+so that the copies are wrong where the search goes only once. Of a victim that gives scores the
+copies learn the scores.
 
-What a reader would get wrong: the rows of a batch share the copies, so that a row's fate depends
-on the batch it is played in (`Needs.shares_answers`). Batches are part of a run's plan: workers,
-shards and a run that goes on after a kill play the same ones.
+What a reader would get wrong: rows learn from each other's answers, `GROUP` of them together.
+Which rows these are is part of the plan (`Needs.shares_answers`): their places in the data say so,
+not the batch, the workers, or what is left after a kill.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,24 +32,32 @@ from durometer.core.streams import derive
 from durometer.core.validation import noun
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.model.answers import ANY
-from durometer.problem.needs import Needs
+from durometer.problem.needs import GROUP, Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.region import Region
 from durometer.tables.region import TableRegion
+from durometer.trees.ensemble import Ensemble
+
+Copies = Callable[[Floats], Floats]  # records (n, d) -> logits (n, C)
 
 _ROUNDS = (5, 5, 10, 10, 20, 20, 30, 50, 50, 100)  # records asked of a row; the last one repeats
 _POPULATION, _GENERATIONS = 30, 20
 _BROKEN = 1e6  # taken off what breaks a relation
 _FLOOR = 1e-9  # the least probability of a class that a copy has not seen
+_COPIES = 3
+_LEARNT = 50_000  # records of the pool that one copy is fitted to, at most
+_STEEP = 15.0  # log odds: more says nothing of where the boundary is
+_APART = 2.0  # in log odds: what twice as many other features are worth among records to ask
 
 
 @noun
 class Mirror:
-    """Search that sees labels only, through copies of the model; for tables and any Lp ball.
+    """Search through copies of the model fitted to its answers, labels or scores; for tables and
+    any Lp ball.
 
     Args:
-        queries: Labels asked for one row, at most. 300 is the default of `Standard`. Donors (up to
-            256 rows of the data) are asked once for all rows.
+        queries: Questions asked about one row, at most. 300 is the default of `Standard`. Up to 256
+            rows of the data are asked once more, for all rows to learn from.
 
     >>> import durometer as du
     >>> net, data = du.testing.toy()
@@ -58,25 +67,31 @@ class Mirror:
     """
 
     queries: int = 300
-    on_host: ClassVar[bool] = True  # its arithmetic is numpy's
+    cpu_only: ClassVar[bool] = True  # its arithmetic is numpy's
 
     @property
     def needs(self) -> Needs:
         return Needs(ANY, donors=True, shares_answers=True)
 
     def __call__(self, problem: Problem) -> None:
-        pool = _Pool(problem)
-        kept: Tensor | None = None  # (N, P, D) changes that the copies liked best, of all rows
+        for begin in range(0, len(problem.y), GROUP):
+            group = torch.arange(begin, min(begin + GROUP, len(problem.y)))
+            self._run(problem, group)
+
+    def _run(self, problem: Problem, group: Tensor) -> None:
+        pool = _Pool(problem, group)
+        kept: Tensor | None = None  # (g, P, D) changes that the copies liked best, of all rows
         for turn, wanted in enumerate(_rounds(self.queries)):
-            rows = problem.open
-            if not len(rows):
+            mine = problem.alive(group).nonzero()[:, 0]
+            if not len(mine):
                 return
+            rows = group[mine]
             copies = pool.copies(derive(problem.random.seed, "mirror", turn))
-            start = None if kept is None else kept[rows]
+            start = None if kept is None else kept[mine]
             change, value = _climb(problem, rows, copies, start)
             if kept is None:
-                kept = change.new_zeros(len(problem.y), *change.shape[1:])
-            kept[rows] = change
+                kept = change.new_zeros(len(group), *change.shape[1:])
+            kept[mine] = change
             pool.ask(problem, rows, change, value, wanted)
 
 
@@ -90,44 +105,74 @@ def _rounds(queries: int) -> Iterator[int]:
 
 
 class _Pool:
-    """Records and the victim's labels, and which records were asked of which row."""
+    """Records and the victim's answers, and which records were asked of which row."""
 
-    def __init__(self, problem: Problem) -> None:
-        start = problem.kept(torch.arange(len(problem.y)))
+    def __init__(self, problem: Problem, group: Tensor) -> None:
         self.classes = problem.clean.shape[1]
-        self.x: list[Floats] = [_flat(start)]
-        self.y: list[Ints] = [problem.clean.argmax(1).numpy()]
+        self.scores = problem.model.answers != "labels"
+        self.x: list[Floats] = [_flat(problem.inputs(group))]
+        self.y: list[Floats] = [self._read(problem.clean[group])]
         if problem.donors is not None:
             self.x.append(_flat(problem.donors.x))
-            self.y.append(problem.donors.label.numpy())
+            self.y.append(self._read(problem.donors.logits))
         self.asked = np.empty(0, dtype=np.uint64)
 
-    def copies(self, seed: int) -> Any:
+    def _read(self, logits: Tensor) -> Floats:
+        """What the copies learn of answers (n, C): (n,) labels, or (n, k) scores."""
+        if not self.scores:
+            return logits.argmax(1).double().numpy()
+        found = logits.detach().double()
+        if self.classes == 2:
+            found = found[:, 1:] - found[:, :1]
+        else:
+            found = found - found.mean(1, keepdim=True)
+        return np.asarray(found.clamp(-_STEEP, _STEEP).numpy())
+
+    def copies(self, seed: int) -> Copies:
         """A function of records (n, d): logits (n, C), the mean of a committee's."""
-        from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
 
         x, y = np.concatenate(self.x), np.concatenate(self.y)
-        seen = np.unique(y)
-        if len(seen) < 2:  # nothing to learn yet: all records are alike
+        if len(np.unique(y, axis=0)) < 2:  # nothing to learn yet: all records are alike
             return lambda z: np.zeros((len(z), self.classes))
-        seed %= 2**31
-        members = [
-            HistGradientBoostingClassifier(
-                max_iter=100, max_depth=6, min_samples_leaf=2, early_stopping=False,
-                learning_rate=0.2, random_state=seed,
-            ),
-            ExtraTreesClassifier(50, min_samples_leaf=2, n_jobs=1, random_state=seed),
-        ]  # fmt: skip
-        for member in members:
-            member.fit(x, y)
+        members = []
+        with threadpool_limits(1):  # the batches are small: more threads wait for one another
+            for k in range(_COPIES):
+                draw = np.random.default_rng(derive(seed, "copy", k))
+                at = draw.permutation(len(x))[:_LEARNT]
+                learn = self._of_scores if self.scores else self._of_labels
+                members.append(learn(x[at], y[at], int(draw.integers(2**31))))
+        return lambda z: np.asarray(sum(member(z) for member in members) / len(members))
+
+    def _of_labels(self, x: Floats, y: Floats, seed: int) -> Copies:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        from durometer.trees.readers.sklearn import read
+
+        seen = np.unique(y).astype(np.int64)
+        trees = read(HistGradientBoostingClassifier(**_fitted(seed)).fit(x, y))
 
         def logits(z: Floats) -> Floats:
-            out = np.zeros((len(z), self.classes))
-            for member in members:
-                p = np.full((len(z), self.classes), _FLOOR)
-                p[:, seen] = member.predict_proba(z)
-                out += np.log(np.maximum(p, _FLOOR))
-            return np.asarray(out / len(members))
+            out = np.full((len(z), self.classes), math.log(_FLOOR))
+            odds = trees.scores(z).clip(-_STEEP, _STEEP)
+            out[:, seen] = np.concatenate([-odds / 2, odds / 2], 1) if len(seen) == 2 else odds
+            return out
+
+        return logits
+
+    def _of_scores(self, x: Floats, y: Floats, seed: int) -> Copies:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        from durometer.trees.readers.sklearn import read_regressor
+
+        trees: list[Ensemble] = [
+            read_regressor(HistGradientBoostingRegressor(**_fitted(seed)).fit(x, y[:, c]))
+            for c in range(y.shape[1])
+        ]
+
+        def logits(z: Floats) -> Floats:
+            out = np.concatenate([t.scores(z) for t in trees], 1)
+            return np.concatenate([-out / 2, out / 2], 1) if self.classes == 2 else out
 
         return logits
 
@@ -142,19 +187,47 @@ class _Pool:
         fine = region.contains(x).numpy()
         key = _keys(_flat(x), at.numpy()).reshape(n, size)
         fine = (fine & ~np.isin(key.ravel(), self.asked)).reshape(n, size)
-        order = np.argsort(-value.numpy(), axis=1, kind="stable")
-        fine, key = np.take_along_axis(fine, order, 1), np.take_along_axis(key, order, 1)
-        fine &= _first(key)
-        fine &= np.cumsum(fine, axis=1) <= wanted
-        row, place = np.nonzero(fine)
+        fine &= _first(key)  # the best of equals: changes come best first
+        row, place = _spread(change, value.numpy(), fine, wanted)
         if not len(row):
             return
-        chosen = torch.from_numpy(row * size + order[row, place])
+        chosen = torch.from_numpy(row * size + place)
         answers = problem.query(at[chosen], x[chosen])
         known = answers.isfinite().all(1)
         self.asked = np.concatenate([self.asked, key[row, place]])
         self.x.append(_flat(x[chosen[known]]))
-        self.y.append(answers[known].argmax(1).numpy())
+        self.y.append(self._read(answers[known]))
+
+
+def _fitted(seed: int) -> dict[str, Any]:
+    """The settings of a copy, for scikit-learn."""
+    return {
+        "max_iter": 100, "max_depth": 4, "min_samples_leaf": 2, "early_stopping": False,
+        "learning_rate": 0.1, "max_features": 0.3, "random_state": seed,
+    }  # fmt: skip
+
+
+def _spread(change: Tensor, value: Floats, fine: Bools, wanted: int) -> tuple[Ints, Ints]:
+    """Rows and places of up to `wanted` changes of each row (n, P, D), one after the other: that of
+    the highest value, where being unlike those that are chosen is worth something too."""
+    largest = change.abs().amax((1, 2), keepdim=True).clamp_min(1e-12)
+    coarse = (change / largest * 4).round().to(torch.int8)
+    every, worth = np.arange(len(fine)), np.where(fine, value, -np.inf)
+    apart = np.full(fine.shape, float(change.shape[2]))
+    rows, places = [], []
+    for _ in range(min(wanted, fine.shape[1])):
+        best = (worth + _APART * np.log(np.maximum(apart, 0.01))).argmax(1)
+        some = every[np.isfinite(worth[every, best])]
+        if not len(some):
+            break
+        rows.append(some)
+        places.append(best[some])
+        worth[every, best] = -np.inf
+        other = (coarse != coarse[torch.arange(len(best)), torch.from_numpy(best)][:, None]).sum(2)
+        apart = np.minimum(apart, other.numpy())
+    if not rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate(rows), np.concatenate(places)
 
 
 def _flat(x: Tensor) -> Floats:
@@ -185,7 +258,7 @@ def _first(key: Any) -> Bools:
 
 
 def _climb(
-    problem: Problem, rows: Tensor, copies: Any, start: Tensor | None
+    problem: Problem, rows: Tensor, copies: Copies, start: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """(n, P, D) changes of each row and the copies' log odds (n, P), best first."""
     region = problem.region(rows)
@@ -213,7 +286,7 @@ class _Look:
     problem: Problem
     rows: Tensor
     region: Region
-    copies: Any
+    copies: Copies
 
     def __call__(self, change: Tensor) -> tuple[Tensor, Tensor]:
         """Changes as they are after projection and decoding, and what the copies say of them."""

@@ -20,7 +20,9 @@ from durometer.kernels.arrays import Array
 from durometer.problem.problem import Problem
 from durometer.spaces.genes import Genes, Genetic
 
-_WORK = 12  # arrays of the evaluated inputs' size that live at once (measured: docs/search.md)
+_WORK = (
+    12  # arrays of the evaluated inputs' size that live at once (measured: docs/how-to/search.md)
+)
 _CACHED = 2 * 10**8  # on a CPU larger blocks only miss the caches: up to twice slower (measured)
 
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, run
 from durometer.attacks.pgd import PGD
+from durometer.core.capabilities import loss_of
 from durometer.core.devices import widest
 from durometer.core.errors import Unsupported
 from durometer.core.validation import noun
@@ -183,7 +184,7 @@ class _Search:
         inner = gmsa.inner
         if gmsa.combine == "min" and gmsa.scale:
             inner = lengthened(inner, len(models))
-        trial = self.problem.against(victims).aim(loss=getattr(inner, "loss", None))
+        trial = self.problem.against(victims).aim(loss=loss_of(inner))
         rows = trial.open
         if not len(rows):
             return trial

@@ -17,7 +17,12 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def junit(outcome: Outcome, source: str) -> str:
     """The decisions as a test suite."""
-    return _suite(source, [(str(d.criterion), d.outcome, str(d)) for d in outcome.decisions])
+    cases = [(str(d.criterion), d.outcome, str(d)) for d in outcome.decisions]
+    claims = outcome.properties
+    if claims is not None:
+        named = zip(claims.properties, claims.outcomes, claims.answers, strict=True)
+        cases += [(str(p), decided, str(a)) for p, decided, a in named]
+    return _suite(source, cases)
 
 
 def broken(why: str, source: str) -> str:

@@ -36,8 +36,11 @@ def markdown(outcome: Outcome, source: str) -> str:
             f"{_plain(spec.model)} on {_plain(spec.data)}, {rows} played. "
             f"{_plain(spec.threat)}", "",
         ]  # fmt: skip
-    lines += ["| criterion | decision | figure (95 %) | rows played | decided after row | open |",
-              "|---|---|---|--:|--:|--:|"]  # fmt: skip
+    if outcome.decisions:
+        lines += [
+            "| criterion | decision | figure (95 %) | rows played | decided after row | open |",
+            "|---|---|---|--:|--:|--:|",
+        ]
     for d in outcome.decisions:
         said = f"{_SIGNS[d.outcome]} {d.outcome}"
         if d.outcome == "undecided":
@@ -49,7 +52,9 @@ def markdown(outcome: Outcome, source: str) -> str:
     for d in outcome.decisions:
         if d.unpaired:
             lines += ["", f"{_plain(d.criterion)}: {_plain(d.unpaired)}."]
-    lines += ["", f"Wrong in at most {outcome.alpha:.0%} of such decisions, whenever it stops."]
+    if outcome.decisions:
+        lines += ["", f"Wrong in at most {outcome.alpha:.0%} of such decisions, whenever it stops."]
+    lines += _claims(outcome)
     if report is not None:
         lines += [*_changes(outcome, report), *_slices(report)]
     if outcome.folder is not None:
@@ -67,6 +72,18 @@ def broken(why: str, source: str) -> str:
         _plain(why),
     ]
     return "\n".join([*lines, "", "Nothing is decided."]) + "\n"
+
+
+def _claims(outcome: Outcome) -> list[str]:
+    """Claims about the whole model."""
+    claims = outcome.properties
+    if claims is None:
+        return []
+    lines = ["", "Every valid record, by proof:", "", "| claim | decision | largest value |",
+             "|---|---|---|"]  # fmt: skip
+    for p, decided, a in zip(claims.properties, claims.outcomes, claims.answers, strict=True):
+        lines.append(f"| {_plain(p)} | {_SIGNS[decided]} {decided} | {_plain(a.value)} |")
+    return lines
 
 
 def _changes(outcome: Outcome, report: Report) -> list[str]:

@@ -21,12 +21,14 @@ from durometer.gates.decide import Decision, Outcome
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 BROKEN = "broken-run"
+PROPERTY = "property"
 _RULES = {
     "robust": "Robust accuracy: the share of rows that no valid attack found breaks",
     "broken": "The share of rows that a valid attack breaks",
     "proven": "The share of rows for which it is proven that no attack succeeds",
     "open": "The share of rows that are neither proven nor broken",
     "clean": "Clean accuracy",
+    PROPERTY: "A claim about every valid record, decided by proof",
     BROKEN: "The run broke: nothing is decided",
 }
 
@@ -35,6 +37,16 @@ def sarif(outcome: Outcome, source: str) -> str:
     """The log of one run of the gate."""
     figures = sorted({d.criterion.figure for d in outcome.decisions})
     results = [_decided(d, source) for d in outcome.decisions if d.outcome != "pass"]
+    claims = outcome.properties
+    if claims is not None:
+        figures.append(PROPERTY)
+        named = zip(claims.properties, claims.outcomes, claims.answers, strict=True)
+        for p, decided, a in named:
+            if decided != "pass":
+                level = "error" if decided == "fail" else "warning"
+                said = f"{p}: {a.verdict}; largest value: {a.value}"
+                line = _line(source, str(p))
+                results.append(_result(PROPERTY, level, said, source, line, str(p)))
     done = {"executionSuccessful": True, "exitCode": outcome.exit_code}
     return _log(figures, results, done)
 

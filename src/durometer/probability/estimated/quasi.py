@@ -31,8 +31,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy  # `scipy.stats` is loaded when it is first asked for: half a second
 from numpy.typing import NDArray
-from scipy import special, stats
 
 from durometer.kernels.arrays import Floats, Ints
 from durometer.kernels.native import Kernel
@@ -93,7 +93,7 @@ def estimate(
             means[row], cost[row] = _by_tables(
                 seen_by, int(along[row]), weight[row], correlation is not None, ensemble.n_classes
             )
-    quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, SCRAMBLES - 1))
+    quantile = float(scipy.stats.t.ppf(0.5 + CONFIDENCE / 2, SCRAMBLES - 1))
     most = 2 ** np.clip(np.log2(1e9 * budget / SCRAMBLES / cost), 8, 20).astype(np.int64)
     rules = [
         scrambled(max(len(used) - 1, 1), np.random.default_rng([seed, k])) for k in range(SCRAMBLES)
@@ -142,7 +142,7 @@ def _draws(
         return [(u, np.zeros(u.shape[1]), float(chol[0, 0])) for u in uniform]
     found = []
     for u in uniform:
-        e = special.ndtri(u)
+        e = scipy.special.ndtri(u)
         found.append((chol[:-1, :-1] @ e, chol[-1, :-1] @ e, float(chol[-1, -1])))
     return found
 
@@ -153,7 +153,7 @@ def _by_tables(seen_by: View, along: int, weight: Floats, tied: bool, n: int) ->
     last = int(names[along])
     forest = Forest(*seen_by.trees, seen_by.score, seen_by.base, seen_by.slack, start, last)
     tables = Tables.of(forest, seen_by.roots)
-    edges = seen_by.edges if tied else special.ndtr(seen_by.edges)
+    edges = seen_by.edges if tied else scipy.special.ndtr(seen_by.edges)
     others = np.delete(np.arange(len(names)), along)
     if not tied:
         others = others[np.argsort(-weight[others], kind="stable")]
@@ -200,7 +200,7 @@ def variances(ensemble: Ensemble, levels: Floats, nan: NDArray[np.bool_]) -> tup
     inner = ensemble.feature >= 0
     step = np.zeros(len(inner))
     step[inner] = ((centre[ensemble.left[inner]] - centre[ensemble.right[inner]]) ** 2).sum(axis=1)
-    below = np.clip(special.ndtr(levels), 0, 1)
+    below = np.clip(scipy.special.ndtr(levels), 0, 1)
     overall = np.bincount(ensemble.feature[inner], step[inner], ensemble.n_features)
     moved = np.zeros((len(levels), ensemble.n_features))
     _pivot(Gridded.of(ensemble), 1, step, below, nan, moved)
@@ -241,7 +241,7 @@ _sobol = Kernel(
 def directions(d: int) -> Bits:
     """(d, LONGEST) direction numbers as integers of BITS bits."""
     found = np.zeros((d, LONGEST), dtype=np.int64)
-    sequence = stats.qmc.Sobol(d, scramble=False, bits=BITS)
+    sequence = scipy.stats.qmc.Sobol(d, scramble=False, bits=BITS)
     before, seen = np.zeros(d, dtype=np.int64), 0
     for k in range(LONGEST):  # point 2^k differs from the one before it by direction k
         sequence.fast_forward((1 << k) - seen)

@@ -8,8 +8,8 @@ records that no reading can move.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 from numpy.typing import NDArray
-from scipy import special
 
 from durometer.kernels.arrays import Floats, Ints
 from durometer.probability.localise import CELL, NO, YES, Int32s, Local, localise
@@ -48,7 +48,7 @@ def view(
     ensemble: Ensemble, grid: Grid, levels: Floats, nan: NDArray[np.bool_], used: Ints, likely: int
 ) -> View | Settled:
     """What a record with these cell levels sees. `likely`: a class that probably wins."""
-    below = special.ndtr(levels)
+    below = scipy.special.ndtr(levels)
     masses = np.diff(below, prepend=0.0)
     masses[grid.start[:-1]] = below[grid.start[:-1]]
     two = ensemble.n_classes == 2

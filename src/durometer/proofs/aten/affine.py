@@ -13,14 +13,6 @@ from torch.nn import functional
 from durometer.proofs.aten.program import Affine, join, reduced
 
 
-def digest(*tensors: Tensor | None) -> tuple[object, ...]:
-    """What tells two sets of weights apart."""
-    return tuple(
-        None if t is None else (tuple(t.shape), float(t.sum()), float(t.abs().sum()))
-        for t in tensors
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Linear(Affine):
     """x W' + b over the last axis."""
@@ -52,9 +44,6 @@ class Linear(Affine):
     def rows(self, *ids: Tensor) -> Tensor:
         return reduced(self.place, ids[0], (-1,), True).expand(self.shape)
 
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, *digest(self.weight, self.bias))
-
 
 @dataclass(frozen=True, eq=False)
 class MatrixProduct(Affine):
@@ -85,9 +74,6 @@ class MatrixProduct(Affine):
     def rows(self, *ids: Tensor) -> Tensor:
         along = -2 if self.left else -1
         return reduced(self.place, ids[0], (along,), True).expand(self.shape)
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.left)  # a stack has one matrix for each row
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +140,6 @@ class Convolution(Affine):
         found = reduced(self.place, ids[0], tuple(range(1, ids[0].ndim)), True)
         return found.expand(self.shape)
 
-    def signature(self) -> tuple[object, ...]:
-        sizes = (self.stride, self.padding, self.dilation, self.groups, self.transposed)
-        return (type(self).__name__, *sizes, *digest(self.weight, self.bias))
-
 
 @dataclass(frozen=True, eq=False)
 class SpatialMap(Affine):
@@ -166,6 +148,7 @@ class SpatialMap(Affine):
     source: tuple[int, ...]
     matrix: Tensor  # (numbers of a channel, numbers of a channel of the result), none below 0
     axes: int  # of a channel
+    places: int  # roundings of the weights themselves, whatever their size
 
     def apply(self, *values: Tensor) -> Tensor:
         return (values[0].flatten(-self.axes) @ self.matrix).reshape(len(values[0]), *self.shape)
@@ -184,12 +167,18 @@ class SpatialMap(Affine):
     def terms(self) -> int:
         return int((self.matrix != 0).sum(0).max()) + 6
 
+    def rounding(self, taken: list[Any], found: Any) -> Tensor | None:
+        error = super().rounding(taken, found)
+        if error is None or not self.places:
+            return error
+        low, high = taken[0]
+        size = torch.maximum(low.abs(), high.abs()).flatten(-self.axes).amax(-1)
+        wide = size.reshape(*size.shape, *[1] * self.axes)
+        return error + self.places * self.unit * wide
+
     def rows(self, *ids: Tensor) -> Tensor:
         axes = tuple(range(-self.axes, 0))
         return reduced(self.place, ids[0], axes, True).expand(self.shape)
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, *digest(self.matrix))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,9 +219,6 @@ class Sum(Affine):
     def rows(self, *ids: Tensor) -> Tensor:
         return reduced(self.place, ids[0], self.axes).reshape(self.shape)
 
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.factor)
-
 
 @dataclass(frozen=True, eq=False)
 class Scale(Affine):
@@ -269,13 +255,6 @@ class Scale(Affine):
     def rows(self, *ids: Tensor) -> Tensor:
         return ids[0].expand(self.shape)
 
-    def signature(self) -> tuple[object, ...]:
-        values = (
-            torch.unique(self.factor),
-            None if self.shift is None else torch.unique(self.shift),
-        )
-        return (type(self).__name__, *digest(*values))
-
 
 @dataclass(frozen=True, eq=False)
 class Add(Affine):
@@ -302,9 +281,6 @@ class Add(Affine):
 
     def rows(self, *ids: Tensor) -> Tensor:
         return join(self.place, *ids)
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.first, self.second)
 
 
 @dataclass(frozen=True, eq=False)

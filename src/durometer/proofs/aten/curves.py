@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from durometer.proofs.aten.affine import digest
 from durometer.proofs.aten.program import OWN, Bound, Curve, Relaxation, least, overflows
 
 GRID = 24  # points of a piece
@@ -80,9 +79,6 @@ class Hinge(Curve):
     def hard(self, taken: list[Bound], found: Bound) -> Bound:
         never = (self.slope <= 0).expand_as(found[0])
         return torch.where(never, found[0].clamp_min(0), found[0]), found[1]
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, *digest(torch.unique(self.slope)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,9 +158,6 @@ class Convex(Curve):
         if self.name in ("square", "sqrt", "exp", "rsqrt"):
             return found[0].clamp_min(0), found[1]
         return found
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.name)
 
 
 _CONVEX: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -267,9 +260,6 @@ class Smooth(Curve):
         low = found[0] if bottom == -_FAR else found[0].clamp_min(bottom - below)
         return low, found[1] if top == _FAR else found[1].clamp_max(top + above)
 
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.name, self.arguments)
-
 
 def _rounded(unit: float, units: float, taken: Bound, found: Bound) -> Tensor:
     """So many units of the value and, as kernels compute with it, of the argument."""
@@ -311,9 +301,6 @@ class Whole(Curve):
 
     def rounding(self, taken: list[Bound], found: Bound) -> Tensor | None:
         return None
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.how, self.limits)
 
 
 _FAR = math.inf

@@ -22,11 +22,11 @@ def _encode() -> Any:
 
     @torch.library.custom_op("durometer::encode", mutates_args=())
     def encode(x: Tensor, size: int) -> Tensor:
-        return x.new_zeros(len(x), size, dtype=torch.float32)
+        return x.new_zeros(x.shape[0], size, dtype=torch.float32)
 
     @encode.register_fake
     def _(x: Tensor, size: int) -> Tensor:
-        return x.new_empty(len(x), size, dtype=torch.float32)
+        return x.new_empty(x.shape[0], size, dtype=torch.float32)
 
     return encode
 

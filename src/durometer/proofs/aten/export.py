@@ -17,6 +17,7 @@ import copy
 import functools
 import io
 import logging
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,14 +83,34 @@ def exported(module: nn.Module, x: Tensor, known: frozenset[str]) -> Graph:
         if m.training:
             where = f"'{name}' ({type(m).__name__})" if name else type(m).__name__
             raise Unsupported(f"Bounds: {where} is in training mode; call .eval() on it")
+    with _tracing(module):
+        held = torch.export.export(module, (x,), strict=False)
+        if not _readable(held, known):
+            held = held.run_decompositions(_decompositions())
+    return _graph(held)
+
+
+def same_for_any_rows(module: nn.Module, x: Tensor) -> bool:
+    """Does torch trace the module for any number of rows? Not where it asks how many there are,
+    nor where some of torch's own operations do."""
+    rows = torch.export.Dim("rows", min=2)
+    try:
+        with _tracing(module):
+            torch.export.export(module, (x,), dynamic_shapes=({0: rows},), strict=False)
+    except Unsupported:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _tracing(module: nn.Module) -> Iterator[None]:
+    """Whatever user code does when it is traced becomes a refusal."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the fused kernel is not on the list
     try:
         with torch.no_grad(), _quiet():
-            held = torch.export.export(module, (x,), strict=False)
-            if not _readable(held, known):
-                held = held.run_decompositions(_decompositions())
-    except Exception as error:  # whatever user code does when it is traced
+            yield
+    except Exception as error:
         first = str(error).strip().splitlines()[:1] or [""]
         raise Unsupported(
             f"Bounds: torch.export cannot read {type(module).__name__} "
@@ -98,7 +119,6 @@ def exported(module: nn.Module, x: Tensor, known: frozenset[str]) -> Graph:
         ) from None
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    return _graph(held)
 
 
 def _readable(held: Any, known: frozenset[str]) -> bool:
@@ -251,7 +271,13 @@ def _place(node: fx.Node) -> str:
 
 def prepared(module: nn.Module) -> nn.Module:
     """A copy that may be traced: what is compiled is the module below."""
-    below = getattr(module, "_orig_mod", module)
+    frame = sys.modules.get("torch._dynamo.eval_frame")  # there once anything was compiled
+    below: Any = module
+    if frame is not None and type(module) is frame.OptimizedModule:
+        if module._forward_hooks or module._forward_pre_hooks:
+            raise Unsupported("Bounds: a hook on a compiled module; put it on the module inside")
+        below = module._orig_mod
     if isinstance(below, torch.jit.ScriptModule):
         raise Unsupported("Bounds reads modules, not TorchScript; give the module it was made of")
-    return copy.deepcopy(below)
+    copied: nn.Module = copy.deepcopy(below)
+    return copied

@@ -7,9 +7,11 @@ comes out says where every number came from, whatever the arguments were.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from durometer.proofs.aten.program import Affine, Bound, join
 
@@ -24,9 +26,6 @@ class Move(Affine):
 
     def interval(self, *taken: Bound) -> Bound:
         return self.apply(*(t[0] for t in taken)), self.apply(*(t[1] for t in taken))
-
-    def signature(self) -> tuple[object, ...]:
-        return ()  # a move may differ with the number of rows; the rows' ids say what it does
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +55,29 @@ class Gather(Move):
     index: Tensor  # (numbers of the result,)
     fill: float
 
+    @cached_property
+    def padding(self) -> tuple[int, int] | None:
+        """Zeros above and to the left, where it puts a map (1, C, H, W) between zeros."""
+        if len(self.source) != 4 or len(self.shape) != 4 or self.fill:
+            return None
+        first = (self.index == 0).nonzero()[:, 0]
+        if len(first) != 1 or self.source[:2] != self.shape[:2]:
+            return None
+        top, left = divmod(int(first) % (self.shape[2] * self.shape[3]), self.shape[3])
+        rest = (self.shape[3] - left - self.source[3], self.shape[2] - top - self.source[2])
+        places = torch.arange(len(self.index.new_empty(self.source).flatten())) + 1
+        wanted = functional.pad(places.reshape(self.source), (left, rest[0], top, rest[1]))
+        same = wanted.shape == self.shape and bool((wanted.flatten() - 1 == self.index).all())
+        return (top, left) if same else None
+
     def apply(self, *values: Tensor) -> Tensor:
-        flat = values[0].flatten(1)
+        flat = values[0].reshape(len(values[0]), -1)
         out = flat[:, self.index.clamp_min(0)]
         out = torch.where(self.index < 0, self.fill, out) if bool((self.index < 0).any()) else out
         return out.reshape(len(flat), *self.shape)
 
     def adjoint(self, weight: Tensor) -> tuple[Tensor, ...]:
-        flat = weight.flatten(1)
+        flat = weight.reshape(len(weight), -1)
         there = self.index >= 0
         if not bool(there.all()):
             flat = flat[:, there]
@@ -77,7 +91,7 @@ class Gather(Move):
         return torch.where(self.index < 0, self.fill, 0.0).double().reshape(self.shape)
 
     def spread(self, *radii: Tensor) -> Tensor:
-        flat = radii[0].flatten(1)
+        flat = radii[0].reshape(len(radii[0]), -1)
         out = torch.where(self.index < 0, 0.0, flat[:, self.index.clamp_min(0)])
         return out.reshape(len(flat), *self.shape)
 
@@ -158,6 +172,3 @@ class Cast(Affine):
 
     def rows(self, *ids: Tensor) -> Tensor:
         return join(self.place, *ids)
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.unit)

@@ -75,10 +75,6 @@ class Operation:
         """From which row each number comes (-1: from none), given that of the inputs."""
         raise NotImplementedError
 
-    def signature(self) -> tuple[object, ...]:
-        """What must not depend on the number of rows."""
-        return (type(self).__name__,)
-
 
 @dataclass(frozen=True, eq=False)
 class Input(Operation):
@@ -194,10 +190,6 @@ class Program:
     def shape(self) -> tuple[int, ...]:
         """Of the input, with the rows it was traced with."""
         return self.operations[0].shape
-
-    def signature(self) -> tuple[object, ...]:
-        """What must be the same for every number of rows."""
-        return tuple(s for op in self.operations if (s := op.signature()))
 
 
 class MixedRowsError(Unsupported):

@@ -204,6 +204,8 @@ class _Reading:
             return value
         if not isinstance(value, Tensor):
             self.refuse(f"the argument {value!r}")
+        if value.is_floating_point() and self.call.dtype in UNIT:
+            value = value.to(self.call.dtype)  # a number beside a coarser tensor is rounded to it
         held = value.detach().cpu().double()
         return self.put(Constant, (), held.shape, held, unit=UNIT.get(value.dtype, 0.0))
 
@@ -218,6 +220,8 @@ class _Reading:
     def _move(self, a: dict[str, Any]) -> Any:
         first = next(iter(a))
         source = a[first]
+        if "dtype" in a:
+            self.refuse(f"dtype={a['dtype']}")
         others = [r for k, v in self.call.arguments.items() if k != first for r in _refs(v)]
         if not isinstance(source, int) or any(isinstance(self.value(r), int) for r in others):
             self.refuse("a place that depends on the input")
@@ -226,10 +230,15 @@ class _Reading:
         fill = 0.0
         given = dict(a)
         if self.call.name in ("pad", "constant_pad_nd"):
-            fill = float(given.get("value") or 0.0)
+            fill = float(torch.tensor(given.get("value") or 0.0, dtype=self.call.dtype))
             if given.get("mode", "constant") == "constant":
                 given["value"] = 0.0
-        given[first] = torch.arange(1, size + 1, dtype=torch.float64).reshape(shape)
+        kind = torch.float64
+        if "upsample" in self.call.name:  # which pixel is nearest is computed in the model's type
+            kind = self.call.dtype
+            if kind not in UNIT or size * UNIT[kind] > 0.5:
+                self.refuse(f"{size} numbers of type {kind}")
+        given[first] = torch.arange(1, size + 1, dtype=kind).reshape(shape)
         found = self.call.on(given)
         several = isinstance(found, tuple | list)
         made: list[Value | None] = [
@@ -239,7 +248,7 @@ class _Reading:
 
     def gather(self, source: int, places: Tensor, fill: float) -> int:
         shape = self.shape(source)
-        index = places.round().long().flatten() - 1
+        index = places.double().round().long().flatten() - 1
         unit = self.operations[source].unit
         if len(index) == math.prod(shape) and bool((index == torch.arange(len(index))).all()):
             if tuple(places.shape) == shape:
@@ -519,7 +528,9 @@ def _spatial(reading: _Reading, a: dict[str, Any]) -> int:
     basis = torch.eye(size, dtype=torch.float64).reshape(size, 1, *shape[-axes:])
     given[first] = basis
     matrix = reading.call.on(given).reshape(size, -1)
-    return reading.put(SpatialMap, (source,), out, shape, matrix, axes)
+    # where a pixel is looked up is computed in the model's own type: the more pixels, the coarser
+    places = 8 * max(*shape[-axes:], *out[-axes:]) if "upsample" in reading.call.name else 0
+    return reading.put(SpatialMap, (source,), out, shape, matrix, axes, places)
 
 
 def _axes(value: Any, rank: int) -> tuple[int, ...]:
@@ -721,9 +732,7 @@ def _cast(reading: _Reading, a: dict[str, Any]) -> int:
     source = a["self"]
     was, kind = reading.operations[source].unit, reading.call.dtype
     shape = reading.shape(source)
-    if kind in _LIMITS:
-        if was == 0.0:
-            return int(source)
+    if kind in _LIMITS:  # from a whole type, too: what a narrower one does not hold wraps around
         return reading.put(Whole, (source,), shape, "trunc", _LIMITS[kind], unit=0.0)
     if kind not in UNIT:
         reading.refuse(f"dtype={kind}")
@@ -822,6 +831,8 @@ def _encode(reading: _Reading, a: dict[str, Any]) -> int:
         raise Unsupported("Bounds: a table input behind other layers")
     if reading.encoder is not None:
         raise Unsupported("Bounds: a table input that is used twice")
+    if any(op.unit > UNIT[torch.float32] for op in reading.operations):
+        raise Unsupported("Bounds: a table input behind a type coarser than single precision")
     reading.encoder = reading.given
     first = Input((), reading.call.shape, UNIT[reading.call.dtype], "the table input")
     reading.operations = [first]

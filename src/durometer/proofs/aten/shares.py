@@ -50,6 +50,3 @@ class Softmax(Boxed):
 
     def rows(self, *ids: Tensor) -> Tensor:
         return reduced(self.place, ids[0], (self.axis,), True).expand(self.shape)
-
-    def signature(self) -> tuple[object, ...]:
-        return (type(self).__name__, self.log)

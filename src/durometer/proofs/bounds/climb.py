@@ -26,7 +26,7 @@ def climb(
     """(n, m): how high weights can reach, and the choices to go on from."""
     free = _choices(network, start)
     with torch.no_grad():
-        best = network.highest(weight, free=_used(network, free))
+        best = network.highest(weight, free=used(network, free))
     values = [*free.alpha.values(), *free.beta.values()]
     if not values or not rounds:
         return best, free
@@ -37,7 +37,7 @@ def climb(
         with torch.enable_grad():
             for v in values:
                 v.requires_grad_()
-            found = network.highest(weight, free=_used(network, free))
+            found = network.highest(weight, free=used(network, free))
             if not found.requires_grad:  # an operation known by its bounds stands between
                 break
             grads = torch.autograd.grad(found.sum(), values, allow_unused=True)
@@ -82,10 +82,10 @@ def _choices(network: Network, start: Free | None) -> Free:
     return Free(alpha, beta)
 
 
-def _used(network: Network, free: Free) -> Free:
+def used(network: Network, free: Free) -> Free:
     """The choices where there is one: a ReLU that is surely on has its own slope."""
     lines = network.relaxations
     return Free(
         {k: torch.where(lines[k].unstable, v, lines[k].lower_slope) for k, v in free.alpha.items()},
-        {k: v * network.signs[k] for k, v in free.beta.items()},
+        {k: v * network.signs[k] for k, v in free.beta.items() if k in network.signs},
     )

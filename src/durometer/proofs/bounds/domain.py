@@ -4,6 +4,9 @@ Its one question is what a linear function can reach (`highest`). A ball is meas
 coordinates; coordinates without a scale (one-hot codes, which pay otherwise) are held by the box
 alone. A block is a code of which exactly one is on: a linear function takes its largest weight.
 
+`rounded` is how far what the network sees may be from a point of the ball: inputs are rounded to
+the network's own type, and a ball knows nothing of that. The box is wider by it already.
+
 What a reader would get wrong: a part of the box (`within`) need not hold the centre any more, so
 ball and part are then bounded apart and the smaller bound counts. Both hold, so does the smaller.
 """
@@ -32,13 +35,15 @@ class Domain:
     step: Tensor  # (D,): whole numbers are this far apart; 0: any number
     blocks: tuple[Tensor, ...] = ()  # columns of each one-hot code
     inner: tuple[Tensor, Tensor] | None = None  # a part of the box: (n, D) low and high
+    rounded: Tensor | None = None  # (n, D): what rounding of the inputs moves; None: nothing
 
     def take(self, rows: Tensor) -> Domain:
         """These rows (indices, repeats allowed)."""
         inner = self.inner and (self.inner[0][rows], self.inner[1][rows])
+        rounded = None if self.rounded is None else self.rounded[rows]
         return replace(
             self, centre=self.centre[rows], low=self.low[rows], high=self.high[rows],
-            eps=self.eps[rows], inner=inner,
+            eps=self.eps[rows], inner=inner, rounded=rounded,
         )  # fmt: skip
 
     def within(self, low: Tensor, high: Tensor) -> Domain:
@@ -66,7 +71,10 @@ class Domain:
         boxed = (free.clamp_min(0) * high + free.clamp_max(0) * low).sum(2)
         if self.p == math.inf:
             return total + boxed
-        return total + boxed.minimum(self._ball(free, ~code))
+        ball = self._ball(free, ~code)
+        if self.rounded is not None:
+            ball = ball + (free.abs() * self.rounded[:, None, ~code]).sum(2)
+        return total + boxed.minimum(ball)
 
     def _ball(self, weight: Tensor, of: Tensor) -> Tensor:
         """(n, m): over the whole box and the ball, whatever part is looked at."""
@@ -91,6 +99,9 @@ class Domain:
             return torch.ones(len(self.centre), dtype=torch.bool)
         near = self.scale.isfinite()
         nearest = self.centre.maximum(self.inner[0]).minimum(self.inner[1])
-        off = ((nearest - self.centre) / self.scale)[:, near]
+        away = (nearest - self.centre).abs()
+        if self.rounded is not None:
+            away = (away - self.rounded).clamp_min(0)
+        off = (away / self.scale)[:, near]
         far: Tensor = torch.linalg.vector_norm(off, self.p, dim=1)
         return far <= self.eps[:, 0] * (1 + 1e-9)

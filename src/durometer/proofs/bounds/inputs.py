@@ -19,13 +19,20 @@ from durometer.spaces.region import Region
 from durometer.tables.box import box
 from durometer.tables.region import TableRegion
 
-SINGLE = 2.0**-23  # what a network in single precision may round an input by, relatively
+SINGLE = 2.0**-24  # what a network in single precision may round an input by, relatively
 
 
-def domain(region: Region, layer: Any = None, anywhere: bool = False) -> Domain:
-    """The domain of each row; `anywhere`: whatever eps says, all that can move may move freely."""
+def domain(
+    region: Region, layer: Any = None, anywhere: bool = False, unit: float = SINGLE
+) -> Domain:
+    """The domain of each row.
+
+    `anywhere`: whatever eps says, all that can move may move freely. `unit` is the rounding of the
+    type that inputs are turned into; in front of a table input never finer than single precision.
+    """
+    unit = max(unit, SINGLE)
     if isinstance(region, TableRegion):
-        return _table(region, layer, anywhere)
+        return _table(region, layer, anywhere, unit)
     low, high = (side.flatten(1).double() for side in region.box())
     centre = region.decode(region.origin).flatten(1).double()
     n, size = centre.shape
@@ -36,10 +43,12 @@ def domain(region: Region, layer: Any = None, anywhere: bool = False) -> Domain:
         eps = (region.eps * (1 + 4e-6) + region.rounding()).reshape(-1, 1).expand(n, 1)
         if region.channels is not None:  # what may not change is held by the box
             scale[region.channels.free] = region.channels.scale[0].double()
-    return Domain(centre, *_rounded(low, high), p, eps, scale, torch.zeros_like(scale))
+    low, high, rounded = _rounded(low, high, unit)
+    step = torch.zeros_like(scale)
+    return Domain(centre, low, high, p, eps, scale, step, rounded=rounded)
 
 
-def _table(region: TableRegion, layer: Any, anywhere: bool) -> Domain:
+def _table(region: TableRegion, layer: Any, anywhere: bool, unit: float) -> Domain:
     schema, encoding = region.space.schema, region.space.encoding
     low, high = region.box()
     if anywhere:
@@ -56,33 +65,44 @@ def _table(region: TableRegion, layer: Any, anywhere: bool) -> Domain:
             scale[members] = torch.inf
     step = schema.whole.double()
     blocks: tuple[Tensor, ...] = ()
+    low, high, rounded = _rounded(low, high, unit)
     if layer is not None:
-        centre, low, high, scale, step, blocks = _behind(layer, centre, low, high, scale, step)
+        centre, low, high, scale, step, blocks, rounded = _behind(
+            layer, centre, low, high, scale, step, rounded
+        )
     eps = torch.full((len(centre), 1), region.space.radius * (1 + 4e-6), dtype=torch.float64)
     p = math.inf if anywhere else float(region.space.p)
-    return Domain(centre, *_rounded(low, high), p, eps, scale, step, blocks)
+    return Domain(centre, low, high, p, eps, scale, step, blocks, rounded=rounded)
 
 
-def _rounded(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """The box as a network in single precision may see it."""
-    low = low - SINGLE * low.abs().nan_to_num(posinf=0.0)
-    return low, high + SINGLE * high.abs().nan_to_num(posinf=0.0)
+def _rounded(low: Tensor, high: Tensor, unit: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The box as a network sees it that rounds its inputs, and how far it moves them."""
+    sizes = [2 * unit * side.abs().nan_to_num(posinf=0.0) for side in (low, high)]
+    return low - sizes[0], high + sizes[1], torch.maximum(*sizes)
 
 
 def _behind(
-    layer: Any, centre: Tensor, low: Tensor, high: Tensor, scale: Tensor, step: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-    """Everything after a table input: numbers scaled, groups, then a block for each category."""
+    layer: Any, centre: Tensor, low: Tensor, high: Tensor, scale: Tensor, step: Tensor,
+    rounded: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, tuple[Tensor, ...], Tensor]:  # fmt: skip
+    """Everything after a table input: numbers scaled, groups, then a block for each category.
+
+    `low`, `high` and `rounded` are of inputs that were rounded already; the scaled numbers are
+    rounded again.
+    """
     numbers = layer.numbers
     start, width = layer.low.double(), layer.width.double()
     members = [i for group in layer.one_hot_groups for i in group]
-    raw = SINGLE * torch.maximum(low.abs(), high.abs())  # x.float() before anything else
 
-    def numeric(side: Tensor, sign: float) -> Tensor:
-        moved = (side + sign * raw)[:, numbers]
-        return torch.cat([(moved - start) / width, side[:, members]], dim=1)
+    def numeric(side: Tensor) -> Tensor:
+        return torch.cat([(side[:, numbers] - start) / width, side[:, members]], dim=1)
 
-    sides = [numeric(centre, 0.0), numeric(low, -1.0), numeric(high, 1.0)]
+    sides = [numeric(side) for side in (centre, low, high)]
+    again = 4 * SINGLE * torch.maximum(sides[1].abs(), sides[2].abs())  # x - low, over the width
+    sides[1], sides[2] = sides[1] - again, sides[2] + again
+    moved = torch.cat([rounded[:, numbers] / width, rounded[:, members]], dim=1) + again
+    codes_at = sum(len(codes) for _, codes in layer.codes)
+    moved = torch.cat([moved, moved.new_zeros(len(moved), codes_at)], dim=1)
     scale = torch.cat([scale[numbers] / width, scale[members]])
     step = torch.cat([step[numbers] / width, step[members]])
     blocks = []
@@ -99,4 +119,4 @@ def _behind(
         sides = [torch.cat([a, b], dim=1) for a, b in zip(sides, new, strict=True)]
         scale = torch.cat([scale, torch.full((len(codes),), torch.inf, dtype=scale.dtype)])
         step = torch.cat([step, torch.ones(len(codes), dtype=step.dtype)])
-    return sides[0], sides[1], sides[2], scale, step, tuple(blocks)
+    return sides[0], sides[1], sides[2], scale, step, tuple(blocks), moved

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +18,13 @@ import torch
 from torch import Tensor
 
 from durometer.core.errors import Unsupported
+from durometer.model.answers import parts
 from durometer.model.classifier import Classifier
+from durometer.model.onnx import Runtime, module_of, readable
 from durometer.proofs.aten.affine import Convolution
+from durometer.proofs.aten.export import exported, prepared
 from durometer.proofs.aten.program import Operation, Program
+from durometer.proofs.aten.reader import KNOWN, read
 from durometer.proofs.aten.rows import program_of
 from durometer.proofs.aten.shares import Softmax
 from durometer.proofs.bounds.crown import Network
@@ -44,6 +49,17 @@ class Reading:
         weights = leads @ self.matrix
         return weights.reshape(*leads.shape[:2], *shape), leads @ self.shift
 
+    @property
+    def turns(self) -> bool:
+        """May rounding after the last number turn a lead?"""
+        return bool(self.heads) or bool((self.shift != 0).any())
+
+    def margins(self, clean: Tensor) -> Tensor:
+        """Clean scores (n, C) on the scale of the leads: a softmax was left out."""
+        scores = clean.cpu().double()
+        peeled = any(not head.log for head in self.heads)
+        return scores.log() if peeled and bool((scores >= 0).all()) else scores
+
     def slack(self, network: Network) -> Tensor:
         """(n,): the lead that rounding in a softmax may turn."""
         low, high = network.bounds[len(self.program.operations) - 1]
@@ -65,16 +81,39 @@ _READ: weakref.WeakKeyDictionary[Classifier, Reading] = weakref.WeakKeyDictionar
 
 def read_model(model: Classifier, x: Tensor) -> Reading:
     """The program of a classifier; `x` (n, ...) are inputs of it."""
-    made_of = (tuple(x.shape[1:]), x.dtype, *_weights(model.module))
+    if model.bound:
+        raise Unsupported(
+            f"{model.title}: its answers depend on the row they are measured against, which no "
+            f"bound knows; {_INSTEAD}"
+        )
+    graph = model.module is None and readable(model)
+    weights = [] if graph else _weights(model.module)
+    made_of = (tuple(x.shape[1:]), x.dtype, *weights)
     held = _READ.get(model)
     if held is None or held.made_of != made_of:
-        held = _READ[model] = _read(model, x, made_of)
+        held = _READ[model] = (_read_graph if graph else _read)(model, x, made_of)
     return held
 
 
 def _weights(module: Any) -> list[Any]:
     tensors = (*module.parameters(), *module.buffers())
     return [(id(t), t._version) for t in tensors] + [id(m) for m in module.modules()]  # noqa: SLF001
+
+
+def _read_graph(model: Classifier, x: Tensor, made_of: tuple[Any, ...]) -> Reading:
+    """Of an ONNX file: its graph in torch is read, its answers are the runtime's."""
+    if model.answers == "labels":
+        raise Unsupported(f"Bounds reads scores, and this graph answers labels; {_INSTEAD}")
+    module = module_of(model)
+    if not module.held.dtype.is_floating_point:
+        raise Unsupported(f"Bounds: the graph takes {module.held.dtype}, no numbers; {_INSTEAD}")
+    x = x.cpu().to(module.held.dtype)
+    if isinstance(model.call, Runtime) and model.call.alone:  # no row ever meets another
+        program = read(exported(prepared(module.eval()), x[:1], KNOWN))
+    else:
+        program = program_of(module.eval(), x[:1])
+    _answers_as_read(program, x, lambda rows: torch.as_tensor(model.call(rows)))
+    return _headless(model, program, made_of)
 
 
 def _read(model: Classifier, x: Tensor, made_of: tuple[Any, ...]) -> Reading:
@@ -86,9 +125,17 @@ def _read(model: Classifier, x: Tensor, made_of: tuple[Any, ...]) -> Reading:
     first = next(model.module.parameters(), None)
     if first is not None and x.is_floating_point():
         x = x.to(first.device, first.dtype)  # as the model is asked
-    program = program_of(model.module, x[:1])
+    with torch.no_grad():
+        several = not isinstance(model.module(x[:1].clone()), Tensor)
+    network = _Part(model.module, model.part) if several else model.module
+    program = program_of(network, x[:1])
     _kernels(program, x)
-    _answers_as_read(model, program, x)
+    _answers_as_read(program, x, network)
+    return _headless(model, program, made_of)
+
+
+def _headless(model: Classifier, program: Program, made_of: tuple[Any, ...]) -> Reading:
+    """The program without a last softmax, which keeps the order of the classes."""
     matrix, shift = _classes(model, program.operations[-1])
     heads: list[Softmax] = []
     operations = list(program.operations)
@@ -100,6 +147,25 @@ def _read(model: Classifier, x: Tensor, made_of: tuple[Any, ...]) -> Reading:
     return Reading(
         replace(program, operations=tuple(operations)), matrix, shift, tuple(heads), made_of
     )
+
+
+class _Part(torch.nn.Module):
+    """A network that gives several outputs, as one that gives the part with the answers."""
+
+    def __init__(self, network: torch.nn.Module, part: str) -> None:
+        super().__init__()
+        self.network, self.part = network, part
+        self.training = network.training
+
+    def forward(self, x: Tensor) -> Any:
+        out = self.network(x)
+        out = out.logits if hasattr(out, "logits") else out
+        found = parts(out)
+        if found is None:
+            return out
+        if len(found) > 1 and self.part not in found:
+            raise Unsupported(f"Bounds: which of {len(found)} outputs holds the answers is unknown")
+        return found[self.part] if len(found) > 1 else next(iter(found.values()))
 
 
 def _over_all(head: Softmax) -> bool:
@@ -148,7 +214,7 @@ def _kernels(program: Program, x: Tensor) -> None:
         )
 
 
-def _answers_as_read(model: Classifier, program: Program, x: Tensor) -> None:
+def _answers_as_read(program: Program, x: Tensor, ask: Callable[[Tensor], Any]) -> None:
     """Refuse a network whose answers are outside the program's bounds of the point."""
     seen = x if program.encoder is None else program.encoder(x)
     point = seen.detach().cpu().double().flatten(1)
@@ -160,10 +226,7 @@ def _answers_as_read(model: Classifier, program: Program, x: Tensor) -> None:
         network.prepare()
         low, high = (side.flatten(1) for side in network.bounds[len(program.operations) - 1])
         for _ in range(2):
-            out = model.module(x.clone())
-            if not isinstance(out, Tensor):
-                return  # `Classifier.logits` knows what it is; the reader has refused it
-            out = out.detach().cpu().double().reshape(n, -1)
+            out = ask(x.clone()).detach().cpu().double().reshape(n, -1)
             if out.shape != low.shape or bool(((out < low) | (out > high)).any()):
                 raise Unsupported(
                     "Bounds: the network does not answer as it was read, or answers differently "

@@ -21,7 +21,6 @@ from durometer.kernels.arrays import Array
 from durometer.proofs.aten.curves import Hinge
 from durometer.proofs.aten.program import Affine, Curve, Input
 from durometer.proofs.bounds.crown import Network
-from durometer.proofs.bounds.inputs import SINGLE
 from durometer.proofs.search.milp import Program, highest_lowest, records
 from durometer.tables.region import TableRegion
 
@@ -66,12 +65,14 @@ def solve(
 
 def _blur(network: Network) -> Tensor:
     """(1, *shape): how far what the model computes may be from the program's exact numbers."""
-    reach = torch.maximum(*(side.abs() for side in network.domain.box))
+    moved = network.domain.rounded
+    if moved is None:
+        moved = torch.zeros_like(network.domain.centre)
     blur: list[Tensor] = []
     for at, op in enumerate(network.program.operations):
         own: Tensor | float = network.errors.get(at, 0.0)
         if isinstance(op, Input):
-            found = (2 * SINGLE * reach).reshape(len(reach), *op.shape)
+            found = moved.reshape(len(moved), *op.shape)
         elif isinstance(op, Affine):
             found = op.spread(*(blur[i] for i in op.inputs)) + own
         elif isinstance(op, Hinge):

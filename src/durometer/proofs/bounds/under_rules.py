@@ -29,7 +29,8 @@ def under_rules(
     if raw is None:
         return None
     found = []
-    blur = SINGLE * 2 * torch.maximum(low.abs(), high.abs())[0]  # inputs in single precision
+    unit = max(SINGLE, network.program.operations[0].unit)
+    blur = 8 * unit * torch.maximum(low.abs(), high.abs())[0]  # inputs are rounded, scaled, rounded
     box = region.box()
     for w, b in zip(*raw, strict=True):
         top, _ = best(region, k, box, [(w.numpy(), float(b))], seconds)

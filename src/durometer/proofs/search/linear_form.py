@@ -17,6 +17,7 @@ from torch import Tensor
 
 from durometer.kernels.arrays import Array
 from durometer.model.classifier import Classifier
+from durometer.model.exact_types import changed_inside, replaced_method
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,7 @@ def _agrees(form: LinearForm, model: Classifier, x: Tensor) -> bool:
     return bool((logits.argmax(1) == scores.argmax(1))[clear].all())
 
 
+_LAYERS = {torch.nn.Sequential, torch.nn.Flatten, torch.nn.Identity, torch.nn.Linear}
 _Found = tuple[Array, Array, bool] | None
 
 
@@ -77,6 +79,8 @@ def _of_module(module: torch.nn.Module) -> _Found:
     parts = [p for p in parts if not isinstance(p, torch.nn.Flatten | torch.nn.Identity)]
     if len(parts) != 1 or not isinstance(parts[0], torch.nn.Linear):
         return None
+    if {type(p) for p in module.modules()} - _LAYERS or changed_inside(module):
+        return None  # a subclass, a hook: another function
     layer = parts[0]
     weight = layer.weight.detach().double().cpu().numpy()
     bias = np.zeros(len(weight)) if layer.bias is None else layer.bias.detach().double().cpu()
@@ -86,6 +90,10 @@ def _of_module(module: torch.nn.Module) -> _Found:
 def _of_estimator(source: Any) -> _Found:
     steps = [s for _, s in source.steps] if hasattr(source, "steps") else [source]
     last = steps[-1]
+    for part in (source, *steps):  # a subclass, or a method of its own, may compute anything
+        own = isinstance(part, str) or type(part).__module__.startswith("sklearn.")
+        if not own or (not isinstance(part, str) and replaced_method(part) is not None):
+            return None
     if not (hasattr(last, "coef_") and hasattr(last, "intercept_")):
         return None
     weight = np.atleast_2d(np.asarray(last.coef_, dtype=np.float64))

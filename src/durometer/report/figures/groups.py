@@ -11,11 +11,11 @@ share of inputs; accuracies here count every input once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for: a third of a second
 from numpy.typing import NDArray
-from scipy import special
 
 from durometer.attacks.campaign import bands, replay
 from durometer.core.spec import QuotaRule
@@ -24,6 +24,8 @@ from durometer.report.figures.transductive import share_of
 from durometer.report.stats import Estimate, Z, bootstrap, clopper_pearson, wilson
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from durometer.report.report import Report
 
 Figures = dict[str, tuple[str, Estimate]]
@@ -33,7 +35,7 @@ DRAWS = 200  # bands whose attempts are counted
 def figures(report: Report) -> Figures:
     """What a group goal, a quota or `also` adds to a report: name -> (title, estimate)."""
     found: Figures = {}
-    table: Any = report.table
+    table = report.table
     if report.spec.quota is not None:
         rule = report.spec.quota
         table = table[(table["target"] < 0) | (table["target"] == rule.targets[0])]
@@ -83,11 +85,11 @@ def _effective(value: float, each: NDArray[np.float64], pairs: Pairs, rule: Quot
             weighted += part * part / (len(mine) - 1)
     if variance < 1e-12:
         return 0.0  # no spread at all: nothing is known but that
-    student = float(special.stdtrit(variance**2 / weighted, 0.975))  # Satterthwaite's degrees
+    student = float(scipy.special.stdtrit(variance**2 / weighted, 0.975))  # Satterthwaite's degrees
     return value * (1 - value) / variance * (Z / student) ** 2
 
 
-def _share(hits: Any) -> Estimate:
+def _share(hits: pd.Series[bool] | NDArray[np.bool_]) -> Estimate:
     return wilson(int(hits.sum()), len(hits))
 
 

@@ -11,7 +11,7 @@ rejecting is ahead of answering, so every other threshold is a view of the same 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def over_runs(records: Records, over: str) -> Records:
     return Records(one.columns | {"run": np.zeros_like(one.columns["run"])}, one.adversarial)
 
 
-def share_of(rows: pd.DataFrame, hits: Any) -> Estimate:
+def share_of(rows: pd.DataFrame, hits: pd.Series) -> Estimate:
     """A share of rows; where they come in several runs, ids and runs are both drawn."""
     values = np.asarray(hits, dtype=float)
     if len(rows) and rows["run"].nunique() > 1:

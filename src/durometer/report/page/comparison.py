@@ -7,15 +7,15 @@ Wilcoxon's signed ranks for numbers) and its interval is its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
-from durometer.report.page import svg
-from durometer.report.page.section import Section, joined, render, table
-from durometer.report.page.sections.classes import namer
+from durometer.report.page import charts
+from durometer.report.page.report import namer
+from durometer.report.page.section import Section, draw, render, table
 from durometer.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 if TYPE_CHECKING:
@@ -29,12 +29,16 @@ _LONG = 12  # names longer than this are A and B in charts and tables
 _SHOWN = ("model", "data", "space", "noise", "goal", "attack", "budget", "seed", "rows")
 
 
-def page(first: Report, second: Report, names: tuple[str, str] = ("A", "B")) -> str:
-    """The comparison as one page."""
+def page(
+    first: Report,
+    second: Report,
+    names: tuple[str, str] = ("A", "B"),
+    further: Sequence[Section] = (),
+) -> str:
+    """The comparison as one page; `further` sections stand at its end."""
     both = first.compare(second)
     tests = paired(both)
-    title, difference, p = tests[0][0], tests[0][3], tests[0][4]
-    verdict = both.sentence(names) or _verdict(names, title, difference, p)
+    verdict = both.sentence(names)
     n, a, b = len(both.first), len(first.records), len(second.records)
     threat = f"{n:,} rows were played in both runs (of {a:,} and {b:,})."
     if first.spec.data_hash != second.spec.data_hash:
@@ -47,19 +51,9 @@ def page(first: Report, second: Report, names: tuple[str, str] = ("A", "B")) -> 
         _classes(both, first, letters),
         _rows(both, first, letters),
         _spec(first, second, letters),
+        *further,
     ]
     return render(f"durometer: {names[0]} against {names[1]}", verdict, threat, sections)
-
-
-def _verdict(names: tuple[str, str], title: str, d: Estimate, p: float) -> str:
-    if d.low <= 0 <= d.high:
-        return f"No difference in {title} between {names[0]} and {names[1]} could be shown."
-    better, worse = names if d.value > 0 else names[::-1]
-    low, value, high = sorted((abs(100 * d.low), abs(100 * d.value), abs(100 * d.high)))
-    return (
-        f"{better} has a higher {title} than {worse}, by {value:.1f} points "
-        f"(between {low:.1f} and {high:.1f}; p = {p:.2g})."
-    )
 
 
 Test = tuple[str, Estimate, Estimate, Estimate, float, str]
@@ -70,7 +64,7 @@ def paired(both: Comparison) -> list[Test]:
     a, b = both.first, both.second
     tests: list[Test] = []
 
-    def yes_no(title: str, of: Callable[[Any], Any]) -> None:
+    def yes_no(title: str, of: Callable[[pd.DataFrame], pd.Series[bool]]) -> None:
         x, y = of(a).to_numpy(bool), of(b).to_numpy(bool)
         p = mcnemar(int((x & ~y).sum()), int((y & ~x).sum()))
         one, other = (wilson(int(v.sum()), len(v)) for v in (x, y))
@@ -86,7 +80,9 @@ def paired(both: Comparison) -> list[Test]:
     if both.noisy:
         number("probability that the answer stays", *both.sides)
     else:
-        yes_no("robust accuracy", lambda t: ~t["success"])
+        decided = not any(v.open for v in both.verdicts)
+        said = "robust accuracy" if decided else "robust accuracy, at most"
+        yes_no(said, lambda t: ~t["success"])
         if any(both.proven):
             yes_no("of it proven", lambda t: t["verdict"] == "proven")
     yes_no("clean accuracy", lambda t: t["clean"] == t["y"])
@@ -104,26 +100,18 @@ def _sides(
     first: Report, second: Report, names: tuple[str, str], letters: tuple[str, str]
 ) -> Section:
     titles = names if names == letters else [f"{a}: {n}" for a, n in zip("AB", names, strict=True)]
-    cards = joined(
-        Markup("<div><h3>{}</h3>{}</div>").format(
-            name,
-            joined(
-                Markup("<p><strong>{}</strong> {}</p>").format(k, r.spec.text(k))
-                for k in _SHOWN
-                if r.spec.text(k)
-            ),
-        )
-        for name, r in zip(titles, (first, second), strict=True)
-    )
-    charts = {
-        f"{name}: {title}": r.metric(kind)
-        for kind, title in (("clean", "clean"), ("robust", "robust"))
+    cards = [
+        (title, [(k, r.spec.text(k)) for k in _SHOWN if r.spec.text(k)])
+        for title, r in zip(titles, (first, second), strict=True)
+    ]
+    found = {
+        f"{name}: {kind}": r.metric(kind)
+        for kind in ("clean", "robust")
         for name, r in zip(letters, (first, second), strict=True)
     }
-    body = Markup("<div class=pair>{}</div>").format(cards)
-    rates = {k: e for k, e in charts.items() if e.n and e.low >= 0 and e.high <= 1}
-    body += svg.intervals(rates, "Both runs, each on all of its rows")
-    return Section("sides", "Side by side", body)
+    rates = {k: e for k, e in found.items() if e.n and e.low >= 0 and e.high <= 1}
+    chart = charts.intervals(rates, "Both runs, each on all of its rows")
+    return Section("sides", "Side by side", draw("pair", cards) + chart)
 
 
 def _tests(tests: list[Test], names: tuple[str, str]) -> Section:
@@ -132,7 +120,7 @@ def _tests(tests: list[Test], names: tuple[str, str]) -> Section:
             title,
             float(x.value),
             float(y.value),
-            Markup("{:+.4g} [{:+.4g}, {:+.4g}]").format(d.value, d.low, d.high),
+            f"{d.value:+.4g} [{d.low:+.4g}, {d.high:+.4g}]",
             f"{p:.2g} ({test})",
             d.n,
         )
@@ -151,7 +139,7 @@ def _four(both: Comparison, names: tuple[str, str]) -> Section:
         f"broken in {names[1]} only": float((y & ~x).sum()),
         "broken in both": float((x & y).sum()),
     }
-    return Section("four", "Where they differ", svg.bars(counts, "Rows by outcome", "rows"),
+    return Section("four", "Where they differ", charts.bars(counts, "Rows by outcome", "rows"),
                    wide=False)  # fmt: skip
 
 
@@ -165,7 +153,7 @@ def _classes(both: Comparison, first: Report, names: tuple[str, str]) -> Section
         for label, t in zip(names, (both.first, both.second), strict=True):
             rows = t[t["y"] == c]
             found[f"{name(c)}, {label}"] = wilson(int((~rows["success"]).sum()), len(rows))
-    chart = svg.intervals(found, "Robust accuracy by class")
+    chart = charts.intervals(found, "Robust accuracy by class")
     return Section("classes", "Class by class", chart, wide=False)
 
 
@@ -182,10 +170,7 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
         (str(a.index[i][0]), name(a["y"].iloc[i]), outcome(a.iloc[i]), outcome(b.iloc[i]))
         for i in differ[:_MOST]
     ]
-    control = Markup(
-        "<p class=controls><input type=search data-filter=differing placeholder=search "
-        "aria-label='search the rows'> <span id=differing-count class=soft></span></p>"
-    )
+    control = draw("search", "differing", "search", 0, ())
     text = "" if len(differ) <= _MOST else f"The first {_MOST} of {len(differ)}."
     body = control + table(("id", "true class", *names), rows, "differing")
     return Section("differ", "Rows with another outcome", body, text)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from durometer.report.page.section import Section, joined, render, table
+from durometer.report.page.section import Section, draw, render, table
 
 if TYPE_CHECKING:
-    from durometer.report.evidence import Evidence
+    from durometer.report.evidence import Content, Evidence
 
-_EMPTY = "(empty)"
 _NOTE = "This document states what was measured and how. It is no legal advice and no certificate."
 
 
@@ -36,57 +36,54 @@ def page(evidence: Evidence) -> str:
     return render(title, title, _NOTE, sections)
 
 
-def _pairs(given: dict[str, Any]) -> Markup:
-    return table(("field", "value"), ((k, _said(v)) for k, v in given.items()))
+def _pairs(given: Mapping[str, object], *without: str) -> Markup:
+    return table(("field", "value"), ((k, _said(v)) for k, v in given.items() if k not in without))
 
 
-def _said(value: Any) -> str:
+def _said(value: object) -> str:
     if isinstance(value, list):
-        value = ", ".join(map(str, value))
-    return _EMPTY if value in ("", None) else str(value)
+        value = ", ".join(map(str, value)) or "none"
+    return "(empty)" if value in ("", None) else str(value)
 
 
-def _number(e: dict[str, Any]) -> tuple[str, str, str]:
+def _number(e: Content) -> tuple[str, str, str]:
     if e["value"] is None:
         return "-", "-", str(e["n"])
     return f"{e['value']:.4g}", f"{e['low']:.4g} to {e['high']:.4g}", str(e["n"])
 
 
-def _criterion(c: dict[str, Any]) -> Markup:
-    fixed = _pairs({k: v for k, v in c.items() if k != "decisions"})
-    given = c.get("decisions", ())
-    rows = [(d["criterion"], d["outcome"], *_number(d), str(d.get("decided after row", "-")),
-             str(d["open"])) for d in given]  # fmt: skip
+def _criterion(c: Content) -> Markup:
+    given, body = c.get("decisions", ()), _pairs(c, "decisions")
     head = ("criterion", "decision", "figure", "95 % interval", "rows", "decided after row",
             "open rows")  # fmt: skip
+    rows = [(d["criterion"], d["outcome"], *_number(d), str(d.get("decided after row", "-")),
+             str(d["open"])) for d in given]  # fmt: skip
     apart = [(d["criterion"], d["not in both runs"]) for d in given if "not in both runs" in d]
-    parts = [fixed, *([table(head, rows)] if rows else [])]
-    return joined([*parts, *([table(("criterion", "not in both runs"), apart)] if apart else [])])
+    body += table(head, rows) if rows else ""
+    return body + (table(("criterion", "not in both runs"), apart) if apart else "")
 
 
-def _figures(given: list[dict[str, Any]]) -> Markup:
+def _figures(given: list[Content]) -> Markup:
     head = ("figure", "value", "95 % interval", "rows", "method", "what it promises")
     return table(head, ((f["title"], *_number(f), f["method"], f["promise"]) for f in given))
 
 
-def _slices(given: list[dict[str, Any]]) -> Markup:
+def _slices(given: list[Content]) -> Markup:
     if not given:
-        return Markup("<p>{}</p>").format("There is only one slice with enough rows.")
+        return draw("sentence", "There is only one slice with enough rows.")
+    looked = draw("sentence", f"{given[0]['slices looked at']} slices were looked at.")
     head = ("slice", "robust", "interval", "rows")
-    looked = Markup("<p>{} slices were looked at.</p>").format(given[0]["slices looked at"])
-    return joined([looked, table(head, ((s["slice"], *_number(s)) for s in given))])
+    return looked + table(head, ((s["slice"], *_number(s)) for s in given))
 
 
-def _limits(given: dict[str, Any]) -> Markup:
+def _limits(given: Content) -> Markup:
     flags = [(f["level"], f["id"], f["text"]) for f in given["flags"]]
-    parts = [_pairs({k: v for k, v in given.items() if k not in ("flags", "threats not tested")})]
-    if flags:
-        parts.append(table(("level", "flag", "what it says"), flags))
-    parts.append(table(("threats not tested",), ((t,) for t in given["threats not tested"])))
-    return joined(parts)
+    told = table(("level", "flag", "what it says"), flags) if flags else ""
+    untested = table(("threats not tested",), ((t,) for t in given["threats not tested"]))
+    return _pairs(given, "flags", "threats not tested") + told + untested
 
 
-def _integrity(given: dict[str, Any]) -> Markup:
-    rest = {k: v for k, v in given.items() if k not in ("files", "versions")}
+def _integrity(given: Content) -> Markup:
     versions = {f"version of {k}": v for k, v in given["versions"].items()}
-    return joined([_pairs(rest | versions), table(("file", "SHA-256"), given["files"].items())])
+    kept = table(("file", "SHA-256"), {**given["sources"], **given["files"]}.items())
+    return _pairs({**given, **versions}, "files", "sources", "versions") + kept

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
-from durometer.report.page import svg
-from durometer.report.page.section import Section, beside, joined, render, table
-from durometer.report.page.sections import figures
+from durometer.report import wording
+from durometer.report.page import charts
+from durometer.report.page.section import Section, beside, draw, flagged, render, table
+from durometer.report.verdicts import share_text
 
 if TYPE_CHECKING:
     from durometer.report.checks import Flag
@@ -43,30 +42,25 @@ def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
     by_rung = {name: report.metric("robust") for name, report in reports.items()}
     rehearsed = [n for n in by_rung if n not in _MEANING]
     worth = min(rehearsed, key=lambda n: by_rung[n].value)
-    said = {n: f"{100 * by_rung[n].value:.0f}" for n in by_rung}
-    verdict = (
-        f"Under attack the model is right {said['static']} times of 100 before it adapts, "
-        f"{said['transfer']} when it adapts to an attacker who ignores that, and {said[worth]} "
-        f"when the attacker rehearses the defence ({worth})."
-    )
+    held = share_text(by_rung["static"]), share_text(by_rung["transfer"])
+    verdict = wording.rungs((*held, share_text(by_rung[worth])), worth)
     rows = [
         (
-            Markup("<a href='{}/report.html'>{}</a>").format(folder_of(name), name),
+            draw("link", folder_of(name), name),
             _MEANING.get(name, "an attack that rehearses the defence"),
-            Markup("{:.3f} [{:.3f}, {:.3f}]").format(e.value, e.low, e.high),
+            f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]",
             e.n,
             *cost(reports[name]),
         )
         for name, e in by_rung.items()
     ]
     head = ("rung", "what it is", "accuracy", "rows", "attacking, s", "adapting, s")
-    chart = svg.intervals(by_rung, "Accuracy on each rung of the ladder")
+    chart = charts.intervals(by_rung, "Accuracy on each rung of the ladder")
     text = "What a defence is advertised with is static → transfer; what it is worth, static → "
     first = reports["static"].spec
     threat = f"{first.threat} Data: {first.data}, {first.rows} rows."
-    box = joined(figures.flag(f) for f in flags)
     sections = [
-        Section("flags", "Look at this first", box) if flags else None,
+        Section("flags", "Look at this first", flagged(flags)) if flags else None,
         Section("ladder", "The ladder", beside(table(head, rows), chart), f"{text}{worth}."),
     ]
     return render("durometer: a test-time defence", verdict, threat, sections)

@@ -7,12 +7,12 @@ the ones that a better instrument is bought for; the first part is of all record
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
-from durometer.report.page import svg
+from durometer.report.page import charts
 from durometer.report.page.section import Section, beside, render, table
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def nature_page(
 def _screening(screened: pd.DataFrame, counts: dict[str, int], share: float) -> Section:
     named = {"yes": "stays", "no": "does not", "open": "not known"}
     known = {named[k]: v for k, v in counts.items()}
-    chart = svg.bars(known, "Records by what is known", "records")
+    chart = charts.bars(known, "Records by what is known", "records")
     rows = [
         (str(i), float(r["low"]), float(r["high"]), named[str(r["stays"])])
         for i, r in screened.head(_MOST).iterrows()
@@ -66,7 +66,7 @@ def _instruments(gains: pd.DataFrame, share: float) -> Section:
     order = np.argsort(-low, kind="stable")
     rows = [(names[f], float(low[f]), float(high[f])) for f in order[: 2 * _MOST]]
     sure = {names[f]: round(100 * max(float(low[f]), 0.0), 2) for f in order[:_MOST]}
-    chart = svg.bars(sure, "Certain gain by feature", "points of probability")
+    chart = charts.bars(sure, "Certain gain by feature", "points of probability")
     head = ("feature, read exactly", "gain at least", "gain at most")
     text = (
         f"What the probability of staying would gain, on average over the {len(gains)} least "
@@ -77,15 +77,16 @@ def _instruments(gains: pd.DataFrame, share: float) -> Section:
 
 
 def _levels(noise: pd.DataFrame, drift: pd.DataFrame, share: float) -> Section:
-    def said(value: Any) -> Any:
-        return "none asked" if np.isinf(value) else float(value)
+    def said(value: object) -> float | str:
+        level = float(str(value))
+        return "none asked" if np.isinf(level) else level
 
     rows = [
         (str(i), said(noise.loc[i, "low"]), said(noise.loc[i, "high"]),
          said(drift.loc[i, "low"]), said(drift.loc[i, "high"]))
         for i in noise.index
     ]  # fmt: skip
-    head = ("id", "noise: safe up to", "falls at", "drift: safe up to", "falls at")
+    head = ("id", "noise: stays up to", "falls at", "drift: stays up to", "falls at")
     text = (
         f"Noise, as a multiple of today's, and drift of all features at once, in standard "
         f"deviations of it, up to which a decision stays with {share:.0%}; 0: not even at the "

@@ -9,11 +9,6 @@ import zlib
 import numpy as np
 
 
-def is_image(shape: tuple[int, ...]) -> bool:
-    """(1 or 3, height, width): what can be shown as a picture."""
-    return len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) >= 8
-
-
 def address(image: np.ndarray) -> str:
     """A (1 or 3, h, w) array in [0, 1] as a data: address.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from durometer.core.errors import DurometerError
-from durometer.core.number_format import levels
-from durometer.report.page import axes, svg
-from durometer.report.page.section import Section, beside, joined, render, table
-from durometer.report.page.sections import figures
-from durometer.report.page.verdict import counted
+from durometer.core.number_format import format_setting, levels
+from durometer.report import wording
+from durometer.report.page import charts
+from durometer.report.page.section import Section, beside, draw, flagged, render, table
 from durometer.report.stats import Estimate
-from durometer.report.sweep import Sweep, short
+from durometer.report.verdicts import share_text
+
+if TYPE_CHECKING:
+    from durometer.report.sweep import Sweep
 
 _SERIES = 12  # lines in one chart
 
@@ -25,17 +26,15 @@ def page(sweep: Sweep) -> str:
     if not values:
         raise DurometerError("no run of this sweep is finished: there is nothing to show")
     worst, best = (f(values, key=lambda n: values[n].value) for f in (min, max))
-    verdict = (
-        f"Over {len(values)} runs robust accuracy lies between {counted(values[worst])} "
-        f"[{worst}] and {counted(values[best])} [{best}]."
+    verdict = wording.over_runs(
+        len(values), (share_text(values[worst]), worst), (share_text(values[best]), best)
     )
     spec = next(iter(sweep.reports.values())).spec
     threat = f"Varied: {', '.join(next(iter(sweep.settings.values())))}. "
     threat += f"Data: {spec.data}, {spec.rows} rows."
     flags, curves = sweep.flags, [_curve(sweep, a) for a in sweep.numbers if a != "seed"]
-    warned = joined(figures.flag(f) for f in flags)
     sections = [
-        Section("flags", "Look at this first", warned) if flags else None,
+        Section("flags", "Look at this first", flagged(flags)) if flags else None,
         *curves,
         _all(sweep, values),
     ]
@@ -50,7 +49,7 @@ def _curve(sweep: Sweep, axis: str) -> Section | None:
     if any("seed" in s for s in sweep.settings.values()):
         text += " Seeds are pooled."
     shown = dict(list(lines.items())[:_SERIES])
-    chart = axes.curves(shown, f"Robust accuracy against {axis}", axis, per=_per(shown))
+    chart = charts.curves(shown, f"Robust accuracy against {axis}", axis, per=_per(shown))
     title = f"Robust accuracy against {axis.rpartition('.')[2]}"
     return Section("by-" + axis.replace(".", "-"), title, chart, text.strip(), wide=False)
 
@@ -65,8 +64,8 @@ def _all(sweep: Sweep, values: Mapping[str, Estimate]) -> Section:
     axes = list(next(iter(sweep.settings.values())))
     rows = [
         (
-            Markup("<a href='{}/report.html'>{}</a>").format(quote(name), name),
-            *(short(sweep.settings[name][a]) for a in axes),
+            draw("link", quote(name), name),
+            *(format_setting(sweep.settings[name][a]) for a in axes),
             float(sweep.reports[name].metric("clean").value),
             float(e.value),
             float(e.low),
@@ -76,5 +75,5 @@ def _all(sweep: Sweep, values: Mapping[str, Estimate]) -> Section:
         for name, e in values.items()
     ]
     head = ("run", *axes, "clean", "robust", "from", "to", "rows")
-    chart = svg.intervals(dict(list(values.items())[:60]), "Robust accuracy of every run")
+    chart = charts.intervals(dict(list(values.items())[:60]), "Robust accuracy of every run")
     return Section("runs", "All runs", beside(table(head, rows, "runs-table"), chart))

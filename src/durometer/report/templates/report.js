@@ -9,7 +9,33 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells].map((c) => c.textContent.trim().toLowerCase());
   const rows = [...body.rows].map((row) => ({ row, cells: [...row.cells].map((c) => c.textContent.trim()) }));
   const kept = document.getElementById(table.id + "-further");
+  const wholes = document.getElementById(table.id + "-whole");
   if (kept) for (const cells of JSON.parse(kept.content.textContent)) rows.push({ row: null, cells });
+  if (wholes) JSON.parse(wholes.content.textContent).forEach((fields, k) => { rows[k].fields = fields; });
+  // A click on a row's name shows its whole record below it, and a second one hides it.
+  const unfold = (item) => {
+    const button = document.createElement("button");
+    button.className = "whole";
+    button.textContent = item.cells[0];
+    button.setAttribute("aria-expanded", "false");
+    button.addEventListener("click", () => {
+      const open = button.getAttribute("aria-expanded") === "true";
+      button.setAttribute("aria-expanded", String(!open));
+      if (open) return item.below.remove();
+      item.below = document.createElement("tr");
+      item.below.className = "whole";
+      const cell = item.below.insertCell(), list = cell.appendChild(document.createElement("dl"));
+      cell.colSpan = heads.length;
+      for (const [name, value] of item.fields) {
+        const pair = list.appendChild(document.createElement("div"));
+        pair.appendChild(document.createElement("dt")).textContent = name;
+        pair.appendChild(document.createElement("dd")).textContent = value;
+      }
+      item.row.after(item.below);
+    });
+    item.row.cells[0].replaceChildren(button);
+  };
+  for (const item of rows) if (item.fields && item.row) unfold(item);
   const made = (item) => {
     if (item.row) return item.row;
     item.row = document.createElement("tr");
@@ -18,6 +44,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       cell.textContent = text;
       cell.className = table.tHead.rows[0].cells[j].className;
     });
+    if (item.fields) unfold(item);
     return item.row;
   };
   const input = document.querySelector(`input[data-filter="${table.id}"]`);
@@ -32,11 +59,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
     if (sign === "=") return (cells) => cells[column].toLowerCase() === value;
     return (cells) => sign === "<" ? number(cells[column]) < bound : number(cells[column]) > bound;
   };
+  let left = rows;
   const show = () => {
     const words = input ? input.value.toLowerCase().split(/\s+/).filter(Boolean).map(asked) : [];
     const kind = choice ? choice.value : "";
     const found = rows.filter(({ cells }) =>
       (!kind || cells[choice.dataset.column] === kind) && words.every((word) => word(cells)));
+    left = found;
+    for (const button of body.querySelectorAll("button.whole")) button.setAttribute("aria-expanded", "false");
     body.replaceChildren(...found.slice(0, SHOWN).map(made));
     if (!count) return;
     const rest = found.length > SHOWN ? `, the first ${SHOWN} shown` : "";
@@ -51,6 +81,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       rows.sort((a, b) => {
         const x = a.cells[column], y = b.cells[column], u = number(x), v = number(y);
+        if ((x === "–") !== (y === "–")) return x === "–" ? 1 : -1;  // without a value: last
         const order = isNaN(u) || isNaN(v) ? x.localeCompare(y) : u - v;
         return down ? -order : order;
       });
@@ -60,6 +91,42 @@ for (const table of document.querySelectorAll("table.sortable")) {
   if (input) input.addEventListener("input", show);
   if (choice) choice.addEventListener("change", show);
   if (input || kept) show();
+  // The rows that the search leaves, as a file. A spreadsheet would run a cell that begins like a formula.
+  const save = document.querySelector(`[data-save="${table.id}"]`);
+  if (!save) continue;
+  const plain = (text) => /^\s*[=+@\t\r-]/.test(text) && isNaN(number(text)) ? "'" + text : text;
+  const quoted = (text) => `"${plain(text).replaceAll('"', '""')}"`;
+  const makers = {
+    CSV: ["text/csv", () => [heads, ...left.map(({ cells }) => cells)].map((line) => line.map(quoted).join(",")).join("\r\n")],
+    JSON: ["application/json", () => JSON.stringify(left.map(({ cells }) => Object.fromEntries(heads.map((h, j) => [h, cells[j]]))))],
+  };
+  for (const [name, [kind, write]] of Object.entries(makers)) {
+    const button = save.appendChild(document.createElement("button"));
+    button.className = "small";
+    button.textContent = name;
+    button.addEventListener("click", () => {
+      const file = document.createElement("a");
+      file.href = URL.createObjectURL(new Blob([write()], { type: kind }));
+      file.download = `${table.id}.${name.toLowerCase()}`;
+      file.click();
+      URL.revokeObjectURL(file.href);
+    });
+    save.append(" ");
+  }
+}
+// What is to be typed again can be copied.
+for (const code of document.querySelectorAll("code.copied")) {
+  const button = document.createElement("button");
+  button.className = "small";
+  button.textContent = "copy";
+  button.addEventListener("click", () => {
+    const range = document.createRange();
+    range.selectNodeContents(code);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+    if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(() => { button.textContent = "copied"; }, () => {});
+  });
+  code.parentElement.after(button);
 }
 // A click on a legend hides its line, or shows it again.
 for (const key of document.querySelectorAll("g.legend")) {

@@ -5,6 +5,10 @@ and what survives is checked on every row. Linear equalities are the null space 
 brought to echelon form so that each has few terms. Among equalities that follow from one another
 the simplest are kept: products are linear in logarithms, so a new one must raise the rank.
 
+Numbers that were rounded when they were stored (a monthly payment to the cent) are equal to their
+quotient, product or multiple within half of the last digit: `instalment == amount / term within
+0.005`.
+
 Two formulas are known by heart since no search would meet them: months between two dates written
 201512, and the constant payment of a loan, P r (1 + r)^n / ((1 + r)^n - 1).
 """
@@ -81,6 +85,89 @@ def _ratio(t: Sample, a: int, b: int, c: int) -> Candidate | None:
     return Candidate(equal, "formula", names, float((value != 0).sum()))
 
 
+DIGITS = (0, 1, 2)  # after the point: what numbers are rounded to
+HALF = 0.501  # of the last digit; the rest is for the arithmetic of halves
+FINE = 20  # last digits that the values must spread over, or rounding says nothing
+
+
+def rounded(t: Sample, skip: NDArray[np.bool_], made: list[Candidate]) -> list[Candidate]:
+    """c == a / b, a * b or k a, rounded to a whole number, a tenth or a cent; not what is `made`.
+
+    A probe of a few rows leaves few candidates; each is then counted on every row, and against c
+    shuffled, which must break nearly all of them.
+    """
+    known, told = {c.names[0] for c in made}, {frozenset(c.names) for c in made}
+    fit = np.flatnonzero(~skip & ~t.constant)
+    varied = np.array([_varying(t.x[:, i]) for i in fit])
+    fit = np.sort(fit[np.argsort(-varied, kind="stable")[:WIDEST]])
+    found: list[tuple[tuple[int, int, int], Candidate]] = []
+    coarse: dict[int, float] = {}  # how much of a column its rounding hides
+    multiples: list[Candidate] = []
+    for c in fit:
+        step = _last_digit(t.x[:, c])
+        rows = _varied(t.x[:, c])
+        if step is None or t.names[c] in known or np.std(t.x[:, c]) < FINE * step or len(rows) < 3:
+            continue
+        coarse[int(c)] = step / float(np.std(t.x[:, c]))
+        half, parts = HALF * step, fit[fit != c]
+        probe, value = t.x[np.ix_(rows, parts)], t.x[rows, c]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            pairs = {"/": probe[:, :, None] / probe[:, None, :],
+                     "*": probe[:, :, None] * probe[:, None, :]}  # fmt: skip
+        for op, result in pairs.items():
+            wrong = (~(np.abs(result - value[:, None, None]) <= half)).sum(0)
+            for i, j in np.argwhere(wrong <= len(rows) // 10):
+                a, b = int(parts[i]), int(parts[j])
+                told_of = frozenset((t.names[c], t.names[a], t.names[b])) in told
+                if a != b and not told_of and (op == "/" or a < b):
+                    formula = t.of(a) / t.of(b) if op == "/" else t.of(a) * t.of(b)
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        exact = t.x[:, a] / t.x[:, b] if op == "/" else t.x[:, a] * t.x[:, b]
+                    names = (t.names[c], t.names[a], t.names[b])
+                    if one := _within(t, int(c), formula, exact, step, names):
+                        found.append(((a, b, int(c)) if op == "/" else (int(c), a, b), one))
+        multiples += _multiples(t, int(c), parts, step)
+    found.sort(key=lambda each: coarse[t.names.index(each[1].names[0])])
+    return [*_raising_rank(t, found), *multiples]
+
+
+def _multiples(t: Sample, c: int, parts: NDArray[np.int64], step: float) -> list[Candidate]:
+    """c == k a, rounded, where k is a short number that is no whole one."""
+    found = []
+    for a in parts:
+        top = int(np.abs(t.x[:, a]).argmax())  # where rounding blurs k the least
+        if t.x[top, a] == 0:
+            continue
+        rate = float(f"{t.x[top, c] / t.x[top, a]:.4g}")
+        if rate == 0 or float(rate).is_integer():
+            continue  # whole multiples are found exactly, as sums
+        names = (t.names[c], t.names[a])
+        if one := _within(t, c, t.of(a) * rate, rate * t.x[:, a], step, names):
+            found.append(one)
+    return found
+
+
+def _within(
+    t: Sample, c: int, formula: Expr, exact: Floats, step: float, names: tuple[str, ...]
+) -> Candidate | None:
+    """The equality within half a digit, where rows keep it and a shuffled c would not."""
+    half = float(f"{HALF * step:.4g}")
+    broken = int((~(np.abs(exact - t.x[:, c]) <= half)).sum())
+    by_chance = int((~(np.abs(exact - t.shuffled[:, c]) <= half)).sum())
+    if broken > t.exceptions or by_chance < max(t.least, 0.8 * len(t.x)):
+        return None
+    return Candidate(Compare("==", t.of(c), formula, half), "formula", names, float(by_chance))
+
+
+def _last_digit(column: Floats) -> float | None:
+    """1, 0.1 or 0.01 where every value is a multiple of it; the largest one."""
+    for digits in DIGITS:
+        scaled = column * 10**digits
+        if np.abs(scaled - np.rint(scaled)).max() <= CLOSE * max(1.0, np.abs(scaled).max() * 1e-9):
+            return float(10.0**-digits)
+    return None
+
+
 def _varying(column: Floats) -> int:
     """Rows in which it is not at its most frequent value."""
     return len(column) - int(np.unique(column, return_counts=True)[1].max(initial=0))
@@ -94,9 +181,16 @@ def _independent(t: Sample, found: list[tuple[tuple[int, int, int], Candidate]])
         made = sum(bool(set(tokens(t.names[i].lower())) & set(_RATIO_WORDS)) for i in (a, b))
         return 4 * made + 2 - int(t.whole[a]) - int(t.whole[b]), -one.support
 
+    return _raising_rank(t, sorted(found, key=cost))
+
+
+def _raising_rank(
+    t: Sample, found: list[tuple[tuple[int, int, int], Candidate]]
+) -> list[Candidate]:
+    """Of equalities c == a / b those that do not follow from earlier ones."""
     kept: list[Candidate] = []
     rows: list[Floats] = []
-    for (a, b, c), one in sorted(found, key=cost):
+    for (a, b, c), one in found:
         row = np.zeros(len(t.names))
         row[[a, b, c]] = 1.0, -1.0, -1.0
         if np.linalg.matrix_rank(np.stack([*rows, row])) > len(rows):

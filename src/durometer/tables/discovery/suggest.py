@@ -201,6 +201,8 @@ def _search(t: Sample, skip: NDArray[np.bool_]) -> Iterator[Candidate]:
         *equalities.annuities(t, skip),
         *equalities.ratios(t, skip),
     ]
+    if not wide:
+        made += equalities.rounded(t, skip, made)
     yield from made
     yield from pairs.few_values(t, skip)
     named = families.cut(t.names)

@@ -5,7 +5,8 @@ and `growth` fit the user's own estimator in stages, `judge` proves and breaks h
 `explain` says what the first model was weak by and what the hardened one leans on.
 """
 
+from durometer.training.hardening.fairness import Unflipped, without_flips
 from durometer.training.hardening.harden import harden
 from durometer.training.hardening.path import Hardened, Round
 
-__all__ = ["Hardened", "Round", "harden"]
+__all__ = ["Hardened", "Round", "Unflipped", "harden", "without_flips"]

@@ -33,7 +33,9 @@ from durometer.spaces.region import Space
 from durometer.standard import Standard
 from durometer.trees.align_ensemble import ensemble_of, own_classes
 
-NETWORK_JUDGE = Then(Bounds(), Standard(proofs=False))
+NETWORK_JUDGE = Then(  # as the default: cuts only where they may reach, and after the attack
+    Bounds(splits=0, seconds=0.0, within=0.5), Standard(proofs=False), Bounds(alpha=0, within=0.5)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ class Pool:
     def __init__(self, train: Dataset, space: Space, goal: Goal, most: int, seed: int) -> None:
         self.space, self.goal, self.most, self.seed = space, goal, most, seed
         self.rows = train.take(attacked(train, goal))
-        self.x = np.empty((0, train.x.shape[1]))
+        self.x = np.empty((0, *train.x.shape[1:]))
         self.y: Ints = np.empty(0, dtype=np.int64)
 
     def attack(self, model: Any, seconds: float, step: int) -> Floats:

@@ -62,7 +62,7 @@ class Explanation:
 
 def weak_by(change: Floats, data: Dataset) -> dict[str, tuple[float, float]]:
     """Of counterexamples' changes (n, d): how often a feature takes part, and how much it moves."""
-    if not len(change):
+    if not len(change) or change.ndim != 2:  # single pixels explain nothing
         return {}
     x = data.x.double().numpy()
     width = np.nanmax(x, 0) - np.nanmin(x, 0)
@@ -82,6 +82,8 @@ def weak_by(change: Floats, data: Dataset) -> dict[str, tuple[float, float]]:
 
 def leans_on(model: Any, data: Dataset, seed: int) -> dict[str, float]:
     """Accuracy lost when a feature is shuffled; what costs nothing is left out."""
+    if data.x.ndim != 2:
+        return {}
     classifier = align_columns(wrap(model), data)
     x, y = data.x.clone(), data.y
 

@@ -9,17 +9,19 @@
 
 Every refit is the user's own estimator with its parameters, judged on rows held out from all of it:
 accuracy by class, and the shares proven, broken and open, which are exact. The price (`max_loss` or
-`min_proven`) chooses the round.
+`min_proven`) chooses the round; `max_loss` is tested on rows that nothing before it looked at.
 
-Measured against this on URL (docs/hardening.md): repeating the refits on all features, curricula in
-eps, ageing counterexamples, weighing them up, boosting against the running worst case.
+Measured against this on URL (docs/how-to/harden.md): repeating the refits on all features,
+curricula in eps, ageing counterexamples, weighing them up, boosting against the running worst case.
 
 What a reader would get wrong: progress is not monotone from round to round (a new ensemble has new
 holes), so the last round is rarely the best. And a model that has retreated to features nobody can
 change is robust without having learnt much: `vacuous` and `unmovable` say so.
 
 A network has no parameters to be fitted anew with, only weights: each round starts from those that
-were given, not from the last round's, so that a round is a function of its rows and the seed.
+were given, not from the last round's, so that a round is a function of its rows and the seed. Its
+plans are weights of the worst case in certified training (`Certified`, with attacked rows as the
+other part of the loss); one whose layers have no interval bounds gets counterexamples only.
 
 Everything that can be refused is refused before the first fit. Model, data, space and goal are
 refused as `evaluate` would refuse them with the proof that judges every round. On top of that the
@@ -32,7 +34,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -42,29 +44,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from durometer.core.errors import DurometerError, Unsupported
+from durometer.attacks.pgd import PGD
+from durometer.core.errors import DurometerError, Unsupported, nearest
 from durometer.data.dataset import Dataset
 from durometer.games.static import Static
 from durometer.goals.classes import Untargeted
-from durometer.goals.goal import Goal
+from durometer.goals.goal import Expandable, Goal
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.model.classifier import Classifier
 from durometer.proofs.trees import Exact
 from durometer.spaces.region import Space
+from durometer.training.adversarial import CraftBy
+from durometer.training.certified import Certified, trainable
 from durometer.training.hardening.checkpoint import Checkpoint
 from durometer.training.hardening.counterexamples import NETWORK_JUDGE, Pool, counterexamples
 from durometer.training.hardening.explain import Explanation, leans_on, protected_by, weak_by
 from durometer.training.hardening.judge import Judge
-from durometer.training.hardening.path import Hardened, Round, choice, standard_errors
+from durometer.training.hardening.path import Hardened, Prices, Round, choice
 from durometer.training.hardening.refit import checked, count, free_trees, last_step, refit
 from durometer.training.hardening.retention import retention
 from durometer.training.holdout import holdout
-from durometer.training.loop import fit
+from durometer.training.loop import Recipe, fit
 from durometer.training.standard import Standard
 
 Refit = Callable[..., Any]
+KAPPAS = 0.1, 0.25, 0.5, 0.75, 0.9  # weights of the worst case in certified training
 FREE = 0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 1.0
 BEST = 3  # starts from which counterexamples are added
+BATCH = 128  # rows of an update of a network
 PATIENCE = 6  # rounds beyond the price, one after the other, that end a climb
 
 
@@ -74,10 +81,9 @@ def harden(
     space: Space,
     goal: Goal | None = None,
     *,
-    max_loss: float | None = 0.015,
+    max_loss: float | Mapping[str, float] | None = 0.015,
     min_proven: float | None = None,
     max_vacuous: float = 1.0,
-    caution: float | None = None,
     confidence: float = 0.95,
     rounds: int = 40,
     free: Sequence[float] = FREE,
@@ -86,6 +92,7 @@ def harden(
     share: float = 0.2,
     judged: int = 400,
     seconds: float = 0.1,
+    epochs: int = 10,
     seed: int = 0,
     folder: str | Path | None = None,
     progress: bool | None = None,
@@ -93,31 +100,33 @@ def harden(
     """Refits a fitted model on counterexamples until attackers in a space find little.
 
     Works for tree ensembles and torch networks. Every refit is your own estimator with its
-    parameters; held-out rows decide which round is chosen. See docs/hardening.md.
+    parameters; held-out rows decide which round is chosen. See docs/how-to/harden.md.
 
     Args:
         model: The fitted model.
         data: The training data.
         space: What the attacker may change.
         goal: What counts as a success. None is `Untargeted()`.
-        max_loss: Largest loss of accuracy on fresh rows to accept; of the rounds within it, the one
-            with the largest proven share is chosen. None: no limit.
+        max_loss: Largest loss of accuracy on fresh rows to accept, against the same estimator
+            fitted on the same rows (round 0); of the rounds within it, the one with the largest
+            proven share is chosen. By class: `{"legitimate": 0.01, "all": 0.015}`, where "all" is
+            accuracy over all rows. None: no limit.
         min_proven: Choose the most accurate round that reaches this proven share instead. None: use
             `max_loss`.
         max_vacuous: Largest share of proofs that rest on features nobody can change.
-        caution: Standard errors to add to the loss of accuracy on held-out rows. None: as many as
-            `confidence` takes.
-        confidence: Probability that the chosen round keeps `max_loss`; it allows for the choice
-            among all rounds.
+        confidence: Probability with which the chosen round keeps `max_loss`, whatever it was chosen
+            from.
         rounds: Largest number of refits.
         free: Shares to try of trees that see every feature; the other trees see only features that
-            keep their information under attack.
+            keep their information under attack. Of a network: shares of the loss that are not the
+            worst case's in certified training; the default tries 0.9, 0.75, 0.5, 0.25 and 0.1.
         retain: Share of its information that a feature must keep under attack to be seen by these
             other trees.
         most: Training rows attacked per round.
         share: Share of the rows held out.
         judged: Held-out rows that are proven or broken after each round.
         seconds: Time per attacked row, in seconds; five times as much per judged row.
+        epochs: Passes over the training rows per refit of a network.
         seed: Seed of all draws.
         folder: Where every round is kept, so that an interrupted run continues. None: nowhere.
         progress: Whether to show a progress bar. None shows it in a terminal only.
@@ -138,25 +147,27 @@ def harden(
     >>> [round(step.proven, 2) for step in hardened.path]
     [0.68, 0.78, 0.77]
     """
-    shares = {"max_loss": max_loss, "min_proven": min_proven, "max_vacuous": max_vacuous}
-    counts = {"rounds": rounds, "most": most, "judged": judged}
+    limits = max_loss if isinstance(max_loss, Mapping) else {"all": max_loss}
+    shares = {f"max_loss {k}" if k != "all" else "max_loss": v for k, v in limits.items()}
+    shares |= {"min_proven": min_proven, "max_vacuous": max_vacuous}
+    counts = {"rounds": rounds, "most": most, "judged": judged, "epochs": epochs}
     if not 0 < confidence < 1:
         raise DurometerError(f"confidence={confidence}: expected a probability between 0 and 1")
-    errors = standard_errors(confidence, rounds) if caution is None else caution
-    refuse_numbers(free, shares, counts, {"seconds": seconds, "caution": errors})
+    refuse_numbers(free, shares, counts, {"seconds": seconds})
     goal = Untargeted() if goal is None else goal
     model = bare(model)
     refuse(model, data, space, goal)
+    prices = _prices(limits, data)
     network = isinstance(model, torch.nn.Module)
     train, held = holdout(data, share, seed)
     judge = Judge.of(held, space, goal, judged, 5 * seconds, seed)
     keeps = np.ones(data.x.shape[1]) if network else retention(train, space, goal)
     kept = keeps >= retain
-    again = retrain(seed) if network else refit
+    again = retrain(seed, space, goal, epochs) if network else refit
     asked = (
-        max_loss,
+        tuple(sorted(limits.items())),
         min_proven,
-        errors,
+        confidence,
         rounds,
         tuple(free),
         retain,
@@ -165,19 +176,20 @@ def harden(
         judged,
         seconds,
         seed,
+        epochs,
     )
     saved = Checkpoint(folder, model, f"{data.hash}|{space!r}|{goal!r}|{asked}")
     pool = partial(Pool, train, space, goal, most, seed)
-    price = partial(Round.within, max_loss=max_loss, caution=errors)
-    loop = _Loop(model, train, judge, again, kept, pool, seconds, saved, price)
+    loop = _Loop(model, train, judge, again, kept, pool, seconds, saved, prices)
     with RoundProgress(rounds, progress) as bar:
         loop.refit(1.0, 0, None, bar)
-        starts = [loop.starts(f, bar) for f in _plans(model, kept, free)[:rounds]]
-        starts.sort(key=lambda r: _promise(r, loop.path[0], price, min_proven), reverse=True)
+        plans = _worst_cases(model, free) if network else _plans(model, kept, free)
+        starts = [loop.starts(f, bar) for f in plans[:rounds]]
+        starts.sort(key=lambda r: _promise(r, loop.path[0], prices, min_proven), reverse=True)
         for i, start in enumerate(starts[:BEST]):
             left = rounds + 1 - len(loop.path)
             loop.climb(start, left // (min(BEST, len(starts)) - i), bar)
-    chosen = choice(loop.path, max_loss, min_proven, max_vacuous, errors)
+    chosen = choice(loop.path, prices, min_proven, max_vacuous, confidence)
     final = loop.models[chosen]
     proven = counterexamples(final, judge.part, space, goal, seconds).proven
     why = Explanation(
@@ -195,11 +207,11 @@ class _Loop:
 
     def __init__(
         self, model: Any, train: Dataset, judge: Judge, again: Refit, kept: Bools,
-        pool: Callable[[], Pool], seconds: float, saved: Checkpoint, price: Callable[..., bool],
+        pool: Callable[[], Pool], seconds: float, saved: Checkpoint, prices: Prices,
     ) -> None:  # fmt: skip
         self.model, self.train, self.judge, self.again = model, train, judge, again
         self.kept, self.pool, self.seconds, self.saved = kept, pool, seconds, saved
-        self.price = price
+        self.prices = prices
         self.models: list[Any] = []
         self.path: list[Round] = []
         self.weak: dict[str, tuple[float, float]] = {}
@@ -239,9 +251,17 @@ class _Loop:
                 return
             now = self.refit(start.free, step, pool, bar)
             model = self.models[-1]
-            dear = 0 if self.price(now, self.path[0]) else dear + 1
+            dear = 0 if now.excess(self.path[0], self.prices) <= 0 else dear + 1
             if dear == PATIENCE:
                 return
+
+
+def _worst_cases(net: torch.nn.Module, free: Sequence[float]) -> list[float]:
+    """Shares of a network's loss that are not the worst case's: 1 is the network as it is."""
+    if not trainable(net):
+        return [1.0]
+    shares = [1 - kappa for kappa in KAPPAS] if tuple(free) == FREE else list(free)
+    return [1.0, *(f for f in shares if f < 1)]
 
 
 def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
@@ -258,12 +278,25 @@ def _plans(model: Any, kept: Bools, free: Sequence[float]) -> list[float]:
 
 
 def _promise(
-    r: Round, first: Round, price: Callable[..., bool], min_proven: float | None
+    r: Round, first: Round, prices: Prices, min_proven: float | None
 ) -> tuple[bool, float]:
     """What a start is worth going on from: within the price, then by the proven share."""
     if min_proven is not None:
         return r.proven >= min_proven, r.accuracy
-    return price(r, first), r.proven
+    return r.excess(first, prices) <= 0, r.guided().proven
+
+
+def _prices(limits: Mapping[str, float | None], data: Dataset) -> Prices:
+    """The limits by the place of each class among those that the data hold."""
+    present = data.y.unique().tolist()
+    names = [str(c if data.classes is None else data.classes[c]) for c in present]
+    found: dict[int | None, float] = {}
+    for name, most in limits.items():
+        if name != "all" and str(name) not in names:
+            raise DurometerError(f"max_loss: no class '{name}'{nearest(str(name), names)}")
+        if most is not None:
+            found[None if name == "all" else names.index(str(name))] = float(most)
+    return found
 
 
 class RoundProgress:
@@ -291,23 +324,30 @@ class RoundProgress:
         self._progress.update(self._task, advance=1, description=text)
 
 
-EPOCHS = 10
-
-
-def retrain(seed: int) -> Callable[..., torch.nn.Module]:
+def retrain(seed: int, space: Space, goal: Goal, epochs: int) -> Callable[..., torch.nn.Module]:
     """`refit` for networks; weights of rows are not used, each counterexample counts as a row."""
 
     def again(
-        model: torch.nn.Module, data: Dataset, x: Floats, y: Ints, weight: Floats, **_: Any
-    ) -> torch.nn.Module:
+        model: torch.nn.Module, data: Dataset, x: Floats, y: Ints, weight: Floats, *,
+        free: float = 1.0, **_: Any,
+    ) -> torch.nn.Module:  # fmt: skip
         net = copy.deepcopy(model)
-        if not len(x):
+        if not len(x) and free == 1.0:
             return net
-        rows = torch.cat([data.x, torch.from_numpy(x).to(data.x.dtype)])
+        rows = torch.cat(
+            [data.x, torch.from_numpy(x).to(data.x.dtype).reshape(-1, *data.x.shape[1:])]
+        )
         more = replace(
             data, x=rows, y=torch.cat([data.y, torch.from_numpy(y)]), ids=None, table=None
         )
-        fit(net, more, Standard(), epochs=EPOCHS, seed=seed, progress=False)
+        recipe: Recipe = Standard()
+        if free < 1:
+            updates = -(-len(rows) // BATCH) * epochs
+            craft = CraftBy(PGD(4), space, goal)
+            recipe = Certified(
+                space, goal, kappa=1 - free, steps=max(1, int(0.6 * updates)), craft=craft
+            )
+        fit(net, more, recipe, epochs=epochs, batch=BATCH, seed=seed, progress=False)
         return net
 
     return again
@@ -334,7 +374,7 @@ def refuse(model: Any, data: Any, space: Any, goal: Any) -> None:
             f"all {len(data)} rows are of class {only!r}: there is nothing to tell it from; give "
             "the rows the model was trained on"
         )
-    if getattr(goal, "together", False):
+    if isinstance(goal, Expandable) and goal.together:
         raise Unsupported(
             f"harden(goal={goal!r}): a quota is about rows together; use Group, Targeted or "
             "Untargeted"
@@ -370,7 +410,7 @@ def refuse_numbers(
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise DurometerError(f"harden({name}={value!r}): expected a whole number from 1 on")
     for name, number in others.items():
-        if not (_number(number) and number >= 0 and (number > 0 or name == "caution")):
+        if not (_number(number) and number > 0):
             raise DurometerError(f"harden({name}={number!r}): expected a positive number")
 
 

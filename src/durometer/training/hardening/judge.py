@@ -22,9 +22,12 @@ from durometer.model.frames import align_columns
 from durometer.proofs.search.decide import vacuous
 from durometer.spaces.region import Space
 from durometer.training.hardening.counterexamples import attacked, counterexamples, targets
-from durometer.training.hardening.path import Round, Unmovable
+from durometer.training.hardening.path import Change, Guide, Round, Unmovable
 from durometer.training.hardening.refit import refit
+from durometer.training.holdout import holdout
 from durometer.trees.align_ensemble import ensemble_of, own_classes
+
+TESTED = 0.7  # of the held-out rows: on these alone the price is tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,8 @@ class Judge:
     space: Space
     goal: Goal
     seconds: float
+    kept: Bools  # (held,) rows kept for the test of the price: no choice but that one looks at them
+    kept_part: Bools  # (part,) the same
 
     @classmethod
     def of(
@@ -45,25 +50,41 @@ class Judge:
         if not mask.any():
             raise DurometerError(f"goal {goal!r}: no held-out row has any class to be pushed to")
         part = held.take(mask)
-        return cls(
-            held, part if most >= len(part) else part.sample(most, seed), space, goal, seconds
+        part = part if most >= len(part) else part.sample(most, seed)
+        _, tested = holdout(held, TESTED, seed + 1)
+        ids = set(np.asarray(tested.ids).tolist())
+        kept, among = (
+            np.array([i in ids for i in np.asarray(d.ids).tolist()], dtype=bool)
+            for d in (held, part)
         )
+        return cls(held, part, space, goal, seconds, kept, among)
 
     def __call__(
         self, model: Any, first: Any, number: int, free: float, step: int, added: int
     ) -> Round:
         """One line of the path; `first` is the model of round 0."""
-        right, y = _right(model, self.held), self.held.y.numpy()
+        right, y = is_correct(model, self.held), self.held.y.numpy()
         recall = tuple(float(right[y == c].mean()) for c in np.unique(y))
         known = counterexamples(model, self.part, self.space, self.goal, self.seconds)
-        correct = _right(model, self.part)
+        correct = is_correct(model, self.part)
         proven = known.proven & correct
         broken = known.broken | ~correct
         vacuous = self.vacuous(model, proven)
+        before, free_rows = is_correct(first, self.held), ~self.kept
+        recalls = [_mean(right[free_rows & (y == c)]) for c in np.unique(y)]
+        guide = Guide(
+            _mean(right[free_rows]), tuple(recalls), _mean(proven[~self.kept_part]),
+            _error(right[free_rows], before[free_rows]),
+        )  # fmt: skip
+        changes = []
+        for c in np.unique(y):
+            at = self.kept & (y == c)
+            lost, gained = (before & ~right)[at], (right & ~before)[at]
+            changes.append(Change(int(at.sum()), int(lost.sum()), int(gained.sum())))
         return Round(
             number, free, step, float(right.mean()), recall, float(proven.mean()),
-            float(broken.mean()), float((~proven & ~broken).mean()), vacuous, added,
-            _error(right, _right(first, self.held)),
+            float(broken.mean()), float((~proven & ~broken).mean()), vacuous, added, guide,
+            tuple(changes),
         )  # fmt: skip
 
     def vacuous(self, model: Any, proven: Bools) -> float:
@@ -86,24 +107,29 @@ class Judge:
             return None
         blind = refit(model, train, kept=still, free=0.0)
         at = attacked(self.held, self.goal)
-        right = _right(blind, self.held)
+        right = is_correct(blind, self.held)
         rule, accuracy = _rule(train, self.held, np.flatnonzero(still))
         return Unmovable(
             int(still.sum()), float(right.mean()), float(right[at].mean()), rule, accuracy
         )
 
 
-def _right(model: Any, data: Dataset) -> Bools:
+def is_correct(model: Any, data: Dataset) -> Bools:
+    """(n,) does the model give each row its label?"""
     classifier = align_columns(wrap(model), data)
     with classifier.ready(), torch.no_grad():
         answer: Bools = (classifier.logits(data.x).argmax(1) == data.y).numpy()
     return answer
 
 
+def _mean(values: Bools) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
 def _error(right: Bools, first: Bools) -> float:
     """The standard error of the difference of two accuracies on the same rows."""
     gain = right.astype(float) - first.astype(float)
-    return float(gain.std() / np.sqrt(len(gain)))
+    return float(gain.std() / np.sqrt(len(gain))) if len(gain) else 0.0
 
 
 def _rule(train: Dataset, held: Dataset, still: Any) -> tuple[str, float]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from durometer.report.page import svg
-from durometer.report.page.section import Section, render, table
+from durometer.report.page import charts
+from durometer.report.page.section import Section, draw, render, table
 from durometer.report.stats import Estimate, wilson
 from durometer.training.hardening.path import Hardened, Round
 
@@ -37,7 +37,7 @@ def page(hardened: Hardened) -> str:
 
 def _notes(hardened: Hardened) -> Section | None:
     notes = hardened.notes()
-    body = Markup("").join(Markup("<p>{}</p>").format(n) for n in notes)
+    body = Markup("").join(draw("sentence", n) for n in notes)
     return Section("notes", "Beware", body) if notes else None
 
 
@@ -63,7 +63,7 @@ def _sides(hardened: Hardened) -> Section:
         for name in ("accuracy", "proven")
         for when, e in (("before", both[0][name]), ("after", both[1][name]))
     }
-    chart = svg.intervals(marks, "Accuracy and proven share before and after")
+    chart = charts.intervals(marks, "Accuracy and proven share before and after")
     return Section("sides", "Before and after", chart + table(("", "before", "after"), rows))
 
 

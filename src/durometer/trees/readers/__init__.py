@@ -9,10 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.columns import Columns
 from durometer.kernels.arrays import Floats, Ints
 from durometer.model.frames import form
+from durometer.model.rules import Ruled
 from durometer.model.thresholds import threshold_of
 from durometer.trees.agreement import check, check_labels, labels, positions
 from durometer.trees.ensemble import Ensemble
@@ -21,7 +24,8 @@ SUPPORTED = (
     "scikit-learn DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and "
     "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters; "
     "pipelines of scalers, imputers, one-hot and ordinal encoders (of text) before one of them; "
-    "FixedThresholdClassifier and TunedThresholdClassifierCV around one of these"
+    "FixedThresholdClassifier and TunedThresholdClassifierCV around one of these; "
+    "CalibratedClassifierCV with one classifier of two classes; soft votes of forests"
 )
 
 
@@ -32,13 +36,30 @@ def reader(model: Any, columns: Columns | None = None) -> str | None:
     """
     package = type(model).__module__.split(".")[0]
     name = type(model).__name__
+    if isinstance(model, Ruled):
+        from durometer.trees.readers.ruled import regressor
+
+        read = (
+            regressor(model.estimator)
+            if model.method == "predict"
+            else (
+                model.method in ("predict_proba", "decision_function")
+                and reader(model.estimator, columns) is not None
+            )
+        )
+        return "ruled" if read else None
     rule = threshold_of(model)
     if rule is not None:
         return "threshold" if reader(rule.estimator, columns) is not None else None
     if package == "sklearn":
+        from durometer.trees.readers.combined import inside
         from durometer.trees.readers.encoded import encoded
         from durometer.trees.readers.pipeline import scaled
         from durometer.trees.readers.sklearn import NAMES
+
+        members = inside(model)
+        if members:
+            return "combined" if all(reader(m, columns) for m in members) else None
 
         if scaled(model):
             return "pipeline" if reader(model.steps[-1][1]) is not None else None
@@ -79,10 +100,14 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
     if isinstance(model, Ensemble):
         return model
     name = reader(model, columns)
+    if name == "ruled":
+        return _ruled(model, columns, checked)
     if name == "threshold":
         return _thresholded(model, columns, checked)
     if name == "encoded":
         return _encoded(model, columns)
+    if name == "combined":
+        return _combined(model, columns, checked)
     if name is None:
         raise Unsupported(
             f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}"
@@ -105,6 +130,48 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
     return replace(ensemble, library=partial(labels, ensemble, model))
 
 
+def _ruled(model: Ruled, columns: Columns | None, checked: bool) -> Ensemble:
+    """The trees inside with the rule's cuts, and labels as the rule gives them."""
+    from durometer.trees.readers.ruled import cut_up
+
+    if model.rule.cuts is None:
+        raise Unsupported(
+            f"{model.rule.sentence}: a rule that depends on the row it is measured against has no "
+            "trees of its own; attack it in a static game"
+        )
+    ensemble = cut_up(scores_of(model, columns, checked), model, model.rule.cuts)
+    rows = form(model.estimator, columns)
+
+    def library(x: Floats) -> Ints:
+        return positions(ensemble, model.predict(rows(x)))
+
+    if checked:
+        check_labels(ensemble, library, columns)
+    return replace(ensemble, library=library)
+
+
+def scores_of(model: Ruled, columns: Columns | None, checked: bool = True) -> Ensemble:
+    """The trees of the estimator behind a rule, before it cuts their sum."""
+    from durometer.trees.readers.ruled import read_regressor
+
+    if model.method == "predict":
+        return read_regressor(model.estimator)
+    return read(model.estimator, columns, checked=checked)
+
+
+def relative_to(model: Ruled, columns: Columns | None, trees: Ensemble, clean: float) -> Ensemble:
+    """The trees behind a tolerance, for a row with this clean score."""
+    from durometer.trees.readers.ruled import cut_up
+
+    (cuts,) = model.rule.cuts_at(np.array([clean]))
+    rows = form(model.estimator, columns)
+
+    def library(x: Floats) -> Ints:
+        return model.rule.bands(model.scores(rows(x)), np.full(len(x), clean))
+
+    return replace(cut_up(trees, model, cuts.tolist()), library=library)
+
+
 def _thresholded(model: Any, columns: Columns | None, checked: bool) -> Ensemble:
     """The trees inside with the wrapper's threshold, and labels as the wrapper gives them."""
     from durometer.trees.readers.threshold import thresholded
@@ -112,6 +179,23 @@ def _thresholded(model: Any, columns: Columns | None, checked: bool) -> Ensemble
     rule = threshold_of(model)
     assert rule is not None
     ensemble = thresholded(read(rule.estimator, columns, checked=checked), rule)
+    rows = form(model, columns)
+
+    def library(x: Floats) -> Ints:
+        return positions(ensemble, model.predict(rows(x)))
+
+    if checked:
+        check_labels(ensemble, library, columns)
+    return replace(ensemble, library=library)
+
+
+def _combined(model: Any, columns: Columns | None, checked: bool) -> Ensemble:
+    """Several classifiers, or one with a calibrator, and labels as the whole gives them."""
+    from durometer.trees.readers.combined import calibrated, inside, voted
+
+    members = [read(m, columns, checked=checked) for m in inside(model)]
+    vote = type(model).__name__ == "VotingClassifier"
+    ensemble = voted(model, members) if vote else calibrated(model, members[0])
     rows = form(model, columns)
 
     def library(x: Floats) -> Ints:

@@ -14,17 +14,28 @@ from durometer.trees.ensemble import Ensemble
 
 TINY = 1.0000000180025095e-35
 OBJECTIVES = ("binary", "multiclass", "multiclassova")
+SUMS = ("regression", "regression_l1", "huber", "fair", "quantile")  # the prediction is the sum
 
 
 def read(model: Any) -> Ensemble:
     """The flat form of a LightGBM classifier or Booster."""
+    return _read(model, OBJECTIVES)
+
+
+def read_regressor(model: Any) -> Ensemble:
+    """The flat form of a LightGBM regressor: one output, whose sum is its prediction."""
+    return _read(model, SUMS)
+
+
+def _read(model: Any, objectives: tuple[str, ...]) -> Ensemble:
     sklearn = hasattr(model, "booster_")
     booster = model.booster_ if sklearn else model
     dump = booster.dump_model()
-    objective = str(dump.get("objective", "custom")).split()[0]
-    if objective not in OBJECTIVES:
+    written = str(dump.get("objective", "custom"))
+    objective = written.split()[0]
+    if objective not in objectives or "sqrt" in written.split():
         raise Unsupported(
-            f"LightGBM objective {objective!r}: trees are read for {', '.join(OBJECTIVES)}"
+            f"LightGBM objective {written!r}: trees are read for {', '.join(objectives)}"
         )
     outputs = int(dump["num_tree_per_iteration"])
     grower = Grower(outputs, "<=", "float64")
@@ -33,7 +44,9 @@ def read(model: Any) -> Ensemble:
     return grower.ensemble(
         base=[0.0] * outputs,
         n_features=int(dump["max_feature_idx"]) + 1,
-        classes=list(model.classes_) if sklearn else list(range(max(int(dump["num_class"]), 2))),
+        classes=list(model.classes_)
+        if hasattr(model, "classes_")
+        else list(range(max(int(dump["num_class"]), 2))),
         source="LightGBM",
         cut=2.0**-53 if outputs == 1 else 0.0,
         missing=True,

@@ -20,6 +20,10 @@ TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier")
 BOOSTED = ("GradientBoostingClassifier",)
 HIST = ("HistGradientBoostingClassifier",)
 NAMES = FORESTS + TREES + BOOSTED + HIST
+MEANS = ("RandomForestRegressor", "ExtraTreesRegressor")
+ALONE = ("DecisionTreeRegressor", "ExtraTreeRegressor")
+REGRESSORS = (*MEANS, *ALONE, "GradientBoostingRegressor", "HistGradientBoostingRegressor")
+_IDENTITY = ("squared_error", "absolute_error", "quantile", "huber")
 
 
 def read(model: Any) -> Ensemble:
@@ -47,19 +51,47 @@ def read(model: Any) -> Ensemble:
     )
 
 
+def read_regressor(model: Any) -> Ensemble:
+    """The flat form of a fitted regressor: one output, whose sum is its prediction, or for forests
+    its prediction times the number of trees."""
+    name = type(model).__name__
+    if name.startswith(("Gradient", "Hist")) and model.loss not in _IDENTITY:
+        raise Unsupported(
+            f"{name}(loss={model.loss!r}): its prediction is no sum of trees; trees are read for "
+            f"{', '.join(_IDENTITY)}"
+        )
+    if getattr(model, "n_outputs_", 1) != 1:
+        raise Unsupported(f"{name} with {model.n_outputs_} outputs: one number per row is expected")
+    if name.startswith("Hist"):
+        return _hist(model)
+    if name.startswith("Gradient"):
+        return _boosted(model)
+    grower = Grower(1, "<=", "float32")
+    for member in model.estimators_ if name in MEANS else [model]:
+        _grow(grower, member.tree_, member.tree_.value[:, 0, :])
+    return grower.ensemble(
+        base=[0.0],
+        n_features=int(model.n_features_in_),
+        classes=[0, 1],
+        source=name,
+        missing=bool(model.__sklearn_tags__().input_tags.allow_nan),
+    )
+
+
 def _boosted(model: Any) -> Ensemble:
-    classes = list(model.classes_)
+    classes = list(getattr(model, "classes_", [0, 1]))
     stages = model.estimators_  # (rounds, outputs)
     outputs = int(stages.shape[1])
     zero = np.zeros((2, model.n_features_in_))
     zero[1] = 1.0
-    prior = np.asarray(model._raw_predict_init(zero), dtype=np.float64)
+    prior = np.asarray(model._raw_predict_init(zero), dtype=np.float64)  # noqa: SLF001 - no public way
     if not np.array_equal(prior[0], prior[1]) or type(model.init_).__name__ not in (
         "DummyClassifier",
+        "DummyRegressor",
         "str",
     ):
         raise Unsupported(
-            "GradientBoostingClassifier(init=an estimator): its prior moves with x; use "
+            f"{type(model).__name__}(init=an estimator): its prior moves with x; use "
             "init=None or 'zero'"
         )
     grower = Grower(outputs, "<=", "float32")
@@ -72,7 +104,7 @@ def _boosted(model: Any) -> Ensemble:
         base=prior[0].tolist(),
         n_features=int(model.n_features_in_),
         classes=classes,
-        source="GradientBoostingClassifier",
+        source=type(model).__name__,
         cut=float(np.nextafter(0.0, -1.0)),  # score >= 0 is class 1
     )
 
@@ -80,13 +112,13 @@ def _boosted(model: Any) -> Ensemble:
 def _hist(model: Any) -> Ensemble:
     if getattr(model, "is_categorical_", None) is not None:
         raise Unsupported(
-            "HistGradientBoostingClassifier with categorical features is not read exactly; "
+            f"{type(model).__name__} with categorical features is not read exactly; "
             "encode them as numbers, or use LightGBM or XGBoost, whose categorical splits are read"
         )
-    classes = list(model.classes_)
-    base = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
+    classes = list(getattr(model, "classes_", [0, 1]))
+    base = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()  # noqa: SLF001
     grower = Grower(len(base), "<=", "float64")
-    for stage in model._predictors:
+    for stage in model._predictors:  # noqa: SLF001
         for k, predictor in enumerate(stage):
             nodes = predictor.nodes
 
@@ -110,7 +142,7 @@ def _hist(model: Any) -> Ensemble:
         base=base.tolist(),
         n_features=int(model.n_features_in_),
         classes=classes,
-        source="HistGradientBoostingClassifier",
+        source=type(model).__name__,
         missing=True,
     )
 

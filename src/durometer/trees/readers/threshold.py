@@ -16,10 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from durometer.core.errors import Unsupported
-from durometer.model.thresholds import Threshold, log_odds
+from durometer.model.rules import log_odds
+from durometer.model.thresholds import Threshold
 from durometer.trees.ensemble import Ensemble
 
-_UNITS = 16.0  # in the last place of a probability: what a library's sigmoid may be off by
+UNITS = 16.0  # in the last place of a probability: what a library's sigmoid may be off by
 
 
 def thresholded(trees: Ensemble, rule: Threshold) -> Ensemble:
@@ -35,7 +36,7 @@ def thresholded(trees: Ensemble, rule: Threshold) -> Ensemble:
     if not 0 < rule.value < 1:
         raise Unsupported(f"{source}: a threshold of {rule.value} on a probability decides nothing")
     if trees.outputs == 2:
-        least = _least_sum(rule.value, trees.n_trees)
+        least = least_sum(rule.value, trees.n_trees)
         sign, cut = (1.0, np.nextafter(least, -np.inf)) if rule.positive == 1 else (-1.0, -least)
         at = [rule.positive]
         return replace(trees, value=np.ascontiguousarray(sign * trees.value[:, at]),
@@ -43,11 +44,11 @@ def thresholded(trees: Ensemble, rule: Threshold) -> Ensemble:
                        library=None)  # fmt: skip
     share = rule.value if rule.positive == 1 else 1 - rule.value
     odds = float(log_odds(np.array(share)))
-    return replace(_doubted(trees, _UNITS / (share * (1 - share))), cut=odds, source=source,
+    return replace(doubted(trees, UNITS / (share * (1 - share))), cut=odds, source=source,
                    library=None)  # fmt: skip
 
 
-def _least_sum(threshold: float, trees: int) -> float:
+def least_sum(threshold: float, trees: int) -> float:
     """The smallest float whose quotient by the number of trees is at least the threshold."""
     found = threshold * trees
     while found / trees >= threshold:
@@ -57,9 +58,10 @@ def _least_sum(threshold: float, trees: int) -> float:
     return float(found)
 
 
-def _doubted(trees: Ensemble, units: float) -> Ensemble:
+def doubted(trees: Ensemble, units: float) -> Ensemble:
     """The same sums with `units` in the last place more of doubt (see the head of this file)."""
-    large = units * 4 / 3 + 1 / 3  # no short binary number: sums must not be taken for exact
+    # no short binary number: sums must not be taken for exact
+    large = np.full(trees.outputs, units * 4 / 3 + 1 / 3)
     node = len(trees.feature)
 
     def grown(held: np.ndarray, *more: object) -> np.ndarray:
@@ -69,5 +71,5 @@ def _doubted(trees: Ensemble, units: float) -> Ensemble:
         trees, feature=grown(trees.feature, -1, -1), threshold=grown(trees.threshold, 0, 0),
         left=grown(trees.left, -1, -1), right=grown(trees.right, -1, -1),
         missing_left=grown(trees.missing_left, False, False),
-        value=grown(trees.value, [large], [-large]), roots=grown(trees.roots, node, node + 1),
+        value=grown(trees.value, large, -large), roots=grown(trees.roots, node, node + 1),
     )  # fmt: skip

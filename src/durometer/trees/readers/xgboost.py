@@ -19,17 +19,31 @@ from durometer.trees.builder import Grower
 from durometer.trees.ensemble import Ensemble
 
 OBJECTIVES = ("binary:logistic", "multi:softprob", "multi:softmax")
+SUMS = (
+    "reg:squarederror",
+    "reg:absoluteerror",
+    "reg:pseudohubererror",
+)  # the prediction is the sum
 
 
 def read(model: Any) -> Ensemble:
     """The flat form of an XGBoost classifier or Booster."""
+    return _read(model, OBJECTIVES)
+
+
+def read_regressor(model: Any) -> Ensemble:
+    """The flat form of an XGBoost regressor: one output, whose sum is its prediction."""
+    return _read(model, SUMS)
+
+
+def _read(model: Any, objectives: tuple[str, ...]) -> Ensemble:
     sklearn = hasattr(model, "get_booster")
     booster = model.get_booster() if sklearn else model
     learner = json.loads(booster.save_raw("json"))["learner"]
     objective = learner["objective"]["name"]
-    if objective not in OBJECTIVES:
+    if objective not in objectives:
         raise Unsupported(
-            f"XGBoost objective {objective!r}: trees are read for {', '.join(OBJECTIVES)}"
+            f"XGBoost objective {objective!r}: trees are read for {', '.join(objectives)}"
         )
     parameters = learner["learner_model_param"]
     n_classes = max(int(parameters["num_class"]), 0)
@@ -63,7 +77,9 @@ def read(model: Any) -> Ensemble:
     return grower.ensemble(
         base=base.astype(np.float64).tolist(),
         n_features=int(parameters["num_feature"]),
-        classes=list(model.classes_) if sklearn else list(range(max(n_classes, 2))),
+        classes=list(model.classes_)
+        if hasattr(model, "n_classes_")
+        else list(range(max(n_classes, 2))),
         source="XGBoost",
         cut=1.5 * 2.0**-24 if outputs == 1 else 0.0,  # below it the float32 sigmoid is still 0.5
         single=True,

@@ -1,0 +1,1 @@
+"""VNN-LIB: properties of ONNX networks in files, as the verification competitions write them."""

@@ -1,0 +1,1 @@
+"""A run's evidence in the formats that risk and security teams store."""
