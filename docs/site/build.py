@@ -1,6 +1,6 @@
 """Build the site into build/site, offline: gallery, reference, pages, then look it all over.
 
-python docs/site/build.py [--fresh] [--stale] [--only NAME] [--no-check]
+python docs/site/build.py [--fresh] [--stale] [--only NAME] [--no-check] [--shelf FOLDER]
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ import live
 import machine
 import reference
 import stage
+import versions
 import yaml
+
+import durometer as du
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 
 
-def configure(file: Path, pages: dict[str, dict[str, Any]]) -> None:
-    """`mkdocs.yml` with the navigation of what is written: public names, gallery."""
+def configure(file: Path, pages: dict[str, dict[str, Any]], shelved: bool) -> None:
+    """`mkdocs.yml` with the navigation of what is written; on a shelf, a selector of versions."""
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     config |= {"docs_dir": "docs", "site_dir": "site"}
+    if shelved:
+        config["extra"]["version"] = {"provider": "mike"}  # the format of versions.json
     for section in config["nav"]:
         ((title, entries),) = section.items()
         if title == "Reference":
@@ -47,6 +52,9 @@ def main() -> None:
     options.add_argument("--stale", action="store_true", help="keep pages of an older package")
     options.add_argument("--only", default="", help="gallery pages whose name contains this")
     options.add_argument("--no-check", action="store_true", help="build, do not look it over")
+    options.add_argument(
+        "--shelf", type=Path, help="also put the site among those of other versions"
+    )
     asked = options.parse_args()
     began = time.monotonic()
     pages = gallery.played(BUILD / "gallery", asked.fresh, asked.only, asked.stale)
@@ -56,7 +64,7 @@ def main() -> None:
     print(f"leaderboard: {leaderboard.pages(BUILD / 'docs' / 'live' / 'leaderboard')} rows")
     print(f"reference: {reference.write(BUILD / 'docs' / 'api')} public names")
     print(f"reference: {commands.write(BUILD / 'docs' / 'reference')} commands")
-    configure(BUILD / "mkdocs.yml", pages)
+    configure(BUILD / "mkdocs.yml", pages, asked.shelf is not None)
     tool = shutil.which("zensical", path=str(Path(sys.executable).parent)) or "zensical"
     subprocess.run([tool, "build", "--clean", "-f", "build/mkdocs.yml"], cwd=ROOT, check=True)
     machine.write(BUILD / "docs", BUILD / "site")
@@ -67,7 +75,11 @@ def main() -> None:
         print(
             "\n".join(wrong) or "0 broken links, one h1 a page, alt texts, nothing from elsewhere"
         )
-        sys.exit(bool(wrong))
+        if wrong:
+            sys.exit(1)
+    if asked.shelf is not None:
+        standing = versions.shelve(BUILD / "site", asked.shelf, du.__version__)
+        print(f"{asked.shelf}: {', '.join(standing)}")
 
 
 if __name__ == "__main__":

@@ -163,3 +163,23 @@ def test_every_page_has_its_place_in_the_navigation():
         return set().union(*(places(part) for part in parts))
 
     assert {page.as_posix() for page in stage.pages()} <= places(nav)
+
+
+def test_a_shelf_keeps_other_versions_and_leads_to_the_newest(tmp_path):
+    import json
+
+    import versions
+
+    site, shelf = tmp_path / "site", tmp_path / "shelf"
+    for version, text in (("0.9.1", "old"), ("0.10.0", "new"), ("0.9.1", "again")):
+        site.mkdir(exist_ok=True)
+        (site / "index.html").write_text(text)
+        standing = versions.shelve(site, shelf, version)
+    assert standing == ["0.10.0", "0.9.1"]
+    listed = json.loads((shelf / "versions.json").read_text())
+    assert [(e["version"], e["aliases"]) for e in listed] == [
+        ("0.10.0", ["latest"]),
+        ("0.9.1", []),
+    ]
+    assert (shelf / "0.9.1" / "index.html").read_text() == "again"
+    assert 'url=0.10.0/index.html"' in (shelf / "index.html").read_text()
