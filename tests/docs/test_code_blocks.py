@@ -83,30 +83,6 @@ frame = schema.frame(rng.random((40, 3))); model = RandomForestClassifier(3, max
 model.fit(frame, frame["f0"] > 0.5); Path("loans").mkdir()
 frame.assign(paid=(frame["f0"] > 0.5).astype(int)).to_parquet("loans/1.parquet")"""
     },
-    "search": {
-        0: """
-from sklearn.ensemble import RandomForestClassifier
-forest = RandomForestClassifier(5, max_depth=4).fit(url.train.x.numpy(), url.train.y.numpy())"""
-    },
-    "tables": {
-        0: """
-import pandas as pd
-df = pd.DataFrame({"amount": [9000.0, 8000], "income": [30_000.0, 40_000], "ratio": [0.3, 0.2],
-                   "term": [36, 60], "open": [3, 4], "total": [9, 9], "purpose": ["car", "house"]})
-y, net = [0, 1], toy(2, 7, torch.float64)"""
-    },
-    "text": {
-        0: """
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
-pipeline.fit(["a good film", "a dull film"], ["nice", "poor"])"""
-    },
-    "adaptive": {
-        0: "net, images = toy(10, 784), du.datasets.mnist().test.head(8)",
-        2: "net, images = toy(43, 3072), du.datasets.gtsrb().test.head(8); train = images",
-    },
 }
 
 
