@@ -58,7 +58,7 @@ def test_a_run_file_and_python_give_the_same_figures(desk):
     done = played(desk, "-m", "durometer", "run", "run.toml", "--out", "runs/file")
     assert done.returncode == 0, done.stderr
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    (used,) = [block for block in blocks if "du.evaluate" in block]
+    (used,) = [block for block in blocks if "du.evaluate" in block and "mypackage" in block]
     asked = "print(report.table['success'].tolist())\nimport durometer as du\n"
     asked += "print(du.Report.load('runs/file').table['success'].tolist())\n"
     done = played(desk, "-c", "from model import net\n" + used + asked)
