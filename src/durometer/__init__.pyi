@@ -7,6 +7,7 @@ from durometer import defenses as defenses
 from durometer import extend as extend
 from durometer import losses as losses
 from durometer import noise as noise
+from durometer import probability as probability
 from durometer import relations as relations
 from durometer import report as report
 from durometer import testing as testing

@@ -13,7 +13,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 import numpy as np
 
 from durometer.attacks.base import Attack, attack_names, for_other_goals
-from durometer.core.capabilities import description_of
+from durometer.core.capabilities import Levelled, description_of
 from durometer.core.errors import DurometerError, Unsupported, nearest
 from durometer.core.facts import Facts
 from durometer.core.records import Gathered
@@ -169,12 +169,16 @@ def play(job: Job, run: Run | None = None, *, progress: bool | None = None) -> R
     if isinstance(done, Gathered):
         shown = gather(job.data, report.records)
         report = replace(report, examples=shown, rows=job.data.by_id, data=job.data)
-    if facts.interrupted or not job.also:
+    levels = {}
+    if isinstance(asked.goal, Levelled) and count:
+        levels = dict(asked.goal.further(job.data.y, count, job.data.classes))
+    further = levels | goal_names(job.also)
+    if facts.interrupted or not further:
         return report
     other = job.attack if job.attack is None else for_other_goals(job.attack)
     again = replace(asked, attack=other, batch=None if job.widen else job.size, also=())
     return _play_further_goals(
-        report, goal_names(job.also), run,
+        report, further, run,
         lambda goal, run: play(replace(again, goal=goal), run, progress=progress),
     )  # fmt: skip
 

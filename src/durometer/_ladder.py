@@ -19,9 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from durometer._evaluate import evaluate
+from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, label
+from durometer.attacks.capgd import CAPGD
+from durometer.attacks.combine import Then
 from durometer.attacks.parameters import check_made
-from durometer.attacks.transductive.gmsa import GMSA, Transfer
+from durometer.attacks.transductive.gmsa import FPA, GMSA, Transfer
+from durometer.attacks.transductive.unrolled import Unrolled
+from durometer.core.capabilities import Unrolls, UsuallyAttacked
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.dataset import Dataset
 from durometer.games.transductive import Transductive
@@ -32,6 +37,7 @@ from durometer.report.checks import Flag
 from durometer.report.page.ladder import cost, folder_of, page
 from durometer.report.report import Report
 from durometer.standard import Standard, check_space
+from durometer.tables.space import TableSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,6 +57,17 @@ class Ladder:
     reports: dict[str, Report]
     flags: tuple[Flag, ...] = ()
 
+    @property
+    def strongest(self) -> str:
+        """The name of the lowest rung against the defence itself: what is known to be worst for it.
+
+        The attacks that know its random numbers ("public randomness") and those on other models
+        ("static", "control") do not count.
+        """
+        other = ("static", "adapted, clean", "public randomness", "control")
+        mine = [name for name in self.reports if name not in other]
+        return min(mine, key=lambda name: self.reports[name].metric("robust").value)
+
     def __str__(self) -> str:
         head = ("accuracy", "95 % interval", "rows", "attacking", "adapting")
         lines = ["{:<22}{:>9}  {:<16}{:>6}{:>11}{:>10}  by move".format("rung", *head)]
@@ -62,6 +79,8 @@ class Ladder:
             moves = report.metric("robust", by="run").values()
             each = " ".join(f"{m.value:.3f}" for m in moves) if len(moves) > 1 else ""
             lines.append(f"{name:<22}{e.value:>9.3f}  {span:<16}{e.n:>6}{price}  {each}".rstrip())
+        known = self.reports[self.strongest].metric("robust")
+        lines.append(f"strongest known: {self.strongest}, {known}")
         return "\n".join([*lines, *(f"{f.level} [{f.id}] {f.text}" for f in self.flags)])
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -118,7 +137,7 @@ def ladder(
     data: Dataset,
     *,
     space: Any,
-    attacks: Sequence[Attack],
+    attacks: Sequence[Attack] | None = None,
     goal: Any = None,
     static: Any = None,
     control: Any = None,
@@ -138,7 +157,10 @@ def ladder(
         game: The defence as a game, `Transductive(defender)`.
         data: The rows to evaluate.
         space: What the attacker may change.
-        attacks: The attacks on the game to try, e.g. `[GMSA(APGD(40))]`; at least one.
+        attacks: The attacks on the game to try, e.g. `[GMSA(APGD(40))]`; at least one. None: the
+            strongest known. FPA and GMSA (mean and minimum), after GMSA the gradient through the
+            adaptation where the defender has one (`Unrolled`), and the defender's own usual attack.
+            With 100 steps and ten candidates each: minutes to hours.
         goal: What counts as a success. None is `Untargeted()`.
         static: The attack on the model before it adapts. None uses `Standard(proofs=False)`,
             or the inner attack of the first `GMSA` where the space has no standard attack.
@@ -173,6 +195,8 @@ def ladder(
         raise DurometerError(
             f"ladder() got a {type(game).__name__}; expected a game, du.Transductive(defender)"
         )
+    if attacks is None:
+        attacks = strongest_known(game, space)
     if not isinstance(attacks, list | tuple) or not attacks:
         raise DurometerError(
             "ladder() needs a list of attacks, e.g. attacks=[du.GMSA(du.APGD(40))]"
@@ -212,6 +236,24 @@ def ladder(
         {name: report.metric("robust") for name, report in reports.items()}, strongest
     )
     return Ladder(reports, tuple(dict.fromkeys(flags)))
+
+
+def strongest_known(game: Transductive, space: Any) -> tuple[Attack, ...]:
+    """The attacks of a ladder that names none: of all rungs measured, those that were lowest
+    somewhere (docs/benchmarks/adaptive.md)."""
+    usual: Attack | None = None
+    if isinstance(game.defender, UsuallyAttacked):
+        usual = game.defender.usual_attack(space)
+    inner = usual.inner if isinstance(usual, GMSA) else None
+    if inner is None:
+        inner = CAPGD() if isinstance(space, TableSpace) else APGD(100)
+    mean = GMSA(inner)
+    found: list[Attack] = [FPA(inner), mean, GMSA(inner, "min")]
+    if isinstance(game.defender, Unrolls):
+        found.append(Then(mean, Unrolled()))
+    if usual is not None and usual not in found:
+        found.append(usual)
+    return tuple(found)
 
 
 def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[Any, Any]:

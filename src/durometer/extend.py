@@ -17,11 +17,13 @@ from durometer.core.capabilities import (
     CpuOnly,
     Described,
     HasSchema,
+    Levelled,
     OneGoal,
     Starts,
     TakesGaps,
     Titled,
     Unrolls,
+    UsuallyAttacked,
 )
 from durometer.core.records import Records
 from durometer.core.spec import GateSpec, Provenance, QuotaRule, Spec
@@ -61,6 +63,7 @@ __all__ = [
     "GateSpec",
     "Goal",
     "HasSchema",
+    "Levelled",
     "Needs",
     "Noise",
     "OneGoal",
@@ -80,5 +83,6 @@ __all__ = [
     "TakesGaps",
     "Titled",
     "Unrolls",
+    "UsuallyAttacked",
     "noun",
 ]

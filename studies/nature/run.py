@@ -39,7 +39,7 @@ from durometer.probability.sampling import clopper_pearson
 from durometer.trees import read
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.oracles.boxes import all_boxes, near_boxes
+from durometer.probability import boxes
 
 SEED = 0
 ONE_SIDED = {name: "exponential" for name in ("Pregnancies", "Insulin", "Age")}
@@ -52,14 +52,14 @@ def iris() -> None:
     tree = DecisionTreeClassifier(max_depth=4, random_state=SEED).fit(train, labels)
     ensemble, noise = read(tree), Normal(cov=0.1 * np.eye(4))
     ours = probability(ensemble, noise, test, ensemble.predict(test))
-    every = all_boxes(ensemble)
+    every = boxes(ensemble)
     print("| sample | boxes | all boxes | 99 % boxes | 99 % boxes | left out | leaves |")
     print("|---|---|---|---|---|---|---|")
     worst_all = worst_near = worst_whole = 0.0
     explained = 0
     for i, row in enumerate(test):
         label = int(ensemble.predict(row[None])[0])
-        near = near_boxes(ensemble, noise, row)
+        near = boxes(ensemble, noise, row, 0.99)
         whole, part = every.robustness(noise, row, label), near.robustness(noise, row, label)
         worst_all = max(worst_all, abs(whole - ours.middle[i]))
         worst_near = max(worst_near, abs(part - ours.middle[i]))

@@ -12,7 +12,6 @@ from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
-from tests.oracles.boxes import all_boxes, near_boxes
 from typer.testing import CliRunner
 
 import durometer as du
@@ -22,6 +21,7 @@ from durometer.config.config import read as read_config
 from durometer.config.writing import to_toml
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.core.records import Records
+from durometer.probability import boxes
 from durometer.probability.estimated import quasi as correlated
 from durometer.probability.factors import by_factors, factors
 from durometer.probability.methods import distribution, probability
@@ -59,11 +59,11 @@ def test_iris_table_one_in_kind() -> None:
     rows = X[::10]
     label = ensemble.predict(rows)
     ours = probability(ensemble, noise, rows, label)
-    every = all_boxes(ensemble)
+    every = boxes(ensemble)
     for i, row in enumerate(rows):
         assert ours.middle[i] == pytest.approx(every.robustness(noise, row, label[i]), abs=1e-9)
         assert ours.middle[i] == pytest.approx(
-            near_boxes(ensemble, noise, row).robustness(noise, row, label[i]), abs=1e-4
+            boxes(ensemble, noise, row, 0.99).robustness(noise, row, label[i]), abs=1e-4
         )
 
 

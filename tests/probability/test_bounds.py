@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
-from tests.oracles.boxes import all_boxes, near_boxes
 
 from durometer import noise as nz
 from durometer.core.errors import DurometerError
 from durometer.kernels.native import Kernel
+from durometer.probability import boxes
 from durometer.probability.certified.bounds import Draws, bounds
 from durometer.probability.methods import distribution, inside, probability
 from durometer.probability.sampling import generator, monte_carlo
@@ -73,10 +73,10 @@ def some_noise(seed: int, d: int) -> nz.Independent:
 
 
 def brute_force(ensemble: Ensemble, noise: nz.Noise, x: np.ndarray) -> np.ndarray:
-    boxes = all_boxes(ensemble)
-    mass = noise.mass(x, boxes.low[None], boxes.high[None])
+    every = boxes(ensemble)
+    mass = noise.mass(x, every.low[None], every.high[None])
     return np.stack(
-        [mass[:, boxes.label == c].sum(axis=1) for c in range(ensemble.n_classes)], axis=1
+        [mass[:, every.label == c].sum(axis=1) for c in range(ensemble.n_classes)], axis=1
     )
 
 
@@ -330,11 +330,11 @@ def test_missing_values_have_no_noise() -> None:
 def test_near_boxes_lose_little_and_only_downwards() -> None:
     ensemble, x = small(11, "tree")
     noise = nz.Normal(sd=0.3)
-    every = all_boxes(ensemble)
+    every = boxes(ensemble)
     for row, label in zip(x, ensemble.predict(x), strict=True):
         whole, near = (
             every.robustness(noise, row, label),
-            near_boxes(ensemble, noise, row).robustness(noise, row, label),
+            boxes(ensemble, noise, row, 0.99).robustness(noise, row, label),
         )
         assert near <= whole + 1e-12 and whole - near <= 0.01
 
@@ -406,9 +406,9 @@ def test_moments_are_those_of_all_boxes() -> None:
         y = (x[:, 0] + x[:, 1] * x[:, 2] > 0).astype(int)
         ensemble = read(RandomForestClassifier(9, max_depth=3, random_state=0).fit(x, y))
         grid, noise, rows = Grid.of(ensemble), nz.Normal(sd=0.5), x[:4]
-        boxes, label = all_boxes(ensemble), ensemble.decide(rows)
-        mass = noise.mass(rows, boxes.low[None], boxes.high[None])
-        scores = ensemble.scores(np.where(np.isfinite(boxes.high), boxes.high, 1e6))
+        every, label = boxes(ensemble), ensemble.decide(rows)
+        mass = noise.mass(rows, every.low[None], every.high[None])
+        scores = ensemble.scores(np.where(np.isfinite(every.high), every.high, 1e6))
         how = {"budget": 1e-9, "listed": 0, "crossed": 1, "widest": 2, "bins": 2}
         low, high, _ = bounds(ensemble, grid, grid.masses(noise, rows), rows, label, **how)
         for i, c in enumerate(label):

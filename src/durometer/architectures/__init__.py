@@ -14,6 +14,7 @@ from durometer.architectures.images.smallcnn import SmallCNN
 from durometer.architectures.images.squeezenet import SqueezeNet
 from durometer.architectures.images.vgg import VGG
 from durometer.architectures.tables.mlp import MLP
+from durometer.architectures.tables.nanopfn import GivenContext, NanoPFN
 from durometer.architectures.tables.rln import RLN
 from durometer.architectures.tables.stg import STG
 from durometer.architectures.tables.tablenet import TableNet
@@ -31,8 +32,10 @@ __all__ = [
     "VGG",
     "VIME",
     "Domain",
+    "GivenContext",
     "LeNet",
     "MobileNet",
+    "NanoPFN",
     "NormLeNet",
     "ResNet",
     "ShuffleNet",

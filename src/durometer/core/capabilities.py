@@ -106,6 +106,22 @@ class Answers(Protocol):
 
 
 @runtime_checkable
+class UsuallyAttacked(Protocol):
+    """A defender with an attack of its own: the one it was published or broken with."""
+
+    def usual_attack(self, space: Any) -> Any:
+        """The attack that `evaluate` plays on it by default.
+
+        Args:
+            space: What the attacker may change.
+
+        Returns:
+            The attack; None: there is none in this space.
+        """
+        ...
+
+
+@runtime_checkable
 class Unrolls(Protocol):
     """A defender whose answers after adapting have a gradient in the inputs it adapted to."""
 
@@ -116,6 +132,74 @@ class Unrolls(Protocol):
             state: The state before.
             x: Inputs (n, ...).
             seed: All randomness of the move.
+        """
+        ...
+
+
+@runtime_checkable
+class Levelled(Protocol):
+    """A goal of several levels: `evaluate` plays the further ones beside it."""
+
+    def further(self, y: Tensor, count: int, names: Sequence[str] | None = None) -> Any:
+        """The further goals by name, e.g. {"cost_at_least_5": Group(...)}.
+
+        Args:
+            y: True classes of the rows (n,).
+            count: Number of classes.
+            names: Names of the classes, where they have any.
+        """
+        ...
+
+
+@runtime_checkable
+class InContextEstimator(Protocol):
+    """An in-context classifier with scikit-learn's interface: TabPFN, TabICL."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Takes labelled rows as context.
+
+        Args:
+            X: The rows (m, d), an array.
+            y: Their classes (m,).
+        """
+        ...
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities (n, classes seen).
+
+        Args:
+            X: Rows (n, d), an array.
+        """
+        ...
+
+
+@runtime_checkable
+class FitsTensors(Protocol):
+    """An in-context classifier that lets gradients through, as
+    `TabPFNClassifier(differentiable_input=True)` does.
+    """
+
+    @property
+    def differentiable_input(self) -> bool:
+        """Whether it was made for that."""
+        ...
+
+    def fit_with_differentiable_input(self, X: Tensor, y: Tensor) -> Any:
+        """Takes labelled rows as context.
+
+        Args:
+            X: The rows (m, d).
+            y: Their classes (m,).
+        """
+        ...
+
+    def forward(self, X: Any, *, use_inference_mode: bool, return_logits: bool) -> Tensor:
+        """Logits (n, classes).
+
+        Args:
+            X: Rows (n, d).
+            use_inference_mode: True: rows are asked, nothing is fine-tuned.
+            return_logits: True: no softmax.
         """
         ...
 

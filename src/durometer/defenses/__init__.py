@@ -4,6 +4,7 @@ from durometer.defenses.adapting import Adapting
 from durometer.defenses.control import Control
 from durometer.defenses.dann import DANN
 from durometer.defenses.dent import DENT
+from durometer.defenses.in_context import InContext
 from durometer.defenses.norm import MedBN, Norm
 from durometer.defenses.purify import Purify
 from durometer.defenses.randomised import Randomised
@@ -20,6 +21,7 @@ __all__ = [
     "TENT",
     "Adapting",
     "Control",
+    "InContext",
     "MedBN",
     "Norm",
     "Purify",

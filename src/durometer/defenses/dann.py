@@ -78,6 +78,24 @@ class DANN:
     def __post_init__(self) -> None:
         check_build(self.build)
 
+    @classmethod
+    def cifar10(
+        cls, build: Callable[[], nn.Module], data: Dataset, model: nn.Module | None = None,
+        seed: int = 0,
+    ) -> DANN:  # fmt: skip
+        """The settings of the CIFAR-10 experiments (Chen et al., 2022): the reversed gradient
+        weighs up to 1.0.
+
+        The defaults are those of the MNIST experiments, where it weighs up to 0.1.
+
+        Args:
+            build: Makes an untrained network with `encoder`, `predictor` and `discriminator`.
+            data: The labelled training data.
+            model: The classifier before adaptation. None: the same network trained on `data` alone.
+            seed: Seed of the classifier before adaptation.
+        """
+        return cls(build, data, model, strength=1.0, seed=seed)
+
     @property
     def stateful(self) -> bool:
         return False

@@ -17,17 +17,22 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from durometer.attacks.base import Attack
+from durometer.attacks.confident import Confident
+from durometer.attacks.transductive.gmsa import GMSA
 from durometer.core.errors import DurometerError
 from durometer.core.streams import seeded
 from durometer.core.validation import noun
 from durometer.defenses.stateless import Stateless
 from durometer.model.classifier import Classifier
+from durometer.tables.space import TableSpace
 
 _BETAS = (0.99, 0.999, 0.6)
 _TINY = 1e-30  # far below eps^2: a root whose gradient at 0 is 0, and not infinite
@@ -38,7 +43,8 @@ class DENT(Stateless):
     """DENT+: gives each test input its own scale and shift in every BatchNorm layer, by entropy
     minimisation (Wang et al., 2021).
 
-    Each batch starts from the trained values.
+    Each batch starts from the trained values. `evaluate` attacks it by default as Chen et al.
+    (2022) do: GMSA-AVG with three candidates, around `Confident`.
 
     Args:
         model: A network with BatchNorm layers.
@@ -81,6 +87,14 @@ class DENT(Stateless):
 
         kind_name = f"DENT of torch {type(self.model).__name__}"
         return Classifier(call, kind_name, True, bound=True, slack=1e-5), None
+
+    def usual_attack(self, space: Any) -> Attack | None:
+        """GMSA around `Confident` (Chen et al., 2022, A.3), with T = 2; None on tables.
+
+        Args:
+            space: What the attacker may change.
+        """
+        return None if isinstance(space, TableSpace) else GMSA(Confident(), iterations=2)
 
     def unrolled(self, state: None, x: Tensor, seed: int) -> tuple[Tensor, None]:
         """The logits on a batch, differentiable with respect to the batch; for `Unrolled`.

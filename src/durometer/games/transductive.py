@@ -37,7 +37,7 @@ from torch import Tensor
 from durometer import losses
 from durometer.attacks.base import Attack, run
 from durometer.core import serialization
-from durometer.core.capabilities import Unrolls
+from durometer.core.capabilities import Unrolls, UsuallyAttacked
 from durometer.core.devices import HOST, attack_device, is_cpu, widest
 from durometer.core.errors import DurometerError
 from durometer.core.facts import Facts
@@ -174,6 +174,10 @@ class Transductive:
         return replace(base.described, game=game, model=title, model_kind=what)
 
     def default_attack(self, space: Space | None) -> Attack | None:
+        if isinstance(self.defender, UsuallyAttacked):
+            usual: Attack | None = self.defender.usual_attack(space)
+            if usual is not None:
+                return usual
         inner = "CAPGD()" if isinstance(space, TableSpace) else "PGD(40)"
         raise DurometerError(
             "there is no standard attack on a defender that adapts: give one that rehearses it, "

@@ -14,7 +14,7 @@ a 99 % confidence interval of randomised quasi-Monte-Carlo.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Floats, Ints
@@ -326,16 +326,35 @@ def _sum(low: Floats, high: Floats, allowed: NDArray[np.bool_]) -> tuple[Floats,
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Boxes with their labels; `mass` integrates them."""
+    """Boxes (low, high] with the labels that a model gives inside them.
+
+    Args:
+        low: Lower corners (m, features), -inf where a box is open.
+        high: Upper corners (m, features), inf where a box is open.
+        label: The class of each box (m,), counted from 0.
+
+    >>> import durometer as du
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> du.probability.boxes(tree).high.tolist()
+    [[1.5], [inf]]
+    """
 
     low: Floats
     high: Floats
     label: np.ndarray[tuple[int], np.dtype[np.int64]]
 
-    def robustness(self, noise: Noise, x: Floats, label: int) -> float:
-        """Equation (4): the mass of the boxes that share the record's label."""
+    def robustness(self, noise: Noise, record: ArrayLike, label: int) -> float:
+        """The mass of the boxes that have a label: equation (4) of the paper.
+
+        Args:
+            noise: The noise.
+            record: The record (features,).
+            label: The label, counted from 0.
+        """
         same = self.label == label
-        return float(noise.mass(x[None], self.low[None, same], self.high[None, same]).sum())
+        row = np.asarray(record, dtype=float)[None]
+        return float(noise.mass(row, self.low[None, same], self.high[None, same]).sum())
 
 
 def leaf_boxes(ensemble: Ensemble, nan: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Boxes:

@@ -152,13 +152,15 @@ class Report:
         return frame
 
     @overload
-    def metric(self, name: str, by: None = None, over: str | None = None) -> Estimate: ...
+    def metric(self, name: str, by: None = None, over: str | int | None = None) -> Estimate: ...
 
     @overload
-    def metric(self, name: str, by: By, over: str | None = None) -> dict[Hashable, Estimate]: ...
+    def metric(
+        self, name: str, by: By, over: str | int | None = None
+    ) -> dict[Hashable, Estimate]: ...
 
     def metric(
-        self, name: str, by: By | None = None, over: str | None = None
+        self, name: str, by: By | None = None, over: str | int | None = None
     ) -> Estimate | dict[Hashable, Estimate]:
         """Computes a metric, with its 95 % interval.
 
@@ -169,7 +171,9 @@ class Report:
             by: Splits the rows: a column of the records, a column of the data's own table, or a
                 list with one value per row.
             over: How several runs of a game with random players become one: "worst" (a row counts
-                as broken if any run broke it) or "majority". None: the mean over the runs.
+                as broken if any run broke it), "majority", or a number k: "robust" where the
+                attacker may hand in each input k times, from at least k runs. None: the mean over
+                the runs.
 
         Returns:
             An `Estimate`; with `by` a dictionary of them, one per value. Classes go by their names.
@@ -180,6 +184,8 @@ class Report:
         each = isinstance(by, list | tuple | np.ndarray) and len(by) == len(self.records)
         if not isinstance(name, str) or not (by is None or isinstance(by, str) or each):
             raise DurometerError(f"metric({name!r}, by={by!r}): expected names, e.g. 'robust'")
+        if isinstance(over, int):
+            return self._resubmitted(name, by, over)
         if over is not None:
             return Report(self.spec, rounds.over_runs(self.records, over)).metric(name, by)
         if by is not None:
@@ -189,6 +195,21 @@ class Report:
         if name not in METRICS:
             raise DurometerError(f"no metric '{name}'{nearest(name, {*METRICS, *self._of_groups})}")
         return METRICS[name][1](self.table if self.totals is None else self.totals.table)
+
+    def _resubmitted(
+        self, name: str, by: By | None, tries: int
+    ) -> Estimate | dict[Hashable, Estimate]:
+        """Robust accuracy where an input may be handed in so many times."""
+        if name != "robust":
+            raise DurometerError(f"metric({name!r}, over={tries}): tries are of 'robust'")
+        if by is None:
+            return rounds.resubmitted(self.records, tries)
+        shown = self._class_name if isinstance(by, str) and by in CLASSES else _plain
+        groups = self.table.groupby(self._values(by), observed=True, dropna=False).indices
+        return {
+            shown(value): rounds.resubmitted(self.records.take(np.asarray(rows)), tries)
+            for value, rows in groups.items()
+        }
 
     def _values(self, by: By) -> pd.Series:
         """One value per record to split by."""

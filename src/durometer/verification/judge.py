@@ -166,9 +166,21 @@ def wins(
             target = np.full(len(y), index(goal["target"]))
         return np.asarray((answer == target) & (target >= 0) & (target != y))
     if kind == "Group":
-        pairs = {(index(s), index(t)) for s, ts in goal["relation"].items() for t in ts}
+        said = goal.get("relation") or _dear(goal["cost"], float(goal.get("least") or 0))
+        pairs = {(index(s), index(t)) for s, ts in said.items() for t in ts}
         return np.array([(int(s), int(t)) in pairs for s, t in zip(y, answer, strict=True)], bool)
     return None
+
+
+def _dear(cost: Any, least: float) -> dict[Any, list[Any]]:
+    """Source -> targets, of the confusions that cost anything, and no less than that."""
+    lines = dict(cost) if isinstance(cost, Mapping) else dict(enumerate(cost))
+    return {
+        s: [t for t, price in (
+            line.items() if isinstance(line, Mapping) else enumerate(line)
+        ) if price > 0 and price >= least]
+        for s, line in lines.items()
+    }  # fmt: skip
 
 
 def wilson(hits: int, n: int) -> tuple[float, float, float]:

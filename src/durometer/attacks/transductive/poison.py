@@ -13,7 +13,8 @@ rounds, `"benign_later"` in rounds after them.
 
 What a reader would get wrong: all controlled rows share one number, the harm done, so APGD's step
 length is that of the batch. And a defender without `unrolled` has no gradient from one row to
-another: there the attack is blind, and the flag `vanishing-gradients` says so.
+another: there a gradient attack is blind, and the flag `vanishing-gradients` says so. A search
+inside (`Square`) needs none: it asks the defender anew for every batch it tries.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Poison:
     `report.metric("benign")` is the accuracy of the others.
 
     Args:
-        inner: The attack that climbs the harm. Default `APGD(40)`.
+        inner: The attack that climbs the harm; a search such as `Square` where the defender has no
+            gradients. Default `APGD(40)`.
         ahead: Rounds between the attack and the harm; 0 is the same batch. The clean batch stands
             in for later ones.
         simulations: Runs of the defender per step. None: 3 where it was found to be random, else 1.
@@ -66,7 +68,7 @@ class Poison:
 
     @property
     def needs(self) -> Needs:
-        return self.inner.needs | Needs(gradient=True, poisons=True)
+        return self.inner.needs | Needs(poisons=True)
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from durometer.attacks.campaign import bands, replay
 from durometer.core.spec import QuotaRule
 from durometer.goals.coalition_probability import Pairs, chances, disjoint
+from durometer.report.figures import harm
 from durometer.report.figures.transductive import share_of
 from durometer.report.stats import Estimate, Z, bootstrap, clopper_pearson, wilson
 
@@ -49,6 +50,8 @@ def figures(report: Report) -> Figures:
         wanted = table[table["y"].isin(report.spec.aims)]
         title = "clean accuracy on the targeted classes"
         found["clean_on_targets"] = (title, share_of(wanted, wanted["clean"] == wanted["y"]))
+    if isinstance(report.spec.goal, dict) and report.spec.goal.get("cost") is not None:
+        found |= harm.figures(report)
     for name, other in sorted(report.also.items()):
         found[f"robust_{name}"] = (
             f"robustness, {other.spec.text('goal')}",

@@ -11,13 +11,14 @@ rejecting is ahead of answering, so every other threshold is a view of the same 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from durometer.core.errors import DurometerError
 from durometer.core.records import Records
-from durometer.report.stats import Estimate, bootstrap, wilson
+from durometer.report.stats import Estimate, Z, bootstrap, wilson
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +71,8 @@ def _benign(table: pd.DataFrame) -> Figures:
     """Accuracy of rows that are not the attacker's: in the rounds it moves in, and after them."""
     attacked = table.groupby("round")["controlled"].transform("any")
     after = ~attacked & (table["round"] > table.loc[attacked, "round"].min())
-    others = ~table["controlled"] & (table["skipped"] != "invalid")
+    counted = ~table["skipped"].isin(("invalid", "not scored"))
+    others = ~table["controlled"] & counted
     found: Figures = {}
     for name, rows, when in (
         ("benign", table[others & attacked], "in attacked rounds"),
@@ -100,6 +102,42 @@ def over_runs(records: Records, over: str) -> Records:
     first = np.unique(group[order], return_index=True)[1]
     one = records.take(np.sort(order[first]))
     return Records(one.columns | {"run": np.zeros_like(one.columns["run"])}, one.adversarial)
+
+
+def resubmitted(records: Records, tries: int) -> Estimate:
+    """Robust accuracy where the attacker may hand in each input `tries` times.
+
+    Of n runs that broke an input c times, C(n - c, k) / C(n, k) of the choices of k runs hold:
+    unbiased, where a share to the power of k would not be (pass@k, Chen et al., 2021). All rows of
+    a run share its luck, so the interval adds what leaving out single runs changes (a jackknife) to
+    the spread over rows; where there are no more runs than tries, it is over rows alone.
+    """
+    played = records.columns["skipped"] == ""
+    names = np.unique(records.columns["id"][played].astype(str), return_inverse=True)[1]
+    labels, run = np.unique(records.columns["run"][played], return_inverse=True)
+    broken = np.zeros((int(names.max(initial=-1)) + 1, len(labels)), dtype=bool)
+    broken[names, run] = records.columns["success"][played]
+    if not 1 <= tries <= len(labels) or len(names) != broken.size:
+        raise DurometerError(
+            f"over={tries}: each input was handed in {len(labels)} times in this run; expected 1 to"
+            f" {len(labels)} tries, or play more: du.Transductive(..., runs={max(tries, 2)})"
+        )
+    values = _holds(broken, tries)
+    if len(labels) == tries or np.isin(values, (0.0, 1.0)).all():
+        binary = bool(np.isin(values, (0.0, 1.0)).all())
+        return wilson(int(values.sum()), len(values)) if binary else bootstrap(values)
+    left = [_holds(np.delete(broken, k, axis=1), tries).mean() for k in range(len(labels))]
+    runs = (len(labels) - 1) / len(labels) * float(((left - np.mean(left)) ** 2).sum())
+    rows = float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
+    half, value = Z * math.sqrt(runs + rows), float(values.mean())
+    return Estimate(value, max(0.0, value - half), min(1.0, value + half), len(values))
+
+
+def _holds(broken: np.ndarray, tries: int) -> np.ndarray:
+    """For each row of (rows, runs) the share of the choices of `tries` runs in which it holds."""
+    n = broken.shape[1]
+    shares = np.array([math.comb(n - c, tries) / math.comb(n, tries) for c in range(n + 1)])
+    return np.asarray(shares[broken.sum(axis=1)])
 
 
 def share_of(rows: pd.DataFrame, hits: pd.Series) -> Estimate:

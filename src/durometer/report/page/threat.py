@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from durometer.core.number_format import flatten, format_number, format_sizes
 from durometer.core.spec import QuotaRule, Spec
+from durometer.goals.group import Group
 from durometer.report.page.charts import bar, dot, label, line, path, short
 from durometer.report.page.section import draw
 
@@ -228,6 +229,8 @@ def goal_picture(spec: Spec) -> Picture:
     what = goal.get("type")
     if what == "Group" and isinstance(goal.get("relation"), Mapping):
         return _group(goal["relation"], names)
+    if what == "Group" and goal.get("cost") is not None:
+        return _group(Group(cost=goal["cost"], least=goal.get("least")).wanted, names)
     if what == "Targeted":
         end = _named(goal.get("target"), names)
         return _arrows(["other classes"], [end], "all"), f"Only one answer counts: {end}."
