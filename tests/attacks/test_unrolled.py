@@ -166,6 +166,31 @@ def test_a_poisoner_by_hand_does_no_more_harm():
     assert report.metric("benign").value <= worst + 0.034  # one row of 30
 
 
+class Watched(Norm):
+    """Norm that keeps every batch whose gradient somebody asked for."""
+
+    def unrolled(self, state, x, seed):
+        SEEN.append(x.detach().clone())
+        return super().unrolled(state, x, seed)
+
+
+SEEN: list[torch.Tensor] = []
+
+
+def test_a_blind_poisoner_never_sees_the_rows_of_others_and_still_harms_them():
+    own = {tuple(row) for row in DATA.x[torch.as_tensor(MINE)].tolist()}
+    others = {tuple(row) for row in DATA.x[torch.as_tensor(~MINE)].tolist()} - own
+    SEEN.clear()
+    poisoned, report = benign(Watched(NET), du.Poison(du.APGD(15), blind=True))
+    met = {tuple(row) for batch in SEEN for row in batch.tolist()}
+    assert met and not met & others
+    SEEN.clear()
+    benign(Watched(NET), du.Poison(du.APGD(2)))
+    assert {tuple(row) for batch in SEEN for row in batch.tolist()} & others
+    assert poisoned < report.metric("benign_unpoisoned").value
+    assert du.Poison(blind=True).name == "Poison-blind"
+
+
 def test_harm_in_a_later_round():
     first = MINE & (np.arange(80) < 40)  # rows of the first round alone
     rules = {"controlled": first, "scored": ~first}

@@ -152,59 +152,6 @@ class Levelled(Protocol):
 
 
 @runtime_checkable
-class InContextEstimator(Protocol):
-    """An in-context classifier with scikit-learn's interface: TabPFN, TabICL."""
-
-    def fit(self, X: Any, y: Any) -> Any:
-        """Takes labelled rows as context.
-
-        Args:
-            X: The rows (m, d), an array.
-            y: Their classes (m,).
-        """
-        ...
-
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities (n, classes seen).
-
-        Args:
-            X: Rows (n, d), an array.
-        """
-        ...
-
-
-@runtime_checkable
-class FitsTensors(Protocol):
-    """An in-context classifier that lets gradients through, as
-    `TabPFNClassifier(differentiable_input=True)` does.
-    """
-
-    @property
-    def differentiable_input(self) -> bool:
-        """Whether it was made for that."""
-        ...
-
-    def fit_with_differentiable_input(self, X: Tensor, y: Tensor) -> Any:
-        """Takes labelled rows as context.
-
-        Args:
-            X: The rows (m, d).
-            y: Their classes (m,).
-        """
-        ...
-
-    def forward(self, X: Any, *, use_inference_mode: bool, return_logits: bool) -> Tensor:
-        """Logits (n, classes).
-
-        Args:
-            X: Rows (n, d).
-            use_inference_mode: True: rows are asked, nothing is fine-tuned.
-            return_logits: True: no softmax.
-        """
-        ...
-
-
-@runtime_checkable
 class HasModel(Protocol):
     """A game about one model."""
 

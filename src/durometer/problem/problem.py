@@ -208,13 +208,14 @@ class Problem:
         """
         self.referee.searches.add(label)
 
-    def reaches(self, logits: Tensor) -> Tensor:
+    def reaches(self, logits: Tensor, targets: Tensor | None = None) -> Tensor:
         """Whether logits of all rows reach the goal by more than rounding (n,) bool.
 
         Args:
             logits: Logits (n, C).
+            targets: The classes of each row that count (n, C). None: those of the goal.
         """
-        return reached(logits, self.goal, self.referee.slack)
+        return reached(logits, self.goal if targets is None else targets, self.referee.slack)
 
     def in_region(self, regions: Region) -> Problem:
         """The same problem in other regions.

@@ -179,7 +179,7 @@ class _Layer(nn.Module):
 
     def split(self, z: Tensor) -> Tensor:
         """(..., n, width) -> (..., heads, n, width / heads)."""
-        return z.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+        return z.reshape(*z.shape[:-1], self.heads, -1).transpose(-2, -3)
 
 
 class GivenContext(nn.Module):

@@ -46,6 +46,8 @@ class Poison:
         ahead: Rounds between the attack and the harm; 0 is the same batch. The clean batch stands
             in for later ones.
         simulations: Runs of the defender per step. None: 3 where it was found to be random, else 1.
+        blind: The attacker does not see the rows of others: clean copies of its own stand in for
+            them when it rehearses (the realistic attacker of RTTDP).
 
     >>> import torch
     >>> import durometer as du
@@ -65,6 +67,7 @@ class Poison:
     inner: Attack = _INNER
     ahead: int = field(default=0, metadata={"least": 0})
     simulations: int | None = None
+    blind: bool = False
 
     @property
     def needs(self) -> Needs:
@@ -73,10 +76,11 @@ class Poison:
     @property
     def name(self) -> str:
         """The name in the records."""
-        return f"Poison+{self.ahead}" if self.ahead else "Poison"
+        name = "Poison-blind" if self.blind else "Poison"
+        return f"{name}+{self.ahead}" if self.ahead else name
 
     def __call__(self, problem: Problem) -> None:
-        through = through_of(problem, self.simulations, self.ahead)
+        through = through_of(problem, self.simulations, self.ahead, self.blind)
         trial = problem.against(through)  # type: ignore[arg-type]
         trial.scope = through.rehearsal.controlled
         run(self.inner, trial, self.name)

@@ -99,9 +99,15 @@ class Through:
     batch: Tensor  # the company of the rows that are asked about
     clean: Tensor  # what stands in for the batches of later rounds
     ahead: int | None = None
+    harmed: Tensor | None = None  # the targets of those whose loss is climbed; None: the goal's
     best: Tensor = field(init=False)
     hits: Tensor = field(init=False)  # (n,): the share of draws in which each row is fooled
     score: tuple[float, float] = field(init=False, default=(-1.0, -torch.inf))
+
+    @property
+    def wanted(self) -> Tensor:
+        """(n, C): what each row of the batch that is asked may be pushed to."""
+        return self.problem.goal if self.harmed is None else self.harmed
 
     @property
     def models(self) -> range:
@@ -133,7 +139,7 @@ class Through:
         if self.ahead is None:
             return loss(logits[at], targets)
         scored = self.rehearsal.scored
-        harm = loss(logits[scored], self.problem.goal[scored]).mean()
+        harm = loss(logits[scored], self.wanted[scored]).mean()
         if torch.is_grad_enabled() and not harm.requires_grad:
             raise Unsupported(
                 f"Poison(ahead={self.ahead}): no gradient leads from this batch to a later round "
@@ -146,8 +152,8 @@ class Through:
         """The answers of every draw; the batch is remembered if it is the best so far."""
         each = [self._answers(batch, draw) for draw in self.draws]
         with torch.no_grad():
-            goal, scored, wide = self.problem.goal, self.rehearsal.scored, widest(batch.device)
-            hits = torch.stack([self.problem.reaches(a) for a in each]).to(wide).mean(0)
+            goal, scored, wide = self.wanted, self.rehearsal.scored, widest(batch.device)
+            hits = torch.stack([self.problem.reaches(a, goal) for a in each]).to(wide).mean(0)
             losses = torch.stack([self.problem.loss(a, goal) for a in each]).mean(0)[scored]
             score = (float(hits[scored].mean()), float(losses.to(wide).mean()))
             if score > self.score:
@@ -169,8 +175,13 @@ class Through:
             self.rehearsal.simulated.copy_(self.hits)
 
 
-def through_of(problem: Problem, simulations: int | None, ahead: int | None = None) -> Through:
-    """From what the problem has kept; that batch is the first to beat."""
+def through_of(
+    problem: Problem, simulations: int | None, ahead: int | None = None, blind: bool = False
+) -> Through:
+    """From what the problem has kept; that batch is the first to beat.
+
+    `blind`: copies of its own clean rows stand in for the rows of others, which it does not see.
+    """
     rehearsal = problem.rehearsal
     if rehearsal is None:
         raise Unsupported(
@@ -180,7 +191,16 @@ def through_of(problem: Problem, simulations: int | None, ahead: int | None = No
     draws = range(simulations or (3 if rehearsal.random else 1))
     kept = problem.kept(torch.arange(len(problem.y), device=problem.y.device)).clone()
     clean = problem.regions.decode(problem.regions.origin)
-    through = Through(problem, rehearsal, draws, kept, clean, ahead)
+    harmed = None
+    if blind:
+        mine = rehearsal.controlled.nonzero()[:, 0]
+        others = (~rehearsal.controlled).nonzero()[:, 0]
+        if not len(mine):
+            raise Unsupported("Poison(blind=True): the attacker controls no row of this round")
+        again = mine[torch.arange(len(others), device=mine.device) % len(mine)]
+        kept[others], clean, harmed = clean[again], clean.clone(), problem.goal.clone()
+        clean[others], harmed[others] = clean[again], problem.goal[again]
+    through = Through(problem, rehearsal, draws, kept, clean, ahead, harmed)
     with torch.no_grad():
         through.ask(kept)
     return through
