@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -100,6 +101,27 @@ def test_no_module_touches_anothers_private():
             if private and not mine and name not in own | FOREIGN:
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {name}")
     assert found == []
+
+
+def test_type_only_imports_go_down_as_all_others_do():
+    """import-linter leaves out what stands under TYPE_CHECKING; between rooms it closes no knot."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    house = next(c for c in contracts["contracts"] if c["name"].startswith("the house"))
+    storey = {
+        room.strip(): height
+        for height, line in enumerate(reversed(house["layers"]))
+        for room in re.split("[:|]", line)
+    }
+    up, seen = [], 0
+    for path in MODULES:
+        here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for block in ast.walk(ast.parse(path.read_text())):
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+                names = [n.module or "" for n in ast.walk(block) if isinstance(n, ast.ImportFrom)]
+                rooms = [n.split(".")[1] for n in names if n.startswith("durometer.")]
+                seen += len(rooms)
+                up += [f"{here} -> {room}" for room in rooms if storey[room] > storey[here]]
+    assert seen > 20 and up == []
 
 
 def test_a_hook_is_asked_for_by_its_protocol():

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Literal, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -184,7 +184,10 @@ def play(job: Job, run: Run | None = None, *, progress: bool | None = None) -> R
 
 
 def _play_further_goals(
-    report: Report, goals: dict[str, Any], run: Run, play: Callable[[Any, Run], Report]
+    report: Report,
+    goals: dict[str, Expandable],
+    run: Run,
+    play: Callable[[Expandable, Run], Report],
 ) -> Report:
     """The report with those of further goals; what is done survives whatever ends them."""
     done: dict[str, Report] = {}
@@ -206,9 +209,9 @@ def _play_further_goals(
     return replace(report, also=done)
 
 
-def goal_names(goals: Sequence[Any]) -> dict[str, Any]:
+def goal_names(goals: Sequence[Expandable]) -> dict[str, Expandable]:
     """Goals by the name of their kind, as metrics write it; the second of a kind is `group_2`."""
-    named: dict[str, Any] = {}
+    named: dict[str, Expandable] = {}
     for goal in goals:
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(goal).__name__).lower()
         count = sum(type(other) is type(goal) for other in named.values())
@@ -316,7 +319,7 @@ def _threat(space: Space | None, goal: Expandable) -> str:
     return f"{moves} {wants}"
 
 
-def _check_parts(game: Any, goal: Expandable, run: Run) -> None:
+def _check_parts(game: Game, goal: Expandable, run: Run) -> None:
     """What data in files cannot do."""
     if not game.divisible or goal.together:
         what = "rounds that build on each other" if not game.divisible else "a quota"
@@ -329,8 +332,8 @@ def _check_parts(game: Any, goal: Expandable, run: Run) -> None:
         raise Unsupported("until= plays rows in a random order, which files cannot be read in")
 
 
-def _check(job: Job, run: Any) -> None:
-    """Each of them what it is called."""
+def _check(job: Job, run: object) -> None:
+    """Every argument is of the kind it should be."""
     if not isinstance(job.seed, int | np.integer):
         raise DurometerError(f"seed={job.seed!r}: expected a whole number")
     if job.batch is not None and (not isinstance(job.batch, int) or job.batch < 1):

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from durometer._evaluate import evaluate
 from durometer.attacks.apgd import APGD
 from durometer.attacks.base import Attack, label
@@ -29,13 +31,16 @@ from durometer.attacks.transductive.unrolled import Unrolled
 from durometer.core.capabilities import Unrolls, UsuallyAttacked
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.dataset import Dataset
-from durometer.games.transductive import Transductive
+from durometer.games.game import Game
+from durometer.games.transductive import Defender, Transductive
 from durometer.goals.classes import Untargeted
-from durometer.model.classifier import wrap
+from durometer.goals.goal import Goal
+from durometer.model.classifier import AnyModel, wrap
 from durometer.report import checks
 from durometer.report.checks import Flag
 from durometer.report.page.ladder import cost, folder_of, page
 from durometer.report.report import Report
+from durometer.spaces.region import Space
 from durometer.standard import Standard, check_space
 from durometer.tables.space import TableSpace
 
@@ -119,16 +124,16 @@ class Ladder:
 class _Unmoved:
     """The defender before it adapts, where its answers depend on the batch all the same."""
 
-    defender: Any
+    defender: Defender
     stateful: bool = False
 
     def start(self) -> Any:
         return self.defender.start()
 
-    def base(self, state: Any) -> Any:
+    def base(self, state: Any) -> AnyModel:
         return self.defender.base(state)
 
-    def adapt(self, state: Any, x: Any, seed: int) -> tuple[Any, Any]:
+    def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[AnyModel, Any]:
         return self.defender.base(state), state
 
 
@@ -136,11 +141,11 @@ def ladder(
     game: Transductive,
     data: Dataset,
     *,
-    space: Any,
+    space: Space,
     attacks: Sequence[Attack] | None = None,
-    goal: Any = None,
-    static: Any = None,
-    control: Any = None,
+    goal: Goal | None = None,
+    static: Attack | None = None,
+    control: Defender | None = None,
     public: bool = True,
     seed: int = 0,
     progress: bool | None = False,
@@ -209,7 +214,7 @@ def ladder(
     game = replace(game, probe=False, runs=runs)
     inner = next((a.inner for a in attacks if isinstance(a, GMSA)), attacks[0])
 
-    def rung(target: Any, attack: Any) -> Report:
+    def rung(target: AnyModel | Game, attack: Attack | None) -> Report:
         return evaluate(
             target, data, space=space, goal=goal, attack=attack, seed=seed, progress=progress
         )
@@ -238,7 +243,7 @@ def ladder(
     return Ladder(reports, tuple(dict.fromkeys(flags)))
 
 
-def strongest_known(game: Transductive, space: Any) -> tuple[Attack, ...]:
+def strongest_known(game: Transductive, space: Space) -> tuple[Attack, ...]:
     """The attacks of a ladder that names none: of all rungs measured, those that were lowest
     somewhere (docs/benchmarks/adaptive.md)."""
     usual: Attack | None = None
@@ -256,7 +261,9 @@ def strongest_known(game: Transductive, space: Any) -> tuple[Attack, ...]:
     return tuple(found)
 
 
-def _static(game: Transductive, space: Any, given: Any, inner: Attack) -> tuple[Any, Any]:
+def _static(
+    game: Transductive, space: Space, given: Attack | None, inner: Attack
+) -> tuple[AnyModel | Game, Attack]:
     """What is attacked on the first rung, and how: as strongly as the library can."""
     base = wrap(game.defender.base(game.defender.start()))
     if base.together:

@@ -9,15 +9,21 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from durometer._evaluate import play
 from durometer.config.sweep import Plan, Point, number
 from durometer.config.writing import keep
 from durometer.core.errors import DurometerError
+from durometer.data.dataset import Dataset
+from durometer.data.parquet import Parquet
+from durometer.games.game import Game
+from durometer.model.classifier import Classifier
 from durometer.report.report import Report
 from durometer.report.sweep import Sweep
 from durometer.run.run import Run
+
+# By what they were opened from: model (or game) and data.
+Loaded = dict[str, tuple[Classifier | Game, Dataset | Parquet]]
 
 _OFTEN = 5  # runs after which the page is made anew, to be looked at meanwhile; later less often
 
@@ -77,7 +83,7 @@ def sweep(
     numbers = _numbers(grid)
     reports: dict[str, Report] = {}
     failed: dict[str, str] = {}
-    loaded: dict[str, Any] = {}
+    loaded: Loaded = {}
     due = _OFTEN
     for point in mine:
         try:
@@ -103,9 +109,7 @@ def sweep(
     return made
 
 
-def _play(
-    point: Point, folder: Path, run: Run, progress: bool | None, loaded: dict[str, Any]
-) -> Report:
+def _play(point: Point, folder: Path, run: Run, progress: bool | None, loaded: Loaded) -> Report:
     config = point.config
     same = repr((config.data, config.model, config.noise, config.nature))
     if same not in loaded:

@@ -61,7 +61,7 @@ def test_a_file_is_the_nouns_it_names():
     assert config.goal == du.Group({"1": (7,), "7": ("1", 2)})
     assert config.budget == du.Budget(forwards=100)
     assert config.data == Data(name="mnist", rows=20, where={"y": [1, "7"]})
-    assert config.options(du.Dataset([[0.0]], [0]))["seed"] == 7
+    assert config.threat(du.Dataset([[0.0]], [0])).goal == config.goal
 
 
 def test_what_was_read_can_be_written_and_reads_the_same():
@@ -90,8 +90,8 @@ def test_the_standard_policy_is_written_like_any_attack():
     text = GOOD[: GOOD.index("[goal]")] + '[attack]\ntype = "Standard"\nproofs = false\n'
     config = parse(text)
     toy = du.Dataset([[0.0]], [0])
-    assert config.options(toy)["attack"] == du.Standard(proofs=False)
-    assert parse(to_toml(config)).options(toy)["attack"] == du.Standard(proofs=False)
+    assert config.threat(toy).attack == du.Standard(proofs=False)
+    assert parse(to_toml(config)).threat(toy).attack == du.Standard(proofs=False)
 
 
 def test_a_table_space_takes_the_schema_of_the_data():
@@ -100,13 +100,13 @@ def test_a_table_space_takes_the_schema_of_the_data():
     config = parse(text)
     schema = du.Schema([du.Feature("a", low=0, high=1)])
     data = du.Dataset([[0.5]], [0], schema=schema)
-    space = config.options(data)["space"]
+    space = config.threat(data).space
     assert (space.schema, space.eps, space.p) == (schema, 0.2, math.inf)
     assert to_toml(parse(to_toml(config))) == to_toml(config)
     with pytest.raises(
         DurometerError, match=r"line 13 \[space\]: TableSpace needs data with a schema"
     ):
-        config.options(du.Dataset([[0.5]], [0]))
+        config.threat(du.Dataset([[0.5]], [0]))
     with pytest.raises(DurometerError, match="no parameter 'ep'; did you mean 'eps'"):
         parse(text.replace("eps = 0.2", "ep = 0.2"))
 

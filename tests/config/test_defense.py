@@ -50,7 +50,8 @@ def test_a_defence_is_played_from_a_file(folder):
     game, data = config.load()
     assert isinstance(game, du.Transductive) and game.batch == 16
     assert isinstance(game.defender, du.defenses.TENT)
-    report = du.evaluate(game, data, **config.options(data), progress=False)
+    space = config.threat(data).space
+    report = du.evaluate(game, data, space=space, attack=config.attack, progress=False)
     assert len(report.table) == 32
     assert parse(to_toml(config), folder / "run.toml").defense == config.defense
 

@@ -86,8 +86,7 @@ def test_a_package_is_used_from_a_file(package, attack):
     text = TOML.replace("ATTACK", attack).replace("MODULE", "corners.py")
     config = parse(text, package / "run.toml")
     assert repr(config.attack) == "Corner(tries=2)"
-    model, data = config.load()
-    report = du.evaluate(model, data, progress=False, **config.options(data))
+    report = config.play(progress=False)
     assert report.spec.attacks == ("corners:Corner",)
     assert 0 < report.table["success"].sum() < len(report.table)
 

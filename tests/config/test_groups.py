@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import durometer as du
+from durometer._evaluate import play
 from durometer.config.config import parse, read
 from durometer.config.writing import to_toml
 from durometer.run.merge import merge, report_of
@@ -16,8 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def played(config, rows):
     model, data = config.load()
-    options = config.options(data)
-    return du.evaluate(model, rows(data), **options)
+    return play(config.job((model, rows(data))))
 
 
 def test_a_quota_with_eyeglasses():
@@ -85,10 +85,10 @@ def test_a_goal_that_cannot_be_is_told_with_its_line():
     )):  # fmt: skip
         config = parse(text.replace('"s2"', '"s222"'))
         with pytest.raises(du.DurometerError, match=r"line 9 \[goal\].*'s222'"):
-            config.options(config.data.load())
+            config.threat(config.data.load())
     config = parse(ALSO.replace('"s11"', '"s111"'))
     with pytest.raises(du.DurometerError, match=r"line 3 \[also\].*'s111'"):
-        config.options(config.data.load())
+        config.threat(config.data.load())
 
 
 ALSO = """
@@ -125,11 +125,11 @@ def test_further_goals_in_a_file():
 
 def test_further_goals_survive_shards(tmp_path):
     config = parse(ALSO)
-    model, data = config.load()
+    loaded = config.load()
     parts = [tmp_path / "1", tmp_path / "2"]
     for k, part in enumerate(parts, 1):
         run = du.Run(out=part, shard=(k, 2))
-        du.evaluate(model, data, **config.options(data), run=run).save(part)
+        play(config.job(loaded), run).save(part)
     (parts[1] / "also" / "group" / "spec.json").rename(tmp_path / "kept")
     with pytest.raises(du.DurometerError, match=r"2/also/group' is not the folder of a run"):
         merge(parts, tmp_path / "whole")
@@ -138,6 +138,6 @@ def test_further_goals_survive_shards(tmp_path):
     whole = report_of(parts, merge(parts, tmp_path / "whole"))
     Store(parts[0]).clear()
     assert not list(parts[0].rglob("spec.json"))
-    once = du.evaluate(model, data, **config.options(data))
+    once = config.play()
     assert set(whole.also) == set(once.also)
     assert whole.metric("robust_untargeted") == once.metric("robust_untargeted")

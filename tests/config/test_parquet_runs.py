@@ -117,10 +117,10 @@ def test_a_goal_names_classes_of_all_files(folder: Path) -> None:
     (folder / "g.toml").write_text(base + '[goal]\ntype = "Targeted"\ntarget = "yes"\n')
     _, data = read(folder / "g.toml").load()
     assert isinstance(data, du.Parquet) and data.labels == ("no", "yes")
-    read(folder / "g.toml").options(data)
+    read(folder / "g.toml").threat(data)
     (folder / "g.toml").write_text(base + '[goal]\ntype = "Targeted"\ntarget = "maybe"\n')
     with pytest.raises(du.DurometerError, match=r"\[goal\].*maybe"):
-        read(folder / "g.toml").options(data)
+        read(folder / "g.toml").threat(data)
 
 
 def test_what_is_read_is_written_again(folder: Path) -> None:

@@ -28,6 +28,7 @@ EXAMPLES = (
     du.PGD(), du.Linf(0.1), du.Untargeted(), du.Normal(sd=1.0), nn.Linear(2, 2), lambda: None,
     du.Dataset(np.zeros((2, 2)), [0, 1]),
     du.Schema([du.Feature("a", low=0, high=1)]), du.orders.ByChance(),
+    du.defenses.TENT(nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))),
     "flip", "text", 3, 0.5, True, (), {},
 )  # fmt: skip
 

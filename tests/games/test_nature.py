@@ -409,8 +409,7 @@ def test_noise_in_a_file(tmp_path: Path) -> None:
     file.write_text(TOML)
     config = read_config(file)
     assert parse(to_toml(config), file) == config
-    game, data = config.load()
-    report = du.evaluate(game, data, **config.options(data))
+    report = config.play()
     assert set(report.table["winner"]) == {"certified"} and len(report.table) == 6
     for wrong, text in (
         (TOML.replace("tolerance", "tolerence"), "did you mean 'tolerance'"),

@@ -44,7 +44,7 @@ class Wasteful:
         np.random.rand(1000)  # noqa: NPY002
         problem.random.uniform(problem.open, 100)
         for draw in range(7):
-            problem.rehearsal.adapt(problem.referee.best, draw)
+            problem.simulation.adapt(problem.referee.best, draw)
 
 
 def test_the_referee_does_not_depend_on_what_the_attack_consumed():
@@ -261,11 +261,11 @@ def test_rejecting_is_no_success_and_has_figures_of_its_own():
 
 
 def test_refusals():
-    with pytest.raises(du.DurometerError, match="expected a defender"):
+    with pytest.raises(du.DurometerError, match=r"expected a Defender, e.g. .*adapt\(state"):
         play(linear([1.0, 1.0]), None)
     with pytest.raises(du.DurometerError, match="information='all'"):
         play(Fixed(), None, information="all")
-    with pytest.raises(du.DurometerError, match="the class Fixed; expected a defender"):
+    with pytest.raises(du.DurometerError, match=r"not the class but Fixed\(\)"):
         du.Transductive(Fixed)
     for wrong in (
         {"information": "seeds"}, {"order": "label"}, {"runs": 0}, {"batch": "8"}, {"batch": 2.5},
@@ -397,7 +397,7 @@ def test_transfer_attacks_the_model_from_before_the_first_round():
         needs = Needs()
 
         def __call__(self, problem):
-            seen.append(float(problem.rehearsal.static.module.bias[1]))
+            seen.append(float(problem.simulation.static.module.bias[1]))
 
     play(Drift(0.05), Look(), batch=6)
     assert seen == [-2.5] * 4

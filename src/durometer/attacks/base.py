@@ -16,10 +16,9 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from durometer.core import serialization
+from durometer.core import devices, serialization
 from durometer.core.capabilities import OneGoal, Titled, is_cpu_only, loss_of
 from durometer.core.errors import DurometerError
-from durometer.problem.device_transfer import moved_to_cpu
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
 from durometer.spaces.ball import LpRegion
@@ -78,8 +77,8 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
     rows = problem.undecided if proof else problem.open
     if attack.needs.revisits_broken:
         rows = torch.cat([rows, problem.broken]).sort().values
-    if attack.needs.poisons and problem.rehearsal is not None:
-        rows = problem.rehearsal.controlled.nonzero()[:, 0]
+    if attack.needs.poisons and problem.simulation is not None:
+        rows = problem.simulation.controlled.nonzero()[:, 0]
     if not len(rows):
         return
     view = problem.aim(loss=loss_of(attack), label=name or label(attack))
@@ -87,7 +86,7 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
         view.mark_gradient_free(view.label)
     with timed(problem.spent, view.label, rows.cpu(), len(problem.y)):
         if is_cpu_only(attack):
-            with moved_to_cpu(view) as lent:
+            with _moved_to_cpu(view) as lent:
                 attack(lent)
         else:
             attack(view)
@@ -172,3 +171,22 @@ class Pace:
         now = self.problem.margin[rows]
         gain = (now - self._before[rows]).nan_to_num(0.0, posinf=0.0)
         self.problem.improving(rows[(gain > 0) & (now + gain / LAST >= 0)])
+
+
+@contextmanager
+def _moved_to_cpu(problem: Problem) -> Iterator[Problem]:
+    """The problem itself, or for the time being a copy of it on the processor."""
+    device = problem.y.device
+    if devices.is_cpu(device):
+        yield problem
+        return
+    lent = problem.in_region(devices.moved(problem.regions, devices.HOST))
+    for name in ("y", "clean", "targets", "scope"):
+        setattr(lent, name, devices.moved(getattr(problem, name), devices.HOST))
+    lent.referee = problem.referee.to(devices.HOST)
+    lent.random = problem.random.to(devices.HOST)
+    try:
+        yield lent
+    finally:
+        problem.referee.sync_from(lent.referee.to(device))
+        problem.random.learn(lent.random.to(device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -48,17 +48,20 @@ def harden(
 
     from durometer.config.config import read
     from durometer.data.parquet import Parquet
+    from durometer.goals.goal import Goal
+    from durometer.model.classifier import source_of
     from durometer.training.hardening import harden as refit
 
     config = read(file)
     model, data = config.load()
     if isinstance(data, Parquet):
         raise DurometerError(f"'{file}': training needs all rows at once; read them with path =")
-    options = config.options(data)
-    if options["space"] is None:
+    threat = config.threat(data)
+    if threat.space is None:
         raise DurometerError(f"'{file}' has no [space]: against what is the model to be hardened?")
     hardened = refit(
-        getattr(model, "source", model), data, options["space"], options["goal"],
+        source_of(model), data, threat.space,
+        cast(Goal, threat.goal),  # a quota is refused
         max_loss=_losses(max_loss, max_loss_of or []), min_proven=min_proven,
         max_vacuous=max_vacuous, confidence=confidence, rounds=rounds, most=most, folder=folder,
         seed=config.seed,

@@ -172,8 +172,9 @@ def _ask(run: Path) -> None:
     try:
         config = read(run)
         asked, data = config.load()
-        space = config.options(data)["space"]
-        report = evaluate(asked, data, space=space, attack=Nobody(), progress=False)
+        report = evaluate(
+            asked, data, space=config.threat(data).space, attack=Nobody(), progress=False
+        )
     except DurometerError as error:
         raise DurometerError(
             f"the files are written, but the model cannot be asked: {error}\n"

@@ -115,5 +115,5 @@ def _asked(
         return own.load(), rows.load(), None, None
     asked = with_files(file, model, data) if config else of_run(folder, str(model), data)
     target, opened = asked.load()
-    options = asked.options(opened)
-    return target, opened, options.get("space"), options.get("goal")
+    threat = asked.threat(opened)
+    return target, opened, threat.space, asked.goal

@@ -27,12 +27,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from durometer._evaluate import play
+from durometer.attacks.base import Attack
 from durometer.config import build, positions
-from durometer.config.build import Wrong, at
+from durometer.config.build import Later, Wrong, at
 from durometer.config.models import KINDS as MODELS
 from durometer.config.models import Model
 from durometer.config.models import named as as_model
@@ -48,11 +50,17 @@ from durometer.games.game import Game
 from durometer.gates.criterion import Criterion
 from durometer.gates.decide import SequentialTest
 from durometer.gates.properties import Property, PropertyReport, check_properties
+from durometer.goals.classes import Untargeted
+from durometer.goals.goal import Expandable, Goal
 from durometer.goals.quota import Quota
 from durometer.model.classifier import Classifier
+from durometer.noise.joint import Noise
 from durometer.problem.budget import Budget
 from durometer.report.evidence import SCOPE, TAGS
-from durometer.run.job import Job
+from durometer.report.report import Report
+from durometer.run.job import STANDARD, Job
+from durometer.run.run import Run
+from durometer.spaces.region import Space
 
 NEEDED = ("data", "model")
 DATA = ("name", "path", "python", "parquet")  # keys that say where data come from
@@ -119,24 +127,34 @@ class Properties:
 
 
 @dataclass(frozen=True)
+class Threat:
+    """What the attacker may do and wants, and who attacks."""
+
+    space: Space | None
+    goal: Expandable
+    attack: Attack
+    also: tuple[Expandable, ...] = ()
+
+
+@dataclass(frozen=True)
 class Config:
     """One run: what `evaluate` is called with, and where the report goes."""
 
     data: Data
     model: Model
-    space: Any = None
-    goal: Any = None
-    attack: Any = None
+    space: Space | Later | None = None
+    goal: Expandable | None = None
+    attack: Attack | Later | None = None
     budget: Budget | None = None
     seed: int = 0
     batch: int | None = None
     out: str | None = None
     place: Place = field(default=Place(), compare=False, repr=False)
-    noise: Any = None  # instead of a space: nobody attacks
+    noise: Noise | None = None  # instead of a space: nobody attacks
     nature: dict[str, Any] = field(default_factory=dict)  # what `Nature` takes besides the noise
-    also: tuple[Any, ...] = ()  # further goals, shown in the same report
-    defense: Any = None  # around the model, which then adapts at test time
-    game: Any = None  # who moves when; with a defense `Transductive` unless named
+    also: tuple[Expandable, ...] = ()  # further goals, shown in the same report
+    defense: Later | None = None  # around the model, which then adapts at test time
+    game: Later | None = None  # who moves when; with a defense `Transductive` unless named
     gate: Gate | None = None  # what the model must clear
     properties: Properties | None = None  # what must hold for every valid record
     evidence: dict[str, str] = field(default_factory=dict)  # what a document says of the scope
@@ -146,11 +164,13 @@ class Config:
     def provenance(self) -> Provenance:
         """What the spec of a run says besides what is played: fixed before it begins."""
         folder = self.place.folder
-        named = self.defense is not None and self.model.name  # a defence knows its module only
         return Provenance(
             gate=SequentialTest(self.gate.criteria, self.gate.alpha).asked if self.gate else None,
             evidence=self.evidence,
-            model=f"{self.defense.name} on {self.model.name}" if named else "",
+            # a defence knows its module only
+            model=f"{self.defense.name} on {self.model.name}"
+            if self.defense is not None and self.model.name
+            else "",
             sources=self.model.sources(folder) | self.data.sources(folder),
         )
 
@@ -178,19 +198,32 @@ class Config:
                 "nothing to attack; use durometer properties"
             )
         model, data = loaded or self.load()
-        given = {k: v for k, v in self.options(data).items() if v is not None}
-        if isinstance(data, Parquet):
-            return Job(model, data.head(), source=data, **given)
-        return Job(model, data, **given)
+        rows, source = (data.head(), data) if isinstance(data, Parquet) else (data, None)
+        asked = self.threat(rows)
+        return Job(
+            model, rows, asked.space, asked.goal, asked.attack, self.seed, self.batch,
+            self.budget or Budget(), also=asked.also, source=source,
+        )  # fmt: skip
+
+    def play(self, run: Run | None = None, progress: bool | None = None) -> Report:
+        """The report of this configuration, played.
+
+        Args:
+            run: How it is carried out. None runs it here, in memory.
+            progress: Whether to show a progress bar. None shows it in a terminal or a notebook.
+        """
+        run = run or Run()
+        run = replace(run, provenance=self.provenance.updated(run.provenance))
+        return play(self.job(), run, progress=progress)
 
     def _game(self, model: Classifier) -> Game:
         """The game of a file: the model behind its defense, and who moves when."""
         with at(("defense",)):
             needs = implied(self.defense.noun) if self.defense is not None else frozenset()
-            if "model" in needs and model.module is None:
+            if self.defense is not None and "model" in needs and model.module is None:
                 raise DurometerError(f"{self.defense.name} adapts a torch module, not {model.kind}")
             defender = self.defense and self.defense.made(model=model.module)
-        game = self.game or build.Later("Transductive", find("games", "Transductive"), {})
+        game = self.game or Later("Transductive", find("games", "Transductive"), {})
         with at(("game",)):
             if "defender" in implied(game.noun) and defender is None:
                 raise DurometerError(
@@ -199,23 +232,22 @@ class Config:
             made: Game = game.made(defender=defender, model=model)
             return made
 
-    def options(self, data: Dataset | Parquet) -> dict[str, Any]:
-        """What `evaluate` takes by name: the nouns, finished with what the data know."""
+    def threat(self, data: Dataset | Parquet) -> Threat:
+        """The nouns of the file, finished with what the data know."""
         if isinstance(data, Parquet):
             data = data.head()
-        names = ("space", "goal", "attack", "also", "budget", "seed", "batch")
-        given = {name: getattr(self, name) for name in names}
-        for name in ("space", "goal", "attack"):
-            if isinstance(given[name], build.Later):
-                with self.place.named(), at((name,)):
-                    given[name] = given[name].made(schema=data.schema, space=given["space"])
-        if given["attack"] is None:
-            del given["attack"]  # the game's own
+        space, attack = self.space, self.attack
         with self.place.named():
+            if isinstance(space, Later):
+                with at(("space",)):
+                    space = space.made(schema=data.schema)
+            if isinstance(attack, Later):
+                with at(("attack",)):
+                    attack = attack.made(schema=data.schema, space=space)
             for path, goal in ((("goal",), self.goal), *_numbered("also", self.also)):
                 with at(path):
                     _check_classes(goal, data)
-        return given
+        return Threat(space, self.goal or Untargeted(), attack or STANDARD, self.also)
 
 
 def read(file: str | Path) -> Config:
@@ -356,11 +388,11 @@ def _one_threat(given: dict[str, Any]) -> None:
         raise Wrong(("nature",), "[nature] belongs to a [noise], which is missing")
 
 
-def _numbered(key: str, things: Sequence[Any]) -> Iterator[tuple[positions.Path, Any]]:
-    return (((key, k), thing) for k, thing in enumerate(things))
+def _numbered(key: str, goals: Sequence[Expandable]) -> Iterator[tuple[positions.Path, Expandable]]:
+    return (((key, k), goal) for k, goal in enumerate(goals))
 
 
-def _check_classes(goal: Any, data: Dataset) -> None:
+def _check_classes(goal: Expandable | None, data: Dataset) -> None:
     """The classes a goal names are the data's; said here, where its line is known."""
     if goal is None or data.classes is None:
         return
@@ -369,7 +401,7 @@ def _check_classes(goal: Any, data: Dataset) -> None:
         goal.rule(count, data.classes)
     else:
         goal.aims(count, data.classes)  # all it names, also classes without rows here
-        goal.targets(data.y, torch.zeros(len(data), count), rows, data.classes)
+        cast(Goal, goal).targets(data.y, torch.zeros(len(data), count), rows, data.classes)
 
 
 def _asked(tables: dict[str, Any]) -> dict[str, Any]:
@@ -398,7 +430,7 @@ def _asked(tables: dict[str, Any]) -> dict[str, Any]:
     return found | {"evidence": dict(given)}
 
 
-def also_of(given: Any) -> tuple[Any, ...]:
+def also_of(given: object) -> tuple[Expandable, ...]:
     """also: a list of goals."""
     if not isinstance(given, list):
         raise Wrong(
@@ -407,7 +439,7 @@ def also_of(given: Any) -> tuple[Any, ...]:
     return tuple(build.build("goals", goal, ("also", k)) for k, goal in enumerate(given))
 
 
-def nature_of(given: Any) -> dict[str, Any]:
+def nature_of(given: object) -> dict[str, Any]:
     """[nature]: how exactly, how long, by which method."""
     from durometer.games.nature import Nature
 
@@ -426,7 +458,7 @@ def nature_of(given: Any) -> dict[str, Any]:
     return found
 
 
-def data_of(given: Any, folder: Path) -> Data:
+def data_of(given: object, folder: Path) -> Data:
     """[data]: keys that are not `Data`'s own belong to the named data set's function."""
     path: positions.Path = ("data",)
     if not isinstance(given, dict):

@@ -182,6 +182,39 @@ class HasCodes(Protocol):
 
 
 @runtime_checkable
+class ReadsSymbols(Protocol):
+    """A torch module that is given rows of symbols (words, bytes), relaxed ones included."""
+
+    @property
+    def reads_symbols(self) -> bool:
+        """Whether it is; a module that says no is given numbers."""
+        ...
+
+
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """A torch module that knows sentences word by word."""
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """Its words in the order of its embedding: padding first, then the unknown word."""
+        ...
+
+
+@runtime_checkable
+class ToTable(Protocol):
+    """A noun that writes its own table, e.g. to leave out what it derives from other fields."""
+
+    def to_dict(self, whole: bool = False) -> dict[str, Any]:
+        """The table: its type and its parameters.
+
+        Args:
+            whole: Whether parameters at their default are written, too.
+        """
+        ...
+
+
+@runtime_checkable
 class ChecksPlaces(Protocol):
     """A region that judges some of its rows without a copy of itself."""
 
@@ -221,6 +254,11 @@ class Mended(Protocol):
     def moved(self) -> float:
         """The largest change to an entry; 0: none."""
         ...
+
+
+def reads_symbols(module: object) -> bool:
+    """Whether a module is given rows of symbols."""
+    return isinstance(module, ReadsSymbols) and module.reads_symbols
 
 
 def description_of(noun: object) -> str | None:

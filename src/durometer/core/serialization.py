@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from durometer.core.capabilities import ToTable
 from durometer.core.number_format import format_number, levels
 
 Table = dict[str, Any]
 _PLAIN = {bool, int, float, str}
 
 
-def to_dict(noun: Any, whole: bool = False) -> Table:
+def to_dict(noun: object, whole: bool = False) -> Table:
     """The table of a noun, its parameters at their default left out unless it is to be `whole`.
 
     >>> from durometer.attacks.pgd import PGD
     >>> to_dict(PGD(steps=10))
     {'type': 'PGD', 'steps': 10}
     """
-    if hasattr(noun, "to_dict"):
-        own: Table = noun.to_dict(whole)
-        return own
+    if isinstance(noun, ToTable):
+        return noun.to_dict(whole)
     if not is_dataclass(noun):
         text = repr(noun)
         return {"type": type_name(noun)} | ({} if " at 0x" in text else {"repr": text})
@@ -59,7 +59,7 @@ def non_default_fields(noun: Any, whole: bool = False, leave: tuple[str, ...] = 
     return found
 
 
-def to_jsonable(value: Any, whole: bool = False) -> Any:
+def to_jsonable(value: object, whole: bool = False) -> Any:
     """A value as numbers, text, lists and tables."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -84,12 +84,12 @@ def equal_fields(noun: Any, other: Any) -> bool:
     return all(_equal(getattr(noun, n), getattr(other, n)) for n in names)
 
 
-def hash_by_type(noun: Any) -> int:
+def hash_by_type(noun: object) -> int:
     """Equal nouns have equal hashes, whatever they hold: `__hash__`."""
     return hash(type(noun))
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     if a is b:
         return True
     if isinstance(a, Tensor | np.ndarray) or isinstance(b, Tensor | np.ndarray):
@@ -101,7 +101,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def format_spec(value: Any) -> str:
+def format_spec(value: object) -> str:
     """A table as one would write it in Python; one field alone goes without its name.
 
     >>> format_spec({"type": "Then", "attacks": [{"type": "PGD", "steps": 10}, {"type": "Square"}]})

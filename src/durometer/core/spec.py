@@ -322,18 +322,18 @@ def _type(table: Table | None) -> str:
     return str(table.get("type", "")) if table else ""
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, QuotaRule | GateSpec | AuditSpec):
         return {k: to_jsonable(v) for k, v in asdict(value).items() if v is not None}
     return to_jsonable(value)
 
 
 _ALWAYS = ("game", "data", "rows", "seed", "attack", "space", "goal")
-_Reader = Callable[[Any, str], Any]
+_Reader = Callable[[object, str], Any]
 
 
 def _of(kind: type | tuple[type, ...], expected: str) -> _Reader:
-    def read(value: Any, name: str) -> Any:
+    def read(value: object, name: str) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise DurometerError(f"{name}={str(value)[:80]!r}: expected {expected}")
         return value
@@ -342,7 +342,7 @@ def _of(kind: type | tuple[type, ...], expected: str) -> _Reader:
 
 
 def _tuple_of(item: _Reader) -> _Reader:
-    def read(value: Any, name: str) -> Any:
+    def read(value: object, name: str) -> Any:
         if not isinstance(value, list | tuple):
             raise DurometerError(f"{name}={str(value)[:80]!r}: expected a list")
         return tuple(item(v, name) for v in value)
@@ -351,7 +351,7 @@ def _tuple_of(item: _Reader) -> _Reader:
 
 
 def _one_of(*choices: str) -> _Reader:
-    def read(value: Any, name: str) -> Any:
+    def read(value: object, name: str) -> Any:
         if value not in choices:
             raise DurometerError(f"{name}={str(value)[:80]!r}: expected one of {choices}")
         return value
@@ -359,7 +359,7 @@ def _one_of(*choices: str) -> _Reader:
     return read
 
 
-def _quota(value: Any, name: str) -> QuotaRule:
+def _quota(value: object, name: str) -> QuotaRule:
     table = _table(value, name)
     filled = table.get("filled")
     whole = {k: _integer(table.get(k), f"{name}.{k}") for k in ("k", "least")}
@@ -373,29 +373,30 @@ def _quota(value: Any, name: str) -> QuotaRule:
     )
 
 
-def _texts(value: Any, name: str) -> dict[str, str]:
+def _texts(value: object, name: str) -> dict[str, str]:
     return {k: _string(v, f"{name}.{k}") for k, v in _table(value, name).items()}
 
 
-def _pair(value: Any, name: str) -> tuple[int, int]:
+def _pair(value: object, name: str) -> tuple[int, int]:
     found = _integers(value, name)
     if len(found) != 2:
         raise DurometerError(f"{name}={str(value)[:80]!r}: expected two whole numbers")
     return found[0], found[1]
 
 
-def _counted(value: Any, name: str) -> int:
-    if _integer(value, name) < 1:
+def _counted(value: object, name: str) -> int:
+    count: int = _integer(value, name)
+    if count < 1:
         raise DurometerError(f"{name}={value}: expected a whole number of at least 1")
-    return int(value)
+    return count
 
 
-def _shard(value: Any, name: str) -> tuple[int, int]:
+def _shard(value: object, name: str) -> tuple[int, int]:
     i, n = _pair(value, name)
     return _counted(i, name), _counted(n, name)
 
 
-def _gate(value: Any, name: str) -> GateSpec:
+def _gate(value: object, name: str) -> GateSpec:
     table = _table(value, name)
     return GateSpec(
         _strings(table.get("criteria"), f"{name}.criteria"),
@@ -403,7 +404,7 @@ def _gate(value: Any, name: str) -> GateSpec:
     )
 
 
-def _audit(value: Any, name: str) -> AuditSpec:
+def _audit(value: object, name: str) -> AuditSpec:
     number = _of((int, float), "a number")
     known = {f.name for f in fields(AuditSpec)}
     return AuditSpec(

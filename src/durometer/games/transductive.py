@@ -50,7 +50,7 @@ from durometer.data.dataset import Dataset
 from durometer.games.arguments import check_kinds, refused_quota
 from durometer.games.game import USUAL, Carried, Play
 from durometer.goals.goal import Expandable, Goal, gap, reached
-from durometer.model.classifier import Classifier, wrap
+from durometer.model.classifier import AnyModel, Classifier, wrap
 from durometer.model.probe import inspect
 from durometer.problem.budget import Budget
 from durometer.problem.defender_simulation import DefenderSimulation
@@ -77,7 +77,7 @@ class Defender(Protocol):
         """The state after training, before the first round; known to the attacker."""
         ...
 
-    def base(self, state: Any) -> Any:
+    def base(self, state: Any) -> AnyModel:
         """The classifier in a state, before it adapts to a batch.
 
         Args:
@@ -85,7 +85,7 @@ class Defender(Protocol):
         """
         ...
 
-    def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[Any, Any]:
+    def adapt(self, state: Any, x: Tensor, seed: int) -> tuple[AnyModel, Any]:
         """Adapts to a batch.
 
         Args:
@@ -138,7 +138,12 @@ class Transductive:
     (1.0, {0: 0.25, 1: 0.5})
     """
 
-    defender: Any
+    defender: Defender = field(
+        metadata={
+            "example": "du.defenses.DENT(model), or one of your own with stateful, start(), "
+            "base(state) and adapt(state, x, seed)"
+        }
+    )
     batch: int = 128
     information: Literal["start", "state", "seed"] = "start"
     order: Literal["natural", "sorted"] | Callable[[Dataset], Any] = "natural"
@@ -155,15 +160,6 @@ class Transductive:
         serialization.equal_fields,
         serialization.hash_by_type,
     )  # of one and the same defender
-
-    def __post_init__(self) -> None:
-        if isinstance(self.defender, type) or not isinstance(self.defender, Defender):
-            made = isinstance(self.defender, type)
-            got = self.defender.__name__ if made else type(self.defender).__name__
-            raise DurometerError(
-                f"Transductive got {'the class' if made else 'a'} {got}; expected a defender with "
-                "stateful, start(), base(state) and adapt(state, x, seed); see du.defenses"
-            )
 
     def describe(self) -> Spec:
         kind, game = type(self.defender).__name__, to_dict(self, whole=True)
@@ -382,7 +378,7 @@ class Move:
 class Round:
     """The rows of one round, and who plays for what."""
 
-    defender: Any
+    defender: Defender
     begin: Any  # the defender's state before the first round
     data: Dataset
     index: Tensor
@@ -487,7 +483,7 @@ class Round:
                     losses.find(self.goal.loss),
                     self.budget,
                     scope=controlled & targets.any(1),
-                    rehearsal=DefenderSimulation(
+                    simulation=DefenderSimulation(
                         adapt, static, scored, controlled, simulated, unrolled, self.random
                     ),
                 )

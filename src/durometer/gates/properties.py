@@ -27,7 +27,7 @@ import durometer
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
 from durometer.core.validation import noun
-from durometer.model.classifier import AnyModel
+from durometer.model.classifier import AnyModel, source_of
 from durometer.proofs.globally.answer import GlobalAnswer, Status
 from durometer.proofs.globally.questions import flips, influence, monotone, reachable
 from durometer.tables.schema import Schema
@@ -281,7 +281,7 @@ def check_properties(
         raise DurometerError("no property; expected e.g. ['sex never flips a decision']")
     answers = tuple(p.ask(model, schema, data, near, seconds) for p in claims)
     return PropertyReport(
-        claims, answers, type(getattr(model, "source", model)).__name__,
+        claims, answers, type(source_of(model)).__name__,
         tuple(str(r) for r in schema.relations),
     )  # fmt: skip
 

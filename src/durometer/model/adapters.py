@@ -25,7 +25,7 @@ from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.columns import Columns
 from durometer.model import text
 from durometer.model.answers import AnswerKind
-from durometer.model.classifier import Classifier
+from durometer.model.classifier import Classifier, source_of
 from durometer.model.frames import Rows, form, several_labels
 from durometer.model.remote import Endpoint
 from durometer.model.rules import Decided, Decision, Rule, Ruled, detector, purpose, ruled
@@ -315,7 +315,7 @@ def _decided(model: Any, rule: Rule, answers: str, inputs: str | None) -> Classi
 
 def rule_behind(model: Any) -> Rule | None:
     """The rule a wrapped model decides by; None: it has none."""
-    source = model.source if isinstance(model, Classifier) else model
+    source = source_of(model)
     return source.rule if isinstance(source, Ruled | Decided | Decision) else None
 
 

@@ -371,6 +371,11 @@ def _two_columns(out: Tensor, answers: str) -> Tensor:
 AnyModel = Classifier | torch.nn.Module | Predicts | Callable[..., Any] | str | Path
 
 
+def source_of(model: object) -> Any:
+    """The user's own model, out of a `Classifier`; any other as it is."""
+    return model.source if isinstance(model, Classifier) else model
+
+
 def wrap(
     model: AnyModel | None = None,
     answers: AnswerKind | Literal["score"] | None = None,

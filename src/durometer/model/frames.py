@@ -221,7 +221,7 @@ def _matched(model: Any, wanted: tuple[str, ...], columns: Columns) -> list[str]
 def align_columns(model: Classifier, data: Dataset) -> Classifier:
     """The model asked with these data's columns, its classes in these data's order."""
     from durometer.model import adapters
-    from durometer.model.onnx import differentiable
+    from durometer.model.onnx import Runtime, differentiable
 
     if model.reads == "numbers" and token_ids.is_token_ids(data.x):
         raise DurometerError(
@@ -231,7 +231,7 @@ def align_columns(model: Classifier, data: Dataset) -> Classifier:
     if data.columns is not None and model.takes in ("own", "frame", "mapping"):
         inputs = None if model.takes == "own" else model.takes
         again = adapters.adapt(model.source, None, inputs, data.columns)
-        if getattr(model.call, "twin", None) is not None:
+        if isinstance(model.call, Runtime) and model.call.twin is not None:
             again = differentiable(again)
         model = replace(model, call=again.call, columns=data.columns)
     names = data.classes or tuple(str(c) for c in range(int(data.y.max()) + 1))
@@ -271,13 +271,16 @@ def several_labels(kind: str, count: int) -> Unsupported:
 def align_classes(model: Any, data: Dataset) -> Dataset:
     """The data with the model's classes: where these are numbers other than 0..C-1 and `y` holds
     just these, or where they are names of which the data hold some."""
-    known = getattr(getattr(model, "source", None) or model, "classes_", None)
+    from durometer.model.classifier import source_of
+
+    source = source_of(model)
+    known = getattr(source, "classes_", None)
     if known is None and purpose(model) == "outlier_detector":
         known = [-1, 1]
     if known is None:
         return data
     if isinstance(known, list) and known and np.ndim(known[0]) > 0:
-        raise several_labels(type(getattr(model, "source", None) or model).__name__, len(known))
+        raise several_labels(type(source).__name__, len(known))
     labels = np.asarray(known)
     if data.classes is not None:
         names = tuple(str(c) for c in labels.tolist()) if labels.ndim == 1 else ()

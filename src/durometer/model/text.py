@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from durometer.core.capabilities import HasVocabulary, reads_symbols
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.model.answers import AnswerKind
 from durometer.model.classifier import Classifier
@@ -126,20 +127,19 @@ def masks_padding(module: torch.nn.Module) -> bool:
 
 def word_module(module: torch.nn.Module, answers: AnswerKind | None = None) -> Classifier:
     """A torch module on word places, with `vocabulary` (padding first, then unknown)."""
-    if getattr(module, "reads_symbols", False):  # it knows what to do with rows of words itself
-        words = getattr(getattr(module, "words", None), "vocabulary", None)  # or 0 is a symbol, too
+    if reads_symbols(module):  # it knows what to do with rows of words itself
         call = by_length if masks_padding(module) else unpadded
+        words = isinstance(module, HasVocabulary)  # or 0 is a symbol, too
         return Classifier(
-            module if words is None else call(module), f"torch {type(module).__name__}", True,
+            call(module) if words else module, f"torch {type(module).__name__}", True,
             answers or "logits", module=module, source=module, slack=1e-5, reads="symbols",
         )  # fmt: skip
-    vocabulary = getattr(module, "vocabulary", None)
-    if vocabulary is None:
+    if not isinstance(module, HasVocabulary):
         raise Unsupported(
             f"{type(module).__name__} has no `vocabulary`: give it the list of its words in the "
             "order of its embedding, or wrap a function of strings"
         )
-    places = Places(vocabulary, bool(getattr(module, "lower", True)))
+    places = Places(module.vocabulary, bool(getattr(module, "lower", True)))
     layer = embedding_of(module)
 
     def ask(x: Tensor) -> Tensor:
@@ -374,5 +374,5 @@ def reads_text(model: Any) -> bool:
     if isinstance(steps, list) and steps:
         return hasattr(steps[0][1], "build_analyzer") or hasattr(steps[0][1], "get_stop_words")
     return isinstance(model, torch.nn.Module) and (
-        hasattr(model, "vocabulary") or getattr(model, "reads_symbols", False)
+        isinstance(model, HasVocabulary) or reads_symbols(model)
     )

@@ -48,6 +48,7 @@ class Copula(Joint):
     parts: Sequence[Part]
     rank_correlation: Any
     names: tuple[str, ...] | None = None
+    _matrix: Floats = field(init=False, repr=False)  # Pearson's, the nearest possible
     moved: float = field(default=0.0, init=False)  # largest change to make R positive semi-definite
 
     __eq__, __hash__ = serialization.equal_fields, serialization.hash_by_type
@@ -104,7 +105,7 @@ class Copula(Joint):
         return widths(self.parts, features)
 
     def correlation(self, features: int) -> Floats | None:
-        matrix: Floats = getattr(self, "_matrix").copy()  # noqa: B009 - set in __post_init__ of a frozen class
+        matrix = self._matrix.copy()
         for f, part in enumerate(self.parts):
             if part.no_noise:  # no noise, nothing to be tied to
                 matrix[f, :] = matrix[:, f] = 0.0

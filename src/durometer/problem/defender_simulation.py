@@ -27,10 +27,10 @@ class DefenderSimulation:
 
 
 def check_batch(
-    rehearsal: DefenderSimulation | None, batch: Tensor, whole: Tensor
+    simulation: DefenderSimulation | None, batch: Tensor, whole: Tensor
 ) -> DefenderSimulation:
     """Whether a whole batch may be handed in: the model moves, and the shape is the batch's."""
-    if rehearsal is None:
+    if simulation is None:
         raise Unsupported(
             "hand_in() gives a batch to a model that moves afterwards; this one is fixed: use "
             "submit(rows, z)"
@@ -39,4 +39,4 @@ def check_batch(
         raise DurometerError(
             f"hand_in() got a batch of shape {tuple(batch.shape)}; expected {tuple(whole.shape)}"
         )
-    return rehearsal
+    return simulation

@@ -1,11 +1,8 @@
-"""Crossing: a problem on one device, its model on another, with few journeys between them.
+"""Device transfer: a problem on one device, its model on another, with few journeys between them.
 
 A gradient asked for across two devices would travel four times: the inputs up, the logits down, the
 gradient of the loss up, that of the inputs down. Here the loss is taken where the model is: inputs
 and targets go up in one piece, logits, losses and gradients come down in another.
-
-`cpu_only` is the other way round: a stage that computes on the host (proofs, numpy's searches) is
-lent a copy of a problem that lives elsewhere, and what it found is brought back.
 
 What a reader would get wrong: a function of one's own as a loss may hold tensors of the host, so it
 is asked there, at the price of the second journey.
@@ -13,19 +10,11 @@ is asked there, at the price of the second journey.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from durometer.core import devices
 from durometer.losses import Loss
 from durometer.model.classifier import Classifier
-
-if TYPE_CHECKING:
-    from durometer.problem.problem import Problem
 
 
 def must_transfer(model: Classifier, device: torch.device | None, x: Tensor, loss: Loss) -> bool:
@@ -57,22 +46,3 @@ def loss_on_device(
     logits, value, grad = back.tensor_split([logits.shape[1], logits.shape[1] + 1], dim=1)
     slope = (x.flatten(1) * grad.to(x.dtype)).sum(1)
     return logits, value[:, 0] + (slope - slope.detach())
-
-
-@contextmanager
-def moved_to_cpu(problem: Problem) -> Iterator[Problem]:
-    """The problem itself, or for the time being a copy of it on the host."""
-    device = problem.y.device
-    if devices.is_cpu(device):
-        yield problem
-        return
-    lent = problem.in_region(devices.moved(problem.regions, devices.HOST))
-    for name in ("y", "clean", "targets", "scope"):
-        setattr(lent, name, devices.moved(getattr(problem, name), devices.HOST))
-    lent.referee = problem.referee.to(devices.HOST)
-    lent.random = problem.random.to(devices.HOST)
-    try:
-        yield lent
-    finally:
-        problem.referee.sync_from(lent.referee.to(device))
-        problem.random.learn(lent.random.to(device))

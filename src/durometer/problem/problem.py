@@ -53,7 +53,7 @@ class Problem:
         label: Name of the attack in the records.
         scope: Rows that this view may touch (n,) bool. None: all.
         victims: Models that are attacked in place of `model`. None: `model` itself.
-        rehearsal: Simulates the defender. None: the model is fixed.
+        simulation: Simulates the defender. None: the model is fixed.
         stand_in: A faster copy of the model that attacks query; its successes are confirmed. None:
             there is none.
         donors: Rows of the data with the model's own labels, for attacks with `Needs(donors=True)`.
@@ -72,7 +72,7 @@ class Problem:
     label: str = ""
     scope: Tensor | None = None  # (n,) bool: rows this view may touch; None: all
     victims: Victims | None = None  # attacked in place of `model`
-    rehearsal: DefenderSimulation | None = None  # None: the model is fixed
+    simulation: DefenderSimulation | None = None  # None: the model is fixed
     stand_in: Classifier | None = None  # asked in place of `model`; proofs ask the model
     donors: Donors | None = None  # rows of the data with the model's labels: `Needs(donors=True)`
     _cached: tuple[Region, Tensor, Region] | None = field(default=None, repr=False)
@@ -311,9 +311,9 @@ class Problem:
                 space.
         """
         mine = self.referee.best
-        rehearsal = check_batch(self.rehearsal, batch, mine)
+        simulation = check_batch(self.simulation, batch, mine)
         batch = batch.detach().to(mine)
-        taken = rehearsal.controlled & self.regions.contains(batch)
+        taken = simulation.controlled & self.regions.contains(batch)
         changed = taken & (batch != mine).flatten(1).any(1)
         mine[taken] = batch[taken]
         self.referee.credit(changed, self.label)

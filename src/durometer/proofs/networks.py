@@ -136,7 +136,8 @@ class Bounds:
 
     def _words(self, problem: Problem, module: Any) -> None:
         """Sentences: sets of choices instead of boxes."""
-        whole = getattr(problem.regions, "places", None) is None  # every place has its options
+        regions = problem.regions
+        whole = isinstance(regions, SubstitutionRegion) and regions.places is None
         if not (whole and isinstance(module, Bounded) and hasattr(module, "words")):
             raise Unsupported(
                 f"{self!r}: nothing bounds what {type(module).__name__} says to many sentences at "

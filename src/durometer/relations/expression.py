@@ -18,7 +18,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsFloat, SupportsIndex, TypeAlias, Union
 
 from durometer.core.errors import DurometerError
 
@@ -30,22 +30,26 @@ _SPELLING = (
 )
 
 
+# What stands beside an operator: an expression, a number, or the label of a category.
+Operand: TypeAlias = Union["Expr", SupportsFloat, SupportsIndex, str]
+
+
 class Expr:
     """A number computed from a record: a column, a constant, or arithmetic on them."""
 
     __hash__ = object.__hash__
 
-    def __add__(self, other: Any) -> Expr:
+    def __add__(self, other: Operand) -> Expr:
         return _sum([self, expr(other)])
 
-    def __radd__(self, other: Any) -> Expr:
+    def __radd__(self, other: Operand) -> Expr:
         started = isinstance(other, int) and other == 0  # sum([...]) starts from 0
         return self if started else _sum([expr(other), self])
 
-    def __sub__(self, other: Any) -> Expr:
+    def __sub__(self, other: Operand) -> Expr:
         return _sum([self, -expr(other)])
 
-    def __rsub__(self, other: Any) -> Expr:
+    def __rsub__(self, other: Operand) -> Expr:
         return _sum([expr(other), -self])
 
     def __neg__(self) -> Expr:
@@ -60,28 +64,28 @@ class Expr:
     def __pos__(self) -> Expr:
         return self
 
-    def __mul__(self, other: Any) -> Expr:
+    def __mul__(self, other: Operand) -> Expr:
         return Op("*", (self, expr(other)))
 
-    def __rmul__(self, other: Any) -> Expr:
+    def __rmul__(self, other: Operand) -> Expr:
         return Op("*", (expr(other), self))
 
-    def __truediv__(self, other: Any) -> Expr:
+    def __truediv__(self, other: Operand) -> Expr:
         return Op("/", (self, expr(other)))
 
-    def __rtruediv__(self, other: Any) -> Expr:
+    def __rtruediv__(self, other: Operand) -> Expr:
         return Op("/", (expr(other), self))
 
-    def __pow__(self, other: Any) -> Expr:
+    def __pow__(self, other: Operand) -> Expr:
         return Op("**", (self, expr(other)))
 
-    def __rpow__(self, other: Any) -> Expr:
+    def __rpow__(self, other: Operand) -> Expr:
         return Op("**", (expr(other), self))
 
-    def __mod__(self, other: Any) -> Expr:
+    def __mod__(self, other: Operand) -> Expr:
         return Op("%", (self, expr(other)))
 
-    def __rmod__(self, other: Any) -> Expr:
+    def __rmod__(self, other: Operand) -> Expr:
         return Op("%", (expr(other), self))
 
     def __abs__(self) -> Expr:
@@ -90,25 +94,25 @@ class Expr:
     def __floor__(self) -> Expr:
         return Op("floor", (self,))
 
-    def __le__(self, other: Any) -> Relation:
+    def __le__(self, other: Operand) -> Relation:
         return Compare("<=", self, expr(other))
 
-    def __lt__(self, other: Any) -> Relation:
+    def __lt__(self, other: Operand) -> Relation:
         return Compare("<", self, expr(other))
 
-    def __ge__(self, other: Any) -> Relation:
+    def __ge__(self, other: Operand) -> Relation:
         return Compare(">=", self, expr(other))
 
-    def __gt__(self, other: Any) -> Relation:
+    def __gt__(self, other: Operand) -> Relation:
         return Compare(">", self, expr(other))
 
-    def __eq__(self, other: Any) -> Relation:  # type: ignore[override]
+    def __eq__(self, other: Operand) -> Relation:  # type: ignore[override]
         return Compare("==", self, label(other))
 
-    def __ne__(self, other: Any) -> Relation:  # type: ignore[override]
+    def __ne__(self, other: Operand) -> Relation:  # type: ignore[override]
         return Compare("!=", self, label(other))
 
-    def isin(self, values: Iterable[Any]) -> Relation:
+    def isin(self, values: Iterable[Operand]) -> Relation:
         """The value is one of these (numbers, category labels, or expressions)."""
         if isinstance(values, str):
             raise DurometerError(f"isin({values!r}): expected a list of values, got one string")
@@ -120,7 +124,7 @@ class Expr:
     def __bool__(self) -> NoReturn:
         raise DurometerError(f"'{self}' has no truth value; {_SPELLING}")
 
-    def __and__(self, other: Any) -> NoReturn:
+    def __and__(self, other: object) -> NoReturn:
         raise DurometerError(
             f"'{self} & {other}': & binds tighter than <= in Python; put parentheses around each "
             "relation: (F.a <= F.b) & (F.c <= F.d)"
@@ -206,10 +210,10 @@ class Relation:
     'a > b'
     """
 
-    def __and__(self, other: Any) -> Relation:
+    def __and__(self, other: object) -> Relation:
         return _join(And, self, other)
 
-    def __or__(self, other: Any) -> Relation:
+    def __or__(self, other: object) -> Relation:
         return _join(Or, self, other)
 
     def __invert__(self) -> Relation:
@@ -319,30 +323,30 @@ def _sum(terms: list[Expr]) -> Expr:
     return Op("+", (*head, *rest))
 
 
-def _join(kind: type[And] | type[Or], left: Relation, right: Any) -> Relation:
+def _join(kind: type[And] | type[Or], left: Relation, right: object) -> Relation:
     other = relation(right)
     operands = left.operands if isinstance(left, kind) else (left,)
     return kind((*operands, *(other.operands if isinstance(other, kind) else (other,))))
 
 
-def label(value: Any) -> Expr:
+def label(value: Operand) -> Expr:
     """As `expr`, and a string is the label of a category."""
     return Const(value) if isinstance(value, str) else expr(value)
 
 
-def expr(value: Any) -> Expr:
+def expr(value: Operand) -> Expr:
     """A number or expression as an expression."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, Relation):
         raise DurometerError(f"relation '{value}' is no number; write count(relation) for 0 or 1")
     try:
-        return Const(operator.index(value) if hasattr(value, "__index__") else float(value))
+        return Const(operator.index(value) if isinstance(value, SupportsIndex) else float(value))
     except (TypeError, ValueError):
         raise DurometerError(f"{value!r}: expected a number or a feature F.name") from None
 
 
-def relation(value: Any) -> Relation:
+def relation(value: object) -> Relation:
     """Check that something is a relation; a plain bool is what Python makes of a lost half."""
     if isinstance(value, Relation):
         return value
@@ -369,6 +373,16 @@ class Where(Expr):
 
     def __str__(self) -> str:
         return f"({self.yes} if {self.test} else {self.no})"
+
+
+def columns(node: Expr | Relation) -> Iterator[Column]:
+    """The columns it reads, those of the original record included, as often as they stand there."""
+    return (e for e in walk(node) if isinstance(e, Column))
+
+
+def changing(node: Expr | Relation) -> set[str]:
+    """Names of the columns whose present value it reads."""
+    return {c.name for c in columns(node) if not c.clean}
 
 
 def walk(node: Expr | Relation) -> Iterator[Expr | Relation]:

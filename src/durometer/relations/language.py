@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from durometer.core.errors import DurometerError
-from durometer.relations.expression import Column, Count, Expr, Op, Relation, Where, expr, relation
+from durometer.relations.expression import (
+    Column,
+    Count,
+    Expr,
+    Op,
+    Operand,
+    Relation,
+    Where,
+    expr,
+    relation,
+)
 
 
 def implies(premise: Relation, conclusion: Relation) -> Relation:
@@ -44,7 +53,7 @@ def count(*operands: Relation | Iterable[Relation]) -> Expr:
     return Count(tuple(flat))
 
 
-def fill(a: Any, value: Any) -> Expr:
+def fill(a: Operand, value: Operand) -> Expr:
     """A value, or a default where it is missing, so that a relation over it is always known.
 
     Args:
@@ -58,7 +67,7 @@ def fill(a: Any, value: Any) -> Expr:
     return Op("fill", (expr(a), expr(value)))
 
 
-def divide(a: Any, b: Any, fill: Any) -> Expr:
+def divide(a: Operand, b: Operand, fill: Operand) -> Expr:
     """A quotient with a value for division by zero.
 
     Args:
@@ -73,7 +82,7 @@ def divide(a: Any, b: Any, fill: Any) -> Expr:
     return Op("divide", (expr(a), expr(b), expr(fill)))
 
 
-def minimum(*values: Any) -> Expr:
+def minimum(*values: Operand) -> Expr:
     """The smallest of several values.
 
     Args:
@@ -86,7 +95,7 @@ def minimum(*values: Any) -> Expr:
     return Op("min", tuple(expr(v) for v in values))
 
 
-def maximum(*values: Any) -> Expr:
+def maximum(*values: Operand) -> Expr:
     """The largest of several values.
 
     Args:
@@ -99,7 +108,7 @@ def maximum(*values: Any) -> Expr:
     return Op("max", tuple(expr(v) for v in values))
 
 
-def log(a: Any, fill: Any = None) -> Expr:
+def log(a: Operand, fill: Operand | None = None) -> Expr:
     """The natural logarithm.
 
     Args:
@@ -113,7 +122,7 @@ def log(a: Any, fill: Any = None) -> Expr:
     return Op("log", (expr(a),) if fill is None else (expr(a), expr(fill)))
 
 
-def floor(a: Any) -> Expr:
+def floor(a: Operand) -> Expr:
     """The largest whole number that is not above a value.
 
     Args:
@@ -126,7 +135,7 @@ def floor(a: Any) -> Expr:
     return Op("floor", (expr(a),))
 
 
-def where(test: Relation, yes: Any, no: Any) -> Expr:
+def where(test: Relation, yes: Operand, no: Operand) -> Expr:
     """One of two values, by whether a relation holds.
 
     Args:

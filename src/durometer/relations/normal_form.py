@@ -24,8 +24,8 @@ from durometer.relations.expression import (
     Or,
     Relation,
     Where,
+    columns,
     label,
-    walk,
 )
 from durometer.relations.intervals import Interval, interval
 
@@ -176,7 +176,7 @@ def _refuse_arithmetic(e: Op, r: Relation, layout: Layout) -> None:
                 f"amount to compute with ({e.op}); compare it: {part.name} == "
                 f"'{next(iter(layout.labels[part.name]))}', or give it numbers as values"
             )
-    if e.op == "**" and not any(isinstance(part, Column) for part in walk(e)):
+    if e.op == "**" and next(columns(e), None) is None:
         (base, _), (power, _) = (interval(part, {}) for part in e.args)
         try:
             base**power

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from durometer.relations.expression import Column, Compare, walk
+from durometer.relations.expression import Compare, changing, columns
 from durometer.relations.functions import Value
 from durometer.relations.normal_form import Layout, linear
 from durometer.relations.program import Program, numbers
@@ -45,8 +45,8 @@ class Numeric:
     @staticmethod
     def of(r: Compare, layout: Layout, free: Iterable[str]) -> Numeric | None:
         """None where a formula or a balance does it, or nothing may move."""
-        named = {e.name for e in walk(r) if isinstance(e, Column)}
-        moves = {e.name for e in walk(r) if isinstance(e, Column) and not e.clean} & set(free)
+        named = {c.name for c in columns(r)}
+        moves = changing(r) & set(free)
         if r.op != "==" or not moves or linear(r.left - r.right) is not None:
             return None
         names = [n for n in layout.ranges if n in named]

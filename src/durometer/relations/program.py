@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from durometer.relations.expression import Column, Expr, Relation, walk
+from durometer.relations.expression import Expr, Relation, columns
 from durometer.relations.functions import Value, operate
 from durometer.relations.normal_form import Layout, Leaves, normal_form, pattern
 
@@ -72,7 +72,7 @@ class Program:
 
     @cached_property
     def _looks_back(self) -> bool:
-        return any(isinstance(e, Column) and e.clean for r in self.relations for e in walk(r))
+        return any(c.clean for r in self.relations for c in columns(r))
 
     @cached_property
     def _order(self) -> Tensor:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from durometer.relations.expression import And, Column, Compare, Expr, Op, Or, Relation, walk
+from durometer.relations.expression import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    Op,
+    Or,
+    Relation,
+    changing,
+    columns,
+)
 from durometer.relations.normal_form import Layout, Leaves, is_whole, linear, pattern
 
 Definition = tuple[Column, Expr, Compare]  # feature := expression, from this equality
@@ -34,8 +44,7 @@ def clauses(relations: list[Relation], free: set[str]) -> Iterator[tuple[Compare
             b for b in branches
             if isinstance(b, Compare) and b.op != "!=" and linear(b.left - b.right) is not None
         ]  # fmt: skip
-        moves = any(e.name in free for e in walk(r) if isinstance(e, Column) and not e.clean)
-        if len(found) == len(branches) and moves:
+        if len(found) == len(branches) and not free.isdisjoint(changing(r)):
             yield tuple(found)
 
 
@@ -43,10 +52,10 @@ def _solutions(r: Compare) -> Iterator[tuple[Column, Expr]]:
     """Each feature the equality can be solved for, the ones that stand alone on a side first."""
     sides = ((r.left, r.right), (r.right, r.left))
     for alone, other in sides:
-        if isinstance(alone, Column) and not alone.clean and alone.name not in _names(other):
+        if isinstance(alone, Column) and not alone.clean and alone.name not in changing(other):
             yield alone, other
     for side, other in sides:
-        names = [e.name for s in sides[0] for e in walk(s) if isinstance(e, Column) and not e.clean]
+        names = [c.name for s in sides[0] for c in columns(s) if not c.clean]
         for name in dict.fromkeys(names):
             if names.count(name) == 1 and not isinstance(side, Column):
                 solved = _isolate(side, other, name)
@@ -59,7 +68,7 @@ def _isolate(side: Expr, value: Expr, name: str) -> Expr | None:
     while not isinstance(side, Column):
         if not isinstance(side, Op):
             return None
-        holds = [any(isinstance(e, Column) and e.name == name for e in walk(a)) for a in side.args]
+        holds = [any(c.name == name for c in columns(a)) for a in side.args]
         if not any(holds):
             return None
         at = holds.index(True)
@@ -101,7 +110,7 @@ def choose(
             continue
         options.sort(key=lambda o: o[0].name in layout.whole)  # stable: alone on a side stay first
         for target, value in options:
-            inputs = {e.name for e in walk(value) if isinstance(e, Column) and not e.clean}
+            inputs = changing(value)
             if target.name in _reach(inputs, needs):
                 continue
             if target.name in layout.whole and not is_whole(value, layout):
@@ -127,10 +136,7 @@ def stages(chosen: dict[Compare, tuple[Column, Expr]]) -> Iterator[list[Definiti
     waiting = [(target, value, r) for r, (target, value) in chosen.items()]
     while waiting:
         unknown = {target.name for target, _, _ in waiting}
-        ready = [
-            w for w in waiting
-            if not _names(w[1]) & unknown
-        ]  # fmt: skip
+        ready = [w for w in waiting if changing(w[1]).isdisjoint(unknown)]
         shapes: dict[str, list[Definition]] = {}
         for each in ready:
             shapes.setdefault(_skeleton(each[1]), []).append(each)
@@ -139,12 +145,7 @@ def stages(chosen: dict[Compare, tuple[Column, Expr]]) -> Iterator[list[Definiti
         waiting = [w for w in waiting if id(w) not in done]
 
 
-def _names(e: Expr) -> set[str]:
-    """The features whose present value the expression depends on."""
-    return {c.name for c in walk(e) if isinstance(c, Column) and not c.clean}
-
-
 def _skeleton(e: Expr) -> str:
-    names = {c.name for c in walk(e) if isinstance(c, Column)}
+    names = {c.name for c in columns(e)}
     layout = Layout({n: (0.0, 1.0) for n in names})
     return str(pattern(e, Leaves(layout)))

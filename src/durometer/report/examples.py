@@ -26,7 +26,7 @@ import torch
 from durometer.core import durable_files
 from durometer.core.records import Records
 from durometer.data.dataset import Dataset
-from durometer.relations.expression import Column, walk
+from durometer.relations.expression import changing
 from durometer.report.changes import Replaced, join_changes, replaced
 from durometer.spaces import token_ids
 from durometer.tables.validation import bounded
@@ -232,10 +232,7 @@ def _apart(schema: Schema) -> list[tuple[dict[int, int], list[int]]]:
     A greedy colouring, in the order of the features.
     """
     place = schema.layout.place
-    named = [
-        {place[e.name] for e in walk(r) if isinstance(e, Column) and not e.clean}
-        for r in schema.relations
-    ]
+    named = [{place[name] for name in changing(r)} for r in schema.relations]
     naming: dict[int, list[int]] = {}
     for r, features in enumerate(named):
         for j in features:

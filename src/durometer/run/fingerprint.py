@@ -21,8 +21,10 @@ from torch import Tensor
 
 from durometer.core.capabilities import Answers, HasSchema
 from durometer.core.errors import Exhausted
+from durometer.games.game import Game
 from durometer.run.code_digest import code_of
 from durometer.run.job import Job
+from durometer.tables.schema import Schema
 
 ROWS = 32  # of the data; as many again are mixed from them
 SUMS = 4
@@ -32,7 +34,7 @@ Print = dict[str, Any]
 
 def fingerprint(job: Job) -> Print:
     """Of a prepared job."""
-    game = job.target if hasattr(job.target, "play") else None
+    game = job.target if isinstance(job.target, Game) else None
     schemas = {
         "data": job.data.schema,
         "space": job.space.schema if isinstance(job.space, HasSchema) else None,
@@ -85,12 +87,11 @@ def _sums(logits: Tensor) -> Tensor:
     return logits @ signs
 
 
-def _lines(schema: Any) -> list[str]:
+def _lines(schema: object) -> list[str]:
     """A schema as text, a line per relation and feature; anything else by its name."""
-    toml = getattr(schema, "toml", None)
-    if toml is None:
+    if not isinstance(schema, Schema):
         return [repr(schema)]
-    return [line.strip() for line in toml().splitlines() if line.strip() not in ("", "]")]
+    return [s.strip() for s in schema.toml().splitlines() if s.strip() not in ("", "]")]
 
 
 def differences(old: Print, new: Print) -> list[str]:

@@ -33,7 +33,7 @@ from durometer.games.nature import Nature
 from durometer.games.static import Static, as_game
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Expandable, Goal
-from durometer.model.classifier import Classifier
+from durometer.model.classifier import AnyModel, source_of
 from durometer.model.remote import Endpoint
 from durometer.problem.budget import Budget
 from durometer.problem.referee import Referee
@@ -43,8 +43,7 @@ from durometer.spaces import token_ids
 from durometer.spaces.region import Space
 
 BATCH = 256  # rows
-STANDARD = "standard"  # the attack that a game has by itself
-_STANDARD = cast(Attack, STANDARD)
+STANDARD = cast(Attack, "standard")  # the attack that a game has by itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +97,11 @@ class Job:
     'fail'
     """
 
-    target: Any  # as the user gave it
+    target: AnyModel | Game  # as the user gave it
     data: Dataset
     space: Space | None = None
     goal: Expandable = field(default_factory=Untargeted)
-    attack: Attack | None = _STANDARD  # the game's own, found when it is prepared
+    attack: Attack | None = STANDARD  # the game's own, found when it is prepared
     seed: int = 0
     batch: int | None = None
     budget: Budget = field(default_factory=Budget)
@@ -150,10 +149,9 @@ class Job:
         return cast(Goal, self.goal)
 
     def _attack(self) -> Attack | None:
-        asked: Any = self.attack
-        if isinstance(asked, str) and asked == STANDARD:
-            return self.rules.default_attack(self.space)
-        return self.attack
+        asked: object = self.attack
+        usual = isinstance(asked, str) and asked == "standard"
+        return self.rules.default_attack(self.space) if usual else self.attack
 
     def prepare(self) -> Facts:
         """Checks that the parts fit together and prepares the game.
@@ -178,7 +176,7 @@ class Job:
             fresh: Whether to forget answers that are there.
         """
         model = self.rules.model if isinstance(self.rules, Static | Nature) else None
-        source = model.source if isinstance(model, Classifier) else model
+        source = source_of(model)
         if isinstance(source, Endpoint):
             source.keep_in(folder, fresh)
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
 from durometer.relations import parse
-from durometer.relations.expression import Relation
+from durometer.relations.expression import Relation, columns
 from durometer.relations.language import F
 from durometer.tables import files
 from durometer.tables.feature import Feature, Kind
@@ -179,9 +179,7 @@ def _ranged(features: list[Feature], name: str, table: pd.DataFrame | None) -> l
 
 
 def _names(rule: Relation) -> list[str]:
-    from durometer.relations.expression import Column, walk
-
-    return [e.name for e in walk(rule) if isinstance(e, Column)]
+    return [c.name for c in columns(rule)]
 
 
 def _number(value: Any) -> float | None:

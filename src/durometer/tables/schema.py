@@ -33,7 +33,7 @@ from durometer.core.errors import DurometerError, nearest
 from durometer.core.validation import noun
 from durometer.data.columns import DAYS, Column, Columns, as_frame, encode_labels
 from durometer.relations import parse
-from durometer.relations.expression import Relation, relation
+from durometer.relations.expression import Const, Relation, columns, relation, walk
 from durometer.relations.intervals import impossible
 from durometer.relations.normal_form import Layout
 from durometer.relations.program import Program
@@ -250,17 +250,12 @@ class Schema:
         Raises:
             DurometerError: There is no such column.
         """
-        from durometer.relations.expression import Column, walk
-
         wanted = list(names)
         by_name = {f.name: f for f in self.features}
         for each in wanted:
             if each not in by_name:
                 raise DurometerError(f"no feature '{each}'{nearest(each, by_name)}")
-        kept = [
-            r for r in self.relations
-            if all(e.name in wanted for e in walk(r) if isinstance(e, Column))
-        ]  # fmt: skip
+        kept = [r for r in self.relations if all(c.name in wanted for c in columns(r))]
         return Schema([by_name[n] for n in wanted], kept, self.name)
 
     def freeze(self, *names: str) -> Schema:
@@ -463,6 +458,4 @@ def _column(f: Feature) -> Column:
 
 
 def _has_no_label(r: Relation) -> bool:
-    from durometer.relations.expression import Const, walk
-
     return not any(isinstance(e, Const) and isinstance(e.value, str) for e in walk(r))

@@ -23,22 +23,27 @@ from torch import Tensor
 
 import durometer
 from durometer._evaluate import evaluate
+from durometer.attacks.base import Attack
 from durometer.core.streams import Stream
 from durometer.defenses.copies import copied
+from durometer.games.transductive import Defender
 from durometer.goals.classes import Targeted, Untargeted
-from durometer.goals.goal import reached
+from durometer.goals.goal import Goal, reached
 from durometer.goals.group import Group
+from durometer.kernels.arrays import Array
 from durometer.model.classifier import wrap
 from durometer.problem.budget import Budget
+from durometer.report.report import Report
 from durometer.report.stats import at_most
 from durometer.spaces.lp import Lp
+from durometer.spaces.region import Space
 from durometer.testing.toys import ROWS, Case, cases, odd_shapes
 
 _LUCK = 1e-3  # how unlikely it must be that an honest search is that unlucky
 PART = 24  # rows for what is run many times over
 
 
-def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: int = 20) -> None:
+def check_attack(attack: Attack, space: Lp | None = None, at_once: int = 1, luck: int = 20) -> None:
     """Checks that an attack keeps every promise of an attack.
 
     Its successes hold, it takes inputs of any shape, it finds at least what random points find, it
@@ -67,7 +72,7 @@ def check_attack(attack: Any, space: Lp | None = None, at_once: int = 1, luck: i
         ) from error
 
 
-def _check_cases(attack: Any, space: Lp | None, at_once: int, luck: int) -> None:
+def _check_cases(attack: Attack, space: Lp | None, at_once: int, luck: int) -> None:
     for case in cases(space, attack.needs.norms):
         classes = case.model.b.shape[1]
         ring = {c: [(c + 1) % classes, (c + 2) % classes][: classes - 1] for c in range(classes)}
@@ -92,14 +97,14 @@ def _check_cases(attack: Any, space: Lp | None, at_once: int, luck: int) -> None
         _check_claims(report, case, Untargeted(), attack)
 
 
-def _check_repr(thing: Any) -> None:
+def _check_repr(thing: object) -> None:
     public = {n: getattr(durometer, n) for n in dir(durometer)} | vars(durometer.orders)
     names = {type(thing).__name__: type(thing), "inf": math.inf, "nan": math.nan}
     again = eval(repr(thing), {}, public | names)
     _expect(repr(again) == repr(thing), f"{thing!r}: its repr does not give it back: {again!r}")
 
 
-def _expect(holds: Any, message: str) -> None:
+def _expect(holds: object, message: str) -> None:
     if not bool(holds):
         raise AssertionError(message)
 
@@ -120,11 +125,11 @@ def _untouched(model: torch.nn.Module, what: str) -> Iterator[None]:
         _expect(p.grad is None, f"{what}: leaves gradients in the model's weights")
 
 
-def _check_claims(report: Any, case: Case, goal: Any, attack: Any) -> None:
+def _check_claims(report: Report, case: Case, goal: Goal, attack: Attack) -> None:
     """Every success is valid and reaches the goal, by numpy alone."""
     table, what = report.table, f"{attack!r} on {case.name}, {goal!r}"
     won = table["success"].to_numpy()
-    x, found = case.data.x.numpy()[won], report.adversarial[won]
+    x, found = case.data.x.numpy()[won], _adversarial(report)[won]
     d = (found - x).reshape(len(x), math.prod(x.shape[1:]))
     size = np.linalg.norm(d, case.space.p, axis=1) if len(d) else np.zeros(0)
     _expect((size <= case.space.eps * (1 + 1e-5)).all(), f"{what}: a success outside the ball")
@@ -136,11 +141,17 @@ def _check_claims(report: Any, case: Case, goal: Any, attack: Any) -> None:
     elif isinstance(goal, Targeted):
         fine = predicted == goal.target
     else:
+        assert isinstance(goal, Group) and goal.relation is not None
         fine = np.array([p in goal.relation[s] for p, s in zip(predicted, y, strict=True)], bool)
     _expect(fine.all(), f"{what}: {int((~fine).sum())} of {len(fine)} successes do not hold")
 
 
-def _check_strength(report: Any, case: Case, attack: Any, luck: int) -> None:
+def _adversarial(report: Report) -> Array:
+    assert report.adversarial is not None
+    return report.adversarial
+
+
+def _check_strength(report: Report, case: Case, attack: Attack, luck: int) -> None:
     tries = min(luck, max(3, int(report.table["forwards"].max()) - 1))
     rng = np.random.default_rng(0)
     x, y, space = case.data.x.numpy(), case.data.y.numpy(), case.space
@@ -168,7 +179,7 @@ def _check_strength(report: Any, case: Case, attack: Any, luck: int) -> None:
             f"points find {lucky.sum()}; give a smaller luck= if that is all it asks")  # fmt: skip
 
 
-def _check_batches(report: Any, case: Case, attack: Any) -> None:
+def _check_batches(report: Report, case: Case, attack: Attack) -> None:
     """Batches of 1 (on a few rows), 7 and 64 in another order: the same flags and inputs."""
     parts: tuple[tuple[int, range], ...] = ((1, range(0, ROWS, 16)), (7, range(PART - 1, -1, -1)))
     if attack.needs.donors:  # drawn from all of the data: these stay as they are, reordered
@@ -181,13 +192,15 @@ def _check_batches(report: Any, case: Case, attack: Any) -> None:
         _expect(flags.mean() >= 0.99,
                 f"{attack!r} on {case.name}: {int((~flags).sum())} of {len(flags)} rows end "
                 f"differently in batches of {batch}")  # fmt: skip
-        apart = np.abs(report.adversarial[index] - other.adversarial).reshape(len(index), -1).max(1)
+        apart = (
+            np.abs(_adversarial(report)[index] - _adversarial(other)).reshape(len(index), -1).max(1)
+        )
         _expect((apart < 1e-6).mean() >= 0.9,
                 f"{attack!r} on {case.name}: in batches of {batch} other points are tried: "
                 "draw random numbers from problem.random, row by row")  # fmt: skip
 
 
-def _check_budget(case: Case, attack: Any, at_once: int) -> None:
+def _check_budget(case: Case, attack: Attack, at_once: int) -> None:
     for limit in (Budget(forwards=7), Budget(backwards=5)):
         table = evaluate(case.model, case.data.take(range(PART)), space=case.space, attack=attack,
                          budget=limit, progress=False).table  # fmt: skip
@@ -197,7 +210,7 @@ def _check_budget(case: Case, attack: Any, at_once: int) -> None:
                     f"{attack!r} on {case.name}: {spent} {name}, budget {most}")  # fmt: skip
 
 
-def check_space(space: Any, x: Any, seed: int = 0) -> None:
+def check_space(space: Space, x: Tensor, seed: int = 0) -> None:
     """Checks that the regions of a space keep every promise of a region.
 
     Args:
@@ -257,7 +270,7 @@ def _skip_normal(seed: int, n: int, size: int) -> Stream:
     return stream
 
 
-def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = None,
+def check_goal(goal: Goal, classes: int = 10, names: tuple[str, ...] | None = None,
                rows: int | None = None) -> None:  # fmt: skip
     """Checks that a goal gives a proper mask, row by row.
 
@@ -291,7 +304,7 @@ def check_goal(goal: Any, classes: int = 10, names: tuple[str, ...] | None = Non
     _check_repr(goal)
 
 
-def check_defender(defender: Any, x: Tensor, seed: int = 0) -> None:
+def check_defender(defender: Defender, x: Tensor, seed: int = 0) -> None:
     """Checks that a test-time defence is a pure function of state, batch and seed.
 
     Args:
@@ -339,7 +352,7 @@ def check_defender(defender: Any, x: Tensor, seed: int = 0) -> None:
         _expect(torch.equal(next_one, stay), f"{what}: says it is stateless, but a round matters")
 
 
-def _adapted(defender: Any, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
+def _adapted(defender: Defender, state: Any, x: Tensor, seed: int) -> tuple[Tensor, Any]:
     model, after = defender.adapt(state, x, seed)
     model = wrap(model)
     with model.ready(), torch.no_grad():

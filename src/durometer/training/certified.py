@@ -19,6 +19,7 @@ from dataclasses import field
 import torch
 from torch import Tensor, nn
 
+from durometer.architectures.tables.tableinput import TableInput
 from durometer.core.errors import Unsupported
 from durometer.core.validation import noun
 from durometer.goals.classes import Untargeted
@@ -132,7 +133,7 @@ def trainable(net: nn.Module) -> bool:
     *inner, last = _layers(net)
     known = (*MONOTONE, *_LINEAR, *_POOLS, *_NORMS, nn.Flatten)
     return type(last) is nn.Linear and all(
-        type(layer) in known or getattr(layer, "numbers", None) is not None for layer in inner
+        type(layer) in known or isinstance(layer, TableInput) for layer in inner
     )
 
 
@@ -162,9 +163,8 @@ def _through(
         shift = layer.bias.reshape(shape) - mean.reshape(shape) * factor
         middle, radius = (low + high) / 2 * factor + shift, (high - low) / 2 * factor.abs()
         return middle - radius, middle + radius, point * factor + shift
-    numbers = getattr(layer, "numbers", None)  # a TableInput of numbers alone scales each of them
     if isinstance(layer, (*MONOTONE, *_POOLS, nn.Flatten)) or (
-        isinstance(numbers, Tensor) and len(numbers) == low.shape[1]
+        isinstance(layer, TableInput) and len(layer.numbers) == low.shape[1]  # it scales each
     ):
         return layer(low), layer(high), layer(point)
     names = (*_LINEAR, *_NORMS, *_POOLS, nn.Flatten, *MONOTONE)

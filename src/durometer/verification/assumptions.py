@@ -23,7 +23,7 @@ import numpy as np
 
 from durometer.verification.domain import Constraint, Floats, Row, Term
 from durometer.verification.judge import each
-from durometer.verification.relation_parser import NOTHING, Reader, Said
+from durometer.verification.relation_parser import NOTHING, Formula, Reader
 
 Intervals = list[tuple[float, float]]
 _CATEGORY = {0.0: 1.0, 1.0: 2.0, 2.0: 2.0, np.inf: 1.0}  # another category, to the power of p
@@ -36,12 +36,12 @@ class Space:
     """What a space says of valid points around one row."""
 
     row: Row
-    said: list[Said] = field(default_factory=list)
+    formulas: list[Formula] = field(default_factory=list)
     complete: bool = True  # every relation was understood
 
     def implies(self, claim: Constraint) -> bool:
         """Does every valid point satisfy this constraint?"""
-        return _trivial(claim, self.row) or any(_implies(s, claim, self.row) for s in self.said)
+        return _trivial(claim, self.row) or any(_implies(s, claim, self.row) for s in self.formulas)
 
 
 def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single: bool) -> Space:
@@ -98,24 +98,26 @@ def around(space: Mapping[str, Any], schema: Any, x0: Floats, goal: Any, single:
     sizes = [(f.range[1] - f.range[0], f.cost or 0.0, f.kind == "category", bool(f.group))
              for f in schema.features]  # fmt: skip
     moves = [i for i in range(d) if row.low[i] < row.high[i]]
-    said: list[Said] = []
+    formulas: list[Formula] = []
     if not priced:
         change = [(i, 1 / (sizes[i][0] or 1.0), 0.5 if p == 0 and sizes[i][3] else _CATEGORY[p],
                    sizes[i][2]) for i in moves]  # fmt: skip
-        said.append(_ball(p, reach, change, x0))
+        formulas.append(_ball(p, reach, change, x0))
     if money is not None:
         change = [(i, sizes[i][1], sizes[i][1], sizes[i][2]) for i in moves]
-        said.append(_ball(1.0, float(money) * (1 + 1e-9), change, x0))
+        formulas.append(_ball(1.0, float(money) * (1 + 1e-9), change, x0))
     for members in groups.values():
         one = [(i, 0, 1.0, none) for i in members]
         less = [(i, 0, -1.0, none) for i in members]
-        said += [("sum", one, 1.0), ("sum", less, -1.0)]
+        formulas += [("sum", one, 1.0), ("sum", less, -1.0)]
     reader = Reader(schema, row, tolerance)
-    said += [reader.relation(r) for r in schema.relations]
-    return Space(row, said, reader.complete)
+    formulas += [reader.relation(r) for r in schema.relations]
+    return Space(row, formulas, reader.complete)
 
 
-def _ball(p: float, reach: float, moves: list[tuple[int, float, float, bool]], x0: Floats) -> Said:
+def _ball(
+    p: float, reach: float, moves: list[tuple[int, float, float, bool]], x0: Floats
+) -> Formula:
     """Moves: feature, 1 / width, what another category (or any change, in L0) counts, is it one."""
     terms: list[Term] = []
     for i, rate, change, code in moves:
@@ -128,19 +130,19 @@ def _ball(p: float, reach: float, moves: list[tuple[int, float, float, bool]], x
     return ("sum", terms, np.floor(reach + 1e-9) if p == 0 else reach**p)
 
 
-def _implies(said: Said, claim: Constraint, row: Row) -> bool:
-    if said[0] == "and":
-        return any(_implies(s, claim, row) for s in said[1])
-    if said[0] == "or":
-        return all(_implies(s, claim, row) for s in said[1])
+def _implies(formula: Formula, claim: Constraint, row: Row) -> bool:
+    if formula[0] == "and":
+        return any(_implies(s, claim, row) for s in formula[1])
+    if formula[0] == "or":
+        return all(_implies(s, claim, row) for s in formula[1])
     bound, terms = claim
-    if said[0] == "sum":
-        _, given, most = said
+    if formula[0] == "sum":
+        _, given, most = formula
         if not given:
             return bool(most < 0)  # never holds: everything follows
         less = [(f, phi, -a, sets) for f, phi, a, sets in given]
         return _at_most([*terms, *less], bound - most, row, {})
-    return _at_most(terms, bound, row, {said[1]: said[2]})
+    return _at_most(terms, bound, row, {formula[1]: formula[2]})
 
 
 def _trivial(claim: Constraint, row: Row) -> bool:

@@ -21,10 +21,10 @@ from durometer.report.report import Report
 from durometer.run.store import Store
 from durometer.verification.judge import wilson
 
-Said = tuple[str, str]  # kind of finding, text
+Note = tuple[str, str]  # kind of finding, text
 
 
-def evidence(folder: Path) -> tuple[dict[str, Any], list[Said]]:
+def evidence(folder: Path) -> tuple[dict[str, Any], list[Note]]:
     """The document, and what is wrong with it as a file."""
     path = folder / "evidence.json"
     if not path.exists():
@@ -50,9 +50,9 @@ def _written(found: dict[str, Any]) -> bytes:
     return json.dumps(found, indent=1, allow_nan=False, ensure_ascii=False).encode()
 
 
-def hashes(folder: Path, known: dict[str, Any]) -> tuple[int, list[Said]]:
+def hashes(folder: Path, known: dict[str, Any]) -> tuple[int, list[Note]]:
     """How many files were compared with their digests, and those that differ."""
-    wrong: list[Said] = []
+    wrong: list[Note] = []
     listed = dict(known.get("integrity", {}).get("files", {}))
     for name, expected in listed.items():
         try:
@@ -76,7 +76,7 @@ def hashes(folder: Path, known: dict[str, Any]) -> tuple[int, list[Said]]:
     return count, wrong
 
 
-def figures(report: Report, known: dict[str, Any]) -> tuple[int, list[Said], list[str]]:
+def figures(report: Report, known: dict[str, Any]) -> tuple[int, list[Note], list[str]]:
     """How many figures were computed again, those that come out otherwise, what was left out."""
     count, wrong, notes = 0, [], []
     try:

@@ -20,15 +20,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from durometer.relations.expression import And, Column, Compare, Const, Count, In, Op, Or, Where
+from durometer.kernels.arrays import Array, Bools, Floats
+from durometer.relations.expression import (
+    And,
+    Column,
+    Compare,
+    Const,
+    Count,
+    Expr,
+    In,
+    Op,
+    Or,
+    Relation,
+    Where,
+)
 from durometer.spaces import lexicon, token_ids
 from durometer.spaces.masks import eyeglasses
 from durometer.spaces.text import STOPWORDS
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Rows = Sequence[Sequence[str]]
 Table = Mapping[str, Any]
 _NORMS = {"Linf": np.inf, "L2": 2.0, "L1": 1.0, "L0": 0.0}
@@ -37,7 +47,7 @@ _ROUNDING = 1e-6  # of stored float32 pictures
 
 
 def allowed(
-    space: Table, x0: NDArray[Any], x: NDArray[Any], schema: Any = None, maker: Any = None
+    space: Table, x0: Array, x: Array, schema: Any = None, maker: Any = None
 ) -> Bools | None:
     """Which rows of `x` the space allows around `x0`; None: the judge has no rule for it.
 
@@ -73,7 +83,7 @@ def allowed(
     return None
 
 
-def each(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def each(value: Any, shape: tuple[int, ...]) -> Array:
     """One number for each feature of an input: a list belongs to the first axis, the channels."""
     numbers = np.asarray(value, float)
     if numbers.ndim == 1 and len(shape) == 3:
@@ -81,7 +91,7 @@ def each(value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return np.broadcast_to(numbers, shape).reshape(-1)
 
 
-def _own_eps(eps: NDArray[Any], a: NDArray[Any], b: NDArray[Any], kind: Any, p: float) -> Bools:
+def _own_eps(eps: Array, a: Array, b: Array, kind: Any, p: float) -> Bools:
     """Each change is a share of its own eps; the norm of the shares is at most 1."""
     moved, may = np.abs(b - a), eps > 0
     unit = np.finfo(kind).eps * np.abs(a).max(1)[:, None] if kind.kind == "f" else 0.0
@@ -92,21 +102,21 @@ def _own_eps(eps: NDArray[Any], a: NDArray[Any], b: NDArray[Any], kind: Any, p: 
     return np.asarray(still & (_size(moved[:, may] / eps[may], p) <= most))
 
 
-def _rounding(x: NDArray[Any], a: NDArray[Any], p: float) -> NDArray[Any]:
+def _rounding(x: Array, a: Array, p: float) -> Array:
     if p == 0 or x.dtype.kind != "f":
         return np.zeros(len(a))
     dims = 1.0 if np.isinf(p) else a.shape[1] ** (1 / p)
-    unit: NDArray[Any] = np.finfo(x.dtype).eps * np.abs(a).max(1) * dims
+    unit: Array = np.finfo(x.dtype).eps * np.abs(a).max(1) * dims
     return unit
 
 
-def _size(d: NDArray[Any], p: float) -> NDArray[Any]:
+def _size(d: Array, p: float) -> Array:
     if p == 0:
         return np.asarray((d != 0).sum(1), dtype=float)
     return np.asarray(np.linalg.norm(d, ord=p, axis=1))
 
 
-def _table_allowed(space: Table, schema: Any, a: NDArray[Any], b: NDArray[Any]) -> Bools:
+def _table_allowed(space: Table, schema: Any, a: Array, b: Array) -> Bools:
     good = np.ones(len(b), bool)
     groups: dict[str, list[int]] = {}
     for j, f in enumerate(schema.features):
@@ -132,7 +142,7 @@ def _table_allowed(space: Table, schema: Any, a: NDArray[Any], b: NDArray[Any]) 
     return good & _near(space, schema, a, b)
 
 
-def _near(space: Table, schema: Any, a: NDArray[Any], b: NDArray[Any]) -> Bools:
+def _near(space: Table, schema: Any, a: Array, b: Array) -> Bools:
     """Within eps in the numeric features alone: what categories add can only make it more."""
     if "eps" not in space:
         return np.ones(len(b), bool)
@@ -145,9 +155,7 @@ def _near(space: Table, schema: Any, a: NDArray[Any], b: NDArray[Any]) -> Bools:
     return np.asarray(_size(change, p) <= float(space["eps"]) * (1 + 1e-4) + 1e-9)
 
 
-def wins(
-    goal: Table, y: NDArray[Any], answer: NDArray[Any], target: NDArray[Any], names: Any
-) -> Bools | None:
+def wins(goal: Table, y: Array, answer: Array, target: Array, names: Any) -> Bools | None:
     """Which answers reach the goal; None: the judge has no rule for this goal."""
     kind = goal.get("type")
     known = list(names or ())
@@ -192,7 +200,7 @@ def wilson(hits: int, n: int) -> tuple[float, float, float]:
     return p, max(0.0, low), min(1.0, high)
 
 
-def patch_allowed(space: Mapping[str, Any], a: NDArray[Any], b: NDArray[Any]) -> Bools | None:
+def patch_allowed(space: Mapping[str, Any], a: Array, b: Array) -> Bools | None:
     """Changes under the mask alone; None where the mask is a function of somebody."""
     mask = _mask(space.get("mask", "eyeglasses"), a.shape[2], a.shape[3])
     if mask is None:
@@ -202,7 +210,7 @@ def patch_allowed(space: Mapping[str, Any], a: NDArray[Any], b: NDArray[Any]) ->
     return same & _shown(space, b)
 
 
-def rectangle_allowed(space: Mapping[str, Any], a: NDArray[Any], b: NDArray[Any]) -> Bools:
+def rectangle_allowed(space: Mapping[str, Any], a: Array, b: Array) -> Bools:
     """Changes inside one window: their rows and columns span no more than it."""
     changed = (a != b).any(1)
     good = _shown(space, b)
@@ -214,7 +222,7 @@ def rectangle_allowed(space: Mapping[str, Any], a: NDArray[Any], b: NDArray[Any]
     return good
 
 
-def on_levels(space: Mapping[str, Any], b: NDArray[Any]) -> Bools:
+def on_levels(space: Mapping[str, Any], b: Array) -> Bools:
     """Every value is one of so many, evenly from low to high."""
     inner = space["inner"]
     low, high = float(inner.get("low", 0.0)), float(inner.get("high", 1.0))
@@ -223,13 +231,11 @@ def on_levels(space: Mapping[str, Any], b: NDArray[Any]) -> Bools:
     return np.asarray(near, bool)
 
 
-def _shown(space: Mapping[str, Any], b: NDArray[Any]) -> Bools:
+def _shown(space: Mapping[str, Any], b: Array) -> Bools:
     low, high = float(space.get("low", 0.0)), float(space.get("high", 1.0))
     flat = b.reshape(len(b), -1)
-    inside: Bools = (
-        np.isfinite(flat) & (flat >= low - _ROUNDING) & (flat <= high + _ROUNDING)
-    ).all(1)
-    return inside
+    inside = (np.isfinite(flat) & (flat >= low - _ROUNDING) & (flat <= high + _ROUNDING)).all(1)
+    return np.asarray(inside)
 
 
 def _mask(given: Any, height: int, width: int) -> Bools | None:
@@ -278,7 +284,11 @@ def _bare(word: str) -> str:
 
 
 def relations_hold(
-    relations: Sequence[Any], features: Sequence[Any], was: Floats, now: Floats, tolerance: float
+    relations: Sequence[Relation],
+    features: Sequence[Any],
+    was: Floats,
+    now: Floats,
+    tolerance: float,
 ) -> Bools:
     """(n,) whether every relation holds in a row."""
     walk = _Walk(features, was, now, tolerance)
@@ -305,7 +315,7 @@ class _Walk:
                 break
         return self.number(left), self.number(right)
 
-    def number(self, e: Any) -> Floats:
+    def number(self, e: Expr) -> Floats:
         match e:
             case Const():
                 return np.full(len(self.now), float(e.value))
@@ -321,7 +331,7 @@ class _Walk:
                 return np.asarray(_operate(e.op, [self.number(a) for a in e.args]))
         raise TypeError(f"{type(e).__name__}: no number")
 
-    def holds(self, r: Any) -> Bools:
+    def holds(self, r: Relation) -> Bools:
         match r:
             case And():
                 return np.asarray(np.all([self.holds(p) for p in r.operands], axis=0))

@@ -115,14 +115,14 @@ class Domain:
         return np.asarray(base + best)
 
 
-def domain(said: Space, single: bool) -> Domain:
+def domain(space: Space, single: bool) -> Domain:
     """What the space says of the inputs; `single`: the model rounds them to single precision."""
-    row = said.row
+    row = space.row
     if not (np.isfinite(row.low).all() and np.isfinite(row.high).all()):
         raise Unreadable("a feature has no bounds")
     wide = _SINGLE if single else 0.0
     balls = []
-    for s in said.said:
+    for s in space.formulas:
         if s[0] == "sum" and s[1] and {t[1] for t in s[1]} in ({2}, {3}):
             features = np.array([t[0] for t in s[1]])
             rate = np.array([t[2] for t in s[1]])

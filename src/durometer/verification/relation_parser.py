@@ -13,11 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from durometer.relations.expression import And, Column, Compare, Const, Count, In, Op, Or
+from durometer.relations.expression import (
+    And,
+    Column,
+    Compare,
+    Const,
+    Count,
+    Expr,
+    In,
+    Op,
+    Or,
+    Relation,
+)
 from durometer.verification.domain import Row, Term
 
-Said = tuple[Any, ...]
-NOTHING: Said = ("and", [])
+Formula = tuple[Any, ...]
+NOTHING: Formula = ("and", [])
 _SWAP = {">=": "<=", ">": "<"}
 
 
@@ -33,7 +44,7 @@ class Reader:
     def __post_init__(self) -> None:
         self.place = {f.name: i for i, f in enumerate(self.schema.features)}
 
-    def relation(self, r: Any) -> Said:
+    def relation(self, r: Relation) -> Formula:
         match r:
             case And():
                 return ("and", [self.relation(p) for p in r.operands])
@@ -47,7 +58,7 @@ class Reader:
         self.complete = False
         return NOTHING
 
-    def compare(self, op: str, left: Any, right: Any, slack: float | None) -> Said:
+    def compare(self, op: str, left: Expr, right: Expr, slack: float | None) -> Formula:
         left, right = self._labels(left, right)
         if op in _SWAP:
             return self.compare(_SWAP[op], right, left, slack)
@@ -76,14 +87,14 @@ class Reader:
             bound = -1.0 if whole else -least
         else:
             bound = min(most, 0.49) if whole and slack is None else most
-        made: list[Said] = [("sum", terms, bound - constant)]
+        made: list[Formula] = [("sum", terms, bound - constant)]
         if len(terms) == 1 and terms[0][1] == 0:
             f, _, a, _ = terms[0]
             edge = (bound - constant) / a
             made.append(("values", f, [(-np.inf, edge)] if a > 0 else [(edge, np.inf)]))
         return ("and", made)
 
-    def _ratio(self, op: str, left: Any, right: Any, slack: float | None) -> Said:
+    def _ratio(self, op: str, left: Expr, right: Expr, slack: float | None) -> Formula:
         """Products and quotients of positive numbers, by their logarithms."""
         a, b = self._powers(left), self._powers(right)
         if a is None or b is None or op != "<=":
@@ -100,7 +111,7 @@ class Reader:
         terms = [(f, 1, k, np.zeros((0, 2))) for f, k in powers.items() if k]
         return ("and", [("sum", terms, loose + b[1] - a[1])])
 
-    def _powers(self, e: Any) -> tuple[dict[int, float], float] | None:
+    def _powers(self, e: Expr) -> tuple[dict[int, float], float] | None:
         """Exponents of features that move, and the logarithm of the rest; all positive."""
         fixed = self._sum(e)
         if fixed is not None and not fixed[0]:
@@ -123,7 +134,7 @@ class Reader:
                 return None if a is None else ({f: p * k for f, p in a[0].items()}, a[1] * k)
         return None
 
-    def _labels(self, left: Any, right: Any) -> tuple[Any, Any]:
+    def _labels(self, left: Expr, right: Expr) -> tuple[Any, Any]:
         for a, b in ((left, right), (right, left)):
             if isinstance(a, Const) and isinstance(a.value, str) and isinstance(b, Column):
                 f = self.schema.features[self.place[b.name]]
@@ -131,7 +142,7 @@ class Reader:
                 return (code, b) if a is left else (b, code)
         return left, right
 
-    def _minus(self, left: Any, right: Any) -> tuple[list[Term], float] | None:
+    def _minus(self, left: Expr, right: Expr) -> tuple[list[Term], float] | None:
         a, b = self._sum(left), self._sum(right)
         if a is None or b is None:
             return None
@@ -143,7 +154,7 @@ class Reader:
         made = [(f, 0, w, np.zeros((0, 2))) for f, w in linear.items() if w]
         return [*made, *(t for t in terms if t[1] == 4)], a[1] - b[1]
 
-    def _sum(self, e: Any) -> tuple[list[Term], float] | None:
+    def _sum(self, e: Expr) -> tuple[list[Term], float] | None:
         match e:
             case Const():
                 return None if isinstance(e.value, str) else ([], float(e.value))
@@ -174,7 +185,7 @@ class Reader:
                 return [(f, phi, k * w, s) for f, phi, w, s in a[0]], k * a[1]
         return None
 
-    def _count(self, e: Any) -> tuple[list[Term], float] | None:
+    def _count(self, e: Count) -> tuple[list[Term], float] | None:
         """A comparison counts 1 - [x outside the values where it holds]."""
         terms: list[Term] = []
         total = 0.0
@@ -195,7 +206,7 @@ class Reader:
             total += 1.0
         return terms, total
 
-    def _whole(self, e: Any) -> bool:
+    def _whole(self, e: Expr) -> bool:
         match e:
             case Const():
                 return not isinstance(e.value, str) and float(e.value).is_integer()
@@ -211,7 +222,7 @@ class Reader:
         low, high = self.schema.features[f].range
         return float(high - low) or 1.0
 
-    def _size(self, e: Any) -> float:
+    def _size(self, e: Expr) -> float:
         terms, constant = self._sum(e) or ([], 0.0)
         ends = [(constant, constant)]
         for f, phi, a, _ in terms:

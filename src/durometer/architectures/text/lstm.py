@@ -44,6 +44,11 @@ class TextLSTM(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.last = nn.Linear(4 * hidden, classes)
 
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Its words: padding first, then the unknown word."""
+        return self.words.vocabulary
+
     def forward(self, x: Tensor) -> Tensor:
         vectors, there = self.words(x)
         packed = nn.utils.rnn.pack_padded_sequence(

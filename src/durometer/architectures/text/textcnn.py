@@ -51,6 +51,11 @@ class TextCNN(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.last = nn.Linear(2 * filters * len(widths), classes)
 
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Its words: padding first, then the unknown word."""
+        return self.words.vocabulary
+
     def forward(self, x: Tensor) -> Tensor:
         vectors, there = self.words(x)
         mask = there[:, None].to(vectors.dtype)

@@ -49,6 +49,11 @@ class TextTransformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.last = nn.Linear(hidden, classes)
 
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Its words: padding first, then the unknown word."""
+        return self.words.vocabulary
+
     def forward(self, x: Tensor) -> Tensor:
         vectors, there = self.words(x)
         first = self.first(vectors)

@@ -5,7 +5,7 @@
 with L the mean of the losses (GMSA-AVG), their minimum (GMSA-MIN), or the loss of F_i alone (FPA,
 Algorithm 1); T = 0 on the static model is the transfer attack. F_0 is the model before it adapts to
 this batch; Gamma is run by the attacker itself, with random numbers of its own (see
-`Problem.rehearsal`). Of U_0..U_T the one that did most harm when rehearsed is handed in. The inner
+`Problem.simulation`). Of U_0..U_T the one that did most harm when rehearsed is handed in. The inner
 problem is any attack of the library, in any space.
 
 What a reader would get wrong. Iterations count from 0, so T = 9 makes ten candidates. The candidate
@@ -122,12 +122,12 @@ class GMSA:
             )
 
     def __call__(self, problem: Problem) -> None:
-        if problem.rehearsal is None:
+        if problem.simulation is None:
             raise Unsupported(
                 f"{self.name} attacks a model that moves after the attacker; this one is fixed: "
                 f"use {self.inner!r} itself, or play du.Transductive(defender)"
             )
-        _Search(self, problem, problem.rehearsal).run()
+        _Search(self, problem, problem.simulation).run()
 
 
 @dataclass
@@ -136,7 +136,7 @@ class _Search:
 
     gmsa: GMSA
     problem: Problem
-    rehearsal: DefenderSimulation
+    simulation: DefenderSimulation
     draws: int = 0
     best: Problem | None = None
     score: float = -torch.inf
@@ -146,12 +146,12 @@ class _Search:
         """How often a candidate is rehearsed: one run of a random defender picks the lucky one."""
         if self.gmsa.simulations is not None:
             return self.gmsa.simulations
-        return 3 if self.rehearsal.random and not self.gmsa.inner.needs.single_model else 1
+        return 3 if self.simulation.random and not self.gmsa.inner.needs.single_model else 1
 
     def run(self) -> None:
         gmsa, clean = self.gmsa, self.kept(self.problem).clone()
         alone = gmsa.iterations == 0 and gmsa.fallback == "attacked"
-        models = [self.rehearsal.static if gmsa.first == "static" else self.problem.model]
+        models = [self.simulation.static if gmsa.first == "static" else self.problem.model]
         if gmsa.first == "clean" or gmsa.fallback == "clean":
             met = self.simulate(clean)
             models = met[:1] if gmsa.first == "clean" else models
@@ -207,12 +207,12 @@ class _Search:
         """What the defender might become when it gets this batch."""
         self.draws += self.simulations
         numbers = range(self.draws - self.simulations, self.draws)
-        return [self.rehearsal.adapt(x, draw) for draw in numbers]
+        return [self.simulation.adapt(x, draw) for draw in numbers]
 
     def rate(self, trial: Problem, x: Tensor, met: list[Classifier]) -> bool:
         """Remember the candidate if it is the best so far; True if nothing is left to gain."""
         hits = self.hits(met, x)
-        scored = self.rehearsal.scored
+        scored = self.simulation.scored
         score = float(hits[scored].mean())
         if self.gmsa.select == "loss":
             rows = torch.arange(len(x), device=x.device)
@@ -221,7 +221,7 @@ class _Search:
             score = float(value[scored].mean())
         if score > self.score:
             self.best, self.score = trial, score
-            self.rehearsal.simulated.copy_(hits)
+            self.simulation.simulated.copy_(hits)
         return bool(hits[scored].min() >= 1.0)
 
     @torch.no_grad()

@@ -82,6 +82,6 @@ class Poison:
     def __call__(self, problem: Problem) -> None:
         through = through_of(problem, self.simulations, self.ahead, self.blind)
         trial = problem.against(through)  # type: ignore[arg-type]
-        trial.scope = through.rehearsal.controlled
+        trial.scope = through.simulation.controlled
         run(self.inner, trial, self.name)
         through.finish(problem, trial)

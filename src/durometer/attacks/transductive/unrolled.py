@@ -94,7 +94,7 @@ class Through:
     """
 
     problem: Problem
-    rehearsal: DefenderSimulation
+    simulation: DefenderSimulation
     draws: range
     batch: Tensor  # the company of the rows that are asked about
     clean: Tensor  # what stands in for the batches of later rounds
@@ -138,7 +138,7 @@ class Through:
     def _climbed(self, logits: Tensor, at: Tensor, loss: Loss, targets: Tensor) -> Tensor:
         if self.ahead is None:
             return loss(logits[at], targets)
-        scored = self.rehearsal.scored
+        scored = self.simulation.scored
         harm = loss(logits[scored], self.wanted[scored]).mean()
         if torch.is_grad_enabled() and not harm.requires_grad:
             raise Unsupported(
@@ -152,7 +152,7 @@ class Through:
         """The answers of every draw; the batch is remembered if it is the best so far."""
         each = [self._answers(batch, draw) for draw in self.draws]
         with torch.no_grad():
-            goal, scored, wide = self.wanted, self.rehearsal.scored, widest(batch.device)
+            goal, scored, wide = self.wanted, self.simulation.scored, widest(batch.device)
             hits = torch.stack([self.problem.reaches(a, goal) for a in each]).to(wide).mean(0)
             losses = torch.stack([self.problem.loss(a, goal) for a in each]).mean(0)[scored]
             score = (float(hits[scored].mean()), float(losses.to(wide).mean()))
@@ -162,9 +162,9 @@ class Through:
 
     def _answers(self, batch: Tensor, draw: int) -> Tensor:
         """(n, C), differentiable in the whole batch."""
-        logits, state = self.rehearsal.unrolled(batch, draw, None, 0)
+        logits, state = self.simulation.unrolled(batch, draw, None, 0)
         for turn in range(self.ahead or 0):
-            logits, state = self.rehearsal.unrolled(self.clean, draw, state, turn + 1)
+            logits, state = self.simulation.unrolled(self.clean, draw, state, turn + 1)
         return logits
 
     def finish(self, problem: Problem, trial: Problem) -> None:
@@ -172,7 +172,7 @@ class Through:
         problem.absorb(trial, torch.zeros_like(problem.solved))  # no row of it, only its counts
         problem.hand_in(self.best)
         if not self.ahead:
-            self.rehearsal.simulated.copy_(self.hits)
+            self.simulation.simulated.copy_(self.hits)
 
 
 def through_of(
@@ -182,25 +182,25 @@ def through_of(
 
     `blind`: copies of its own clean rows stand in for the rows of others, which it does not see.
     """
-    rehearsal = problem.rehearsal
-    if rehearsal is None:
+    simulation = problem.simulation
+    if simulation is None:
         raise Unsupported(
             "an attack through the adaptation needs a model that moves; this one is fixed: play "
             "du.Transductive(defender)"
         )
-    draws = range(simulations or (3 if rehearsal.random else 1))
+    draws = range(simulations or (3 if simulation.random else 1))
     kept = problem.kept(torch.arange(len(problem.y), device=problem.y.device)).clone()
     clean = problem.regions.decode(problem.regions.origin)
     harmed = None
     if blind:
-        mine = rehearsal.controlled.nonzero()[:, 0]
-        others = (~rehearsal.controlled).nonzero()[:, 0]
+        mine = simulation.controlled.nonzero()[:, 0]
+        others = (~simulation.controlled).nonzero()[:, 0]
         if not len(mine):
             raise Unsupported("Poison(blind=True): the attacker controls no row of this round")
         again = mine[torch.arange(len(others), device=mine.device) % len(mine)]
         kept[others], clean, harmed = clean[again], clean.clone(), problem.goal.clone()
         clean[others], harmed[others] = clean[again], problem.goal[again]
-    through = Through(problem, rehearsal, draws, kept, clean, ahead, harmed)
+    through = Through(problem, simulation, draws, kept, clean, ahead, harmed)
     with torch.no_grad():
         through.ask(kept)
     return through

@@ -22,7 +22,7 @@ from durometer.data.columns import as_frame
 from durometer.data.dataset import Dataset
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.model.adapters import adapt
-from durometer.model.classifier import AnyModel, Classifier
+from durometer.model.classifier import AnyModel, Classifier, source_of
 from durometer.proofs.globally.cells import Cells
 from durometer.proofs.globally.kernel import NEVER, Cells32, Program, Rows, Run, Trees, run
 from durometer.proofs.globally.points import Moves, Near, Points, valid
@@ -103,7 +103,7 @@ class Asked:
         if data is not None:
             frame = as_frame(data.table if isinstance(data, Dataset) else data)
         columns = schema.columns if frame is None else schema.columns_of(frame)
-        source = model.source if isinstance(model, Classifier) else model
+        source = source_of(model)
         asked_as = replace(adapt(source, columns=columns), columns=columns)
         ensemble = ensemble_of(asked_as)
         if ensemble.n_features != len(schema):

@@ -172,7 +172,7 @@ def _decided(criterion: Mapping[str, Any], decision: str) -> Iterable[Decided]:
             yield Decided(named, decision)
 
 
-def _figure(value: Any, place: str) -> Figure:
+def _figure(value: object, place: str) -> Figure:
     row = _table(value, place)
     named = _text(row.get("name", "robust"), f"{place}.name")
     value, low, high = (_number(row.get(key), f"{place}.{key}") for key in ("value", "low", "high"))
@@ -184,24 +184,24 @@ def _figure(value: Any, place: str) -> Figure:
                   promise, part)  # fmt: skip
 
 
-def _notice(value: Any) -> Notice:
+def _notice(value: object) -> Notice:
     row = _table(value, "limits.flags")
     return Notice(*(_text(row.get(key), f"limits.flags.{key}") for key in ("id", "level", "text")))
 
 
-def _table(value: Any, place: str) -> dict[str, Any]:
+def _table(value: object, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{place} is no table")
     return value
 
 
-def _list(value: Any, place: str) -> list[Any]:
+def _list(value: object, place: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{place} is no list")
     return value
 
 
-def _text(value: Any, place: str) -> str:
+def _text(value: object, place: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{place} is {str(value)[:80]!r}, which is no text")
     return value
@@ -211,11 +211,11 @@ def _texts(value: Mapping[str, Any], place: str) -> dict[str, str]:
     return {name: _text(said, f"{place}.{name}") for name, said in value.items()}
 
 
-def _lines(value: Any, place: str) -> list[str]:
+def _lines(value: object, place: str) -> list[str]:
     return [_text(line, place) for line in _list(value, place)]
 
 
-def _number(value: Any, place: str) -> float | None:
+def _number(value: object, place: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0:
@@ -223,18 +223,18 @@ def _number(value: Any, place: str) -> float | None:
     return float(value)
 
 
-def _count(value: Any, place: str) -> int:
+def _count(value: object, place: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"{place} is {str(value)[:80]!r}, which is no count")
     return value
 
 
-def _sha256(value: Any, place: str) -> str:
+def _sha256(value: object, place: str) -> str:
     if not isinstance(value, str) or not _SHA256.fullmatch(value):
         raise DurometerError(f"{place} is {str(value)[:80]!r}, which is no SHA-256; {FIX}")
     return value
 
 
-def _digests(value: Any, place: str) -> dict[str, str]:
+def _digests(value: object, place: str) -> dict[str, str]:
     table = _table(value, place)
     return {name: _sha256(table[name], f"{place}.{name}") for name in sorted(table)}

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from durometer.kernels.arrays import Floats
-from durometer.relations.expression import Column, Compare, Expr, Op, Relation
+from durometer.relations.expression import Column, Compare, Expr, Op, Operand, Relation
 from durometer.relations.language import implies
 from durometer.tables.discovery.equalities import linear
 from durometer.tables.discovery.pairs import RARE, Candidate, Sample, tokens
@@ -259,7 +259,7 @@ def _fixed(t: Sample, one: tuple[int, Feature], other: tuple[int, Feature]) -> I
 
 
 def _equals(f: Feature, code: float) -> Relation:
-    value: object = int(code) if code.is_integer() else code
+    value: Operand = int(code) if code.is_integer() else code
     if f.kind == "category":
         value = f.values[f.codes.index(code)]
     same: Relation = Column(f.name) == value

@@ -51,7 +51,7 @@ from durometer.games.static import Static
 from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Expandable, Goal
 from durometer.kernels.arrays import Bools, Floats, Ints
-from durometer.model.classifier import Classifier
+from durometer.model.classifier import source_of
 from durometer.proofs.trees import Exact
 from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
@@ -356,10 +356,10 @@ def retrain(seed: int, space: Space, goal: Goal, epochs: int) -> Callable[..., t
 def bare(model: Any) -> Any:
     """The user's own model, out of `Static` and `wrap`."""
     model = model.model if isinstance(model, Static) else model
-    return model.source if isinstance(model, Classifier) else model
+    return source_of(model)
 
 
-def refuse(model: Any, data: Any, space: Any, goal: Any) -> None:
+def refuse(model: Any, data: object, space: Space, goal: Goal) -> None:
     """Raise unless this model can be hardened on these data against this."""
     if not isinstance(data, Dataset):
         raise DurometerError(f"data is a {type(data).__name__}; expected du.Dataset(x, y)")
@@ -415,8 +415,8 @@ def refuse_numbers(
 
 
 def _share(value: Any) -> bool:
-    return _number(value) and 0 <= value <= 1
+    return _number(value) and 0 <= float(value) <= 1
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
