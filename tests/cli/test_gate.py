@@ -16,6 +16,11 @@ from typer.testing import CliRunner
 import durometer as du
 from durometer.cli.app import app
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "oracles"))
+from xsd import Schema
+
+sys.path.pop(0)
+
 MODEL = """
 import torch
 net = torch.nn.Linear(4, 2)
@@ -148,6 +153,32 @@ def check_sarif(file):
     return log
 
 
+JUNIT = Schema(SCHEMA.with_name("junit-10.xsd"))
+
+
+def check_junit(file):
+    """Against the schema of Jenkins' xUnit plugin: JUnit itself publishes none."""
+    root = Xml.parse(file).getroot()
+    assert not JUNIT.wrong(root), JUNIT.wrong(root)
+    return root
+
+
+@pytest.mark.parametrize("criterion", ["robust >= 0.5", "robust >= 0.95", "robust >= 0.79"])
+def test_junit_is_valid_by_its_schema(folder, criterion):
+    write(folder, criterion)
+    call("run.toml", "-q", "--junit", "o.xml")
+    root = check_junit("o.xml")
+    assert root.tag == "testsuites"
+    text = (folder / "o.xml").read_text()
+    for change in (
+        (' errors="', ' erors="'), ("<testcase ", '<testcase outcome="good" '),
+        ("system-out", "verdict"), ("<testsuite ", '<testsuite time="soon" '),
+    ):  # fmt: skip
+        (folder / "spoilt.xml").write_text(text.replace(*change))
+        with pytest.raises(AssertionError):
+            check_junit("spoilt.xml")
+
+
 @pytest.mark.parametrize("criterion", ["robust >= 0.5", "robust >= 0.95", "robust >= 0.79"])
 def test_sarif_is_valid_by_its_schema(folder, criterion):
     write(folder, criterion)
@@ -173,7 +204,7 @@ def test_what_broke_is_said_in_every_file(folder):
             "could not run" in (folder / "o/s.md").read_text()
             and said in (folder / "o/s.md").read_text()
         )
-        suite = Xml.parse("o/j.xml").getroot()[0]
+        suite = check_junit("o/j.xml")[0]
         assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
         assert said in suite[0].find("error").get("message")
         run = check_sarif("o/g.sarif")["runs"][0]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -84,41 +85,109 @@ def test_a_model_card_reads_as_yaml_with_the_interval_in_words():
     assert "95 % interval" in metrics["robust_accuracy"]["name"]
 
 
-def test_the_action_s_steps_run_as_a_script(tmp_path):
-    """Each step's script with its inputs, as the runner calls it; red, then green."""
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    step = next(s for s in action["runs"]["steps"] if s.get("id") == "gate")
-    (tmp_path / "d.py").write_text(
-        "import numpy as np\nx = np.random.default_rng(0).random((300, 2)).astype('float32')\n"
-        "x[:, 0] = 0.58\nnp.savez('d.npz', x=x, y=np.zeros(300, int))\n"
-    )
-    subprocess.run([sys.executable, "d.py"], cwd=tmp_path, check=True)
-    (tmp_path / "run.toml").write_text(
-        'data.path = "d.npz"\nmodel.python = "net.py:net"\nspace = {type = "Linf", eps = 0.1}\n'
-        'attack = {type = "PGD", steps = 2}\n[gate]\ncriteria = ["robust >= 0.8"]\n'
-    )
-    net = ("import torch\nnet = torch.nn.Linear(2, 2)\nwith torch.no_grad():\n"
-           "    net.weight.copy_(torch.tensor([[1.0, 0], [-1.0, 0]]))\n"
-           "    net.bias.copy_(torch.tensor([-0.5, 0.5]) * SCALE)\n")  # fmt: skip
+NET = """import torch
+net = torch.nn.Linear(2, 2)
+with torch.no_grad():
+    net.weight.copy_(torch.tensor([[1.0, 0], [-1.0, 0]]))
+    net.bias.copy_(torch.tensor([-0.5, 0.5]))
+def breaks(x):
+    raise ValueError("out of order")
+"""
+GATE = """data.path = "d.npz"
+model.python = "net.py:MODEL"
+space = {type = "Linf", eps = 0.1}
+attack = {type = "PGD", steps = 2}
+[gate]
+criteria = ["robust >= BOUND"]
+"""
+
+
+@pytest.fixture
+def gated(tmp_path, monkeypatch):
+    """A project with a gate: of its 300 rows 80 % are robust. `durometer` is this package's."""
+    x = np.random.default_rng(0).random((300, 2)).astype(np.float32)
+    x[:, 0] = np.where(np.arange(300) % 10 < 8, 0.8, 0.55)
+    np.savez(tmp_path / "d.npz", x=x, y=np.zeros(300, int))
+    (tmp_path / "net.py").write_text(NET)
     (tmp_path / "bin").mkdir()
     launcher = tmp_path / "bin" / "durometer"
     launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
     launcher.chmod(0o755)
-    env = os.environ | {
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"),
-        "FILE": "run.toml", "OUT": "runs/gate", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
-        "GITHUB_OUTPUT": str(tmp_path / "output"),
-    }  # fmt: skip
-    codes = []
-    for scale in ("1.0", "0.2"):
-        (tmp_path / "net.py").write_text(net.replace("SCALE", scale))
-        made = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=env,
-                              capture_output=True, text=True)  # fmt: skip
-        codes.append(made.returncode)
-    assert codes == [1, 0], made.stdout + made.stderr
-    assert "fail" in (tmp_path / "summary").read_text()
-    assert "outcome=fail" in (tmp_path / "output").read_text()
-    assert (tmp_path / "runs/gate/gate.sarif").exists()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    return tmp_path
+
+
+def write_gate(project, bound, model="net"):
+    text = GATE.replace("BOUND", str(bound)).replace("MODEL", model)
+    (project / "gate.toml").write_text(text)
+
+
+def played_action(project, **environment):
+    """The script of the action's gate, as the runner calls it; what it wrote for the runner."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    step = next(s for s in action["runs"]["steps"] if s.get("id") == "gate")
+    asked = {"FILE": "gate.toml", "OUT": "runs/gate", "GITHUB_STEP_SUMMARY": "summary",
+             "GITHUB_OUTPUT": "output", **environment}  # fmt: skip
+    assert {*step["env"]} == {"FILE", "OUT"}
+    made = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        cwd=project, env=os.environ | asked, capture_output=True, text=True,
+    )  # fmt: skip
+    told = dict(line.split("=") for line in (project / "output").read_text().splitlines())
+    summary = (project / "summary").read_text()
+    (project / "output").unlink()
+    (project / "summary").unlink()
+    return made.returncode, told, summary
+
+
+@pytest.mark.parametrize(
+    ("bound", "model", "code", "outcome", "first"),
+    [
+        (0.5, "net", 0, "pass", "passed"),
+        (0.95, "net", 1, "fail", "failed"),
+        (0.79, "net", 2, "undecided", "undecided"),
+        (0.5, "breaks", 3, "broken", "could not run"),
+        (0.5, "gone", 3, "broken", "could not run"),
+    ],
+)
+def test_the_action_tells_four_outcomes_apart(gated, bound, model, code, outcome, first):
+    write_gate(gated, bound, model)
+    returned, told, summary = played_action(gated)
+    assert returned == code
+    assert told == {"outcome": outcome, "exit-code": str(code)}
+    assert first in summary.splitlines()[0]
+    assert (gated / "runs/gate/gate.sarif").exists() and (gated / "runs/gate/gate.xml").exists()
+
+
+def test_an_action_without_durometer_could_not_run(gated):
+    write_gate(gated, 0.5)
+    (gated / "bin" / "durometer").write_text("#!/bin/sh\nexit 127\n")
+    returned, told, summary = played_action(gated)
+    assert (returned, told["outcome"]) == (3, "broken")
+    assert "could not run" in summary.splitlines()[0]
+
+
+def test_the_action_keeps_what_it_wrote_whatever_came_of_it():
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    last = action["runs"]["steps"][-1]
+    assert last["uses"].startswith("actions/upload-artifact@")
+    assert last["if"].startswith("always()")
+    assert last["with"]["path"] == "${{ inputs.out }}"
+    for said in action["outputs"].values():
+        assert said["value"].startswith(("${{ steps.gate.outputs.", "${{ inputs.out }}"))
+
+
+def test_the_hook_is_a_command_that_decides(gated):
+    """What `pre-commit` reads and calls; tests/plugins/guests plays it with the real pre-commit."""
+    import shlex
+
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    words = [*shlex.split(hook["entry"]), *hook["args"]]
+    assert hook["language"] == "system" and not hook["pass_filenames"] and hook["always_run"]
+    for bound, code in ((0.5, 0), (0.95, 1), (0.5, 0)):
+        write_gate(gated, bound)
+        assert subprocess.run(words, cwd=gated, capture_output=True).returncode == code
 
 
 def test_a_folder_called_durometer_is_no_gate(tmp_path):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
@@ -41,6 +46,19 @@ def test_a_score_is_the_figure_of_evaluate(kind: str, side: str, metric: str) ->
     data = du.Dataset(X[140:], Y[140:], schema=SPACE.schema).sample(40, 3)
     own = du.evaluate(fitted, data, space=SPACE, seed=3, progress=False)
     assert scorer(fitted, X[140:], Y[140:]) == float(own.metric(metric))
+
+
+@pytest.mark.parametrize("kind", list(PIPELINES))
+def test_a_grid_in_worker_processes_gives_the_figures_of_evaluate(kind: str) -> None:
+    scorer = du.robust_scorer(SPACE, side="at least", rows=30, seed=2)
+    folds = KFold(2)
+    grid = GridSearchCV(PIPELINES[kind], {}, scoring=scorer, cv=folds, n_jobs=2, refit=False)
+    found = grid.fit(X, Y).cv_results_
+    for k, (fit, test) in enumerate(folds.split(X, Y)):
+        fitted = clone(PIPELINES[kind]).fit(X[fit], Y[fit])
+        data = du.Dataset(X[test], Y[test], schema=SPACE.schema).sample(30, 2)
+        own = du.evaluate(fitted, data, space=SPACE, seed=2, progress=False)
+        assert found[f"split{k}_test_score"][0] == float(own.metric("proven"))
 
 
 def test_a_grid_in_worker_processes_scores_as_here() -> None:
@@ -103,3 +121,86 @@ def test_a_network_of_scikit_learn_has_a_score() -> None:
     )
     scorer = du.robust_scorer(SPACE, attack=du.Graft(), rows=20)
     assert 0 <= scorer(fitted, X, Y) <= 1
+
+
+# What scikit-learn's own tests ask of each of its scorers, asked by its own functions
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
+    """scikit-learn's tests of scorers, with ours among those that it knows by name."""
+    from sklearn.metrics import _scorer
+    from sklearn.metrics.tests import test_score_objects as theirs
+
+    name = "durometer_robust"
+    ours = du.robust_scorer(du.Linf(0.05, low=-9, high=9), rows=20)
+    monkeypatch.setitem(_scorer._SCORERS, name, ours)
+    made = theirs._make_estimators
+    monkeypatch.setattr(
+        theirs, "_make_estimators", lambda *data: {**made(*data), name: made(*data)["accuracy"]}
+    )
+    monkeypatch.setattr(theirs, "get_scorer_names", lambda: [name])
+    return theirs, name
+
+
+def test_their_check_of_the_repr(registered: tuple[Any, str]) -> None:
+    registered[0].test_all_scorers_repr()
+
+
+def test_their_check_that_a_scorer_is_handed_out_as_a_copy(registered: tuple[Any, str]) -> None:
+    registered[0].test_get_scorer_return_copy()
+
+
+def test_their_check_of_weights_which_are_refused_by_name(registered: tuple[Any, str]) -> None:
+    theirs, name = registered
+    theirs.test_classification_scorer_sample_weight()
+    with pytest.raises(TypeError, match="sample_weight"):
+        theirs.get_scorer(name)(TREE.fit(X, Y), X, Y, sample_weight=np.ones(len(X)))
+
+
+def test_their_check_of_data_that_is_mapped_and_read_only(
+    registered: tuple[Any, str], tmp_path: Path
+) -> None:
+    theirs, name = registered
+    x, y = make_classification(n_samples=30, n_features=5, random_state=0)
+    joblib.dump((x, y), tmp_path / "rows.pkl")
+    x, y = joblib.load(tmp_path / "rows.pkl", mmap_mode="r")
+    fitted = {name: DecisionTreeClassifier(random_state=0).fit(x, y)}
+    theirs.test_scorer_memmap_input(name, (x, y, y, fitted))
+
+
+def test_several_scorers_at_once_and_one_that_refuses() -> None:
+    from sklearn.metrics import check_scoring
+    from sklearn.neighbors import KNeighborsClassifier
+
+    scorers = {
+        "robust": du.robust_scorer(SPACE, side="at least", rows=10), "accuracy": "accuracy"
+    }  # fmt: skip
+    fitted = TREE.fit(X, Y)
+    both = check_scoring(fitted, scoring=scorers)(fitted, X, Y)
+    assert both["robust"] == scorers["robust"](fitted, X, Y)  # type: ignore[operator]
+    near = KNeighborsClassifier().fit(X, Y)
+    said = check_scoring(near, scoring=scorers, raise_exc=False)(near, X, Y)
+    assert isinstance(said["accuracy"], float) and "side='at most'" in said["robust"]
+
+
+def test_metadata_routing_leaves_a_scorer_without_metadata_alone() -> None:
+    import sklearn
+
+    scorer = du.robust_scorer(SPACE, side="at least", rows=20)
+    with sklearn.config_context(enable_metadata_routing=True):
+        weighted = clone(TREE).set_fit_request(sample_weight=True)
+        search = GridSearchCV(weighted, {"max_depth": [2]}, scoring=scorer, cv=KFold(2))
+        search.fit(X, Y, sample_weight=np.ones(len(X)))
+    plain = GridSearchCV(TREE, {"max_depth": [2]}, scoring=scorer, cv=KFold(2)).fit(X, Y)
+    assert search.best_score_ == plain.best_score_
+
+
+def test_labels_of_text_and_frames_with_an_index_of_their_own() -> None:
+    scorer = du.robust_scorer(SPACE, side="at least")
+    words = np.where(Y == 1, "ill", "well")
+    frame = pd.DataFrame(X, columns=SPACE.schema.names, index=[f"p{i}" for i in range(len(X))])
+    named = pd.Series(words, index=frame.index)
+    found = cross_validate(TREE, frame, named, scoring=scorer, cv=KFold(2))["test_score"]
+    plain = cross_validate(TREE, X, Y, scoring=scorer, cv=KFold(2))["test_score"]
+    assert found == pytest.approx(plain)

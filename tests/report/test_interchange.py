@@ -21,7 +21,7 @@ from referencing import Registry, Resource
 import durometer as du
 from durometer.core.errors import DurometerError
 from durometer.report.evidence import SCOPE
-from durometer.report.interchange import cyclonedx, facts, intoto, oscal
+from durometer.report.interchange import cyclonedx, facts, intoto, oscal, sheet
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pages
@@ -217,13 +217,48 @@ def test_a_spoilt_document_is_refused(saved: dict, tmp_path: Path, path: tuple, 
         facts.read(tmp_path)
 
 
-def test_published_classes_read_the_statement(gated: dict) -> None:
-    pb = pytest.importorskip("in_toto_attestation.predicates.test_result.v0.test_result_pb2")
-    v1 = pytest.importorskip("in_toto_attestation.v1.statement")
-    from google.protobuf.json_format import ParseDict
-    from in_toto_attestation.v1.statement_pb2 import Statement
+def sheet_texts(known: facts.Facts) -> str:
+    """What is drawn on the pages, and that nothing is drawn beside them."""
+    drawn = sheet._Pages()
+    sheet._filled(drawn, known)
+    lines = [t for drawing in drawn.drawings for t in drawing.texts]
+    assert all(sheet.BOTTOM <= t.get_position()[1] <= sheet.TOP for t in lines)
+    for drawing in drawn.drawings:
+        widest = max(t.get_window_extent().x1 for t in drawing.texts)
+        assert widest <= drawing.bbox.width
+    return " ".join(t.get_text() for t in lines)
 
-    for known in gated.values():
-        found = json.loads(intoto.statement(known))
-        v1.Statement.copy_from_pb(ParseDict(found, Statement())).validate()
-        assert ParseDict(found["predicate"], pb.TestResult()).result == found["predicate"]["result"]
+
+def test_the_sheet_holds_limit_result_figures_sign_off_and_command(gated: dict) -> None:
+    for name, known in gated.items():
+        text = sheet_texts(known)
+        for d in known.decided:
+            assert f"{d.criterion}: {sheet.IN_WORDS[d.outcome]}" in text
+        assert f"As a whole: {sheet.IN_WORDS[name]}." in text
+        for figure in known.figures:
+            assert figure.title in text and f"n = {figure.n:,}" in text
+        assert known.repeat[:40] in text and known.sha256 in text
+        assert all(said in text for said in sheet.SIGNED)
+        assert all(threat[:60] in text for threat in known.untested)
+
+
+def test_a_sheet_is_no_stronger_than_its_run(gated: dict) -> None:
+    doubt = (facts.Notice("labels-only", "warning", "asked for labels"),)
+    text = sheet_texts(replace(gated["pass"], flags=doubt))
+    assert "warnings that make it doubtful" in text and "asked for labels" in text
+    assert "doubtful" not in sheet_texts(gated["pass"])
+    bare = replace(gated["pass"], decided=(), decision="none: no criterion was fixed beforehand")
+    text = sheet_texts(bare)
+    assert "this run decides nothing" in text and "passed" not in text
+
+
+def test_sheets_are_pdf_and_the_same_bytes_whatever_they_hold(saved: dict, gated: dict) -> None:
+    for known in all_facts(saved, gated):
+        made = sheet.pdf(known)
+        assert made == sheet.pdf(known)
+        assert made.startswith(b"%PDF-1.") and made.rstrip().endswith(b"%%EOF")
+        assert b"CreationDate" not in made
+    strange = {**known.scope, "model": "$\\frac{1}$ \u4f60 \x07 " + 400 * "x", "notes": 9000 * "y "}
+    text = sheet_texts(replace(known, scope=strange))
+    assert "$\\frac{1}$ \ufffd" in text
+    assert sheet.pdf(replace(known, scope=strange)).count(b"/Type /Page ") > 1

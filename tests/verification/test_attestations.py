@@ -189,14 +189,14 @@ def test_what_cannot_be_an_attestation_is_said(made: Path, tmp_path: Path) -> No
 
 def test_nothing_is_exported_of_a_run_that_was_changed(copy: Path) -> None:
     flip(copy / "run" / "records.parquet", 100)
-    for kind in ("intoto", "cyclonedx", "oscal"):
+    for kind in ("intoto", "cyclonedx", "oscal", "pdf"):
         done = call("export", copy / "run", "--format", kind, "--out", copy / "new.json")
         assert done.exit_code == 2 and not (copy / "new.json").exists()
 
 
 def test_exports_are_the_same_bytes_and_keep_the_run_verified(copy: Path) -> None:
     for kind, name in (("intoto", "attestation.json"), ("cyclonedx", "bom.cdx.json"),
-                       ("oscal", "assessment-results.json")):  # fmt: skip
+                       ("oscal", "assessment-results.json"), ("pdf", "evidence.pdf")):  # fmt: skip
         assert call("export", copy / "run", "--format", kind).exit_code == 0
         first = (copy / "run" / name).read_bytes()
         assert call("export", copy / "run", "--to", kind).exit_code == 0

@@ -1,7 +1,7 @@
 """`durometer export`: a run for other tools.
 
 What a reader would get wrong: records go out as they are, but what others will rely on (in-toto,
-CycloneDX, OSCAL) is made only of a run whose files and figures are as they were saved.
+CycloneDX, OSCAL, PDF) is made only of a run whose files and figures are as they were saved.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Format(StrEnum):
     intoto = "intoto"
     cyclonedx = "cyclonedx"
     oscal = "oscal"
+    pdf = "pdf"
 
 
 USUAL = {
@@ -36,8 +37,9 @@ USUAL = {
     Format.intoto: "attestation.json",
     Format.cyclonedx: "bom.cdx.json",
     Format.oscal: "assessment-results.json",
+    Format.pdf: "evidence.pdf",
 }
-DOCUMENTS = (Format.intoto, Format.cyclonedx, Format.oscal)
+DOCUMENTS = (Format.intoto, Format.cyclonedx, Format.oscal, Format.pdf)
 
 
 def export(
@@ -62,7 +64,8 @@ def export(
     """Write a run's records for other tools, its evidence as a document, or log it to MLflow.
 
     Records: csv, parquet, json, mlflow. Evidence: intoto (a test result, bound to the files of
-    model, data and run), cyclonedx (an ML-BOM), oscal (assessment results).
+    model, data and run), cyclonedx (an ML-BOM), oscal (assessment results), pdf (a sheet to print
+    and sign).
 
     [dim]Examples:[/dim]  durometer export runs/mnist --format csv --out mnist.csv
               durometer export runs/loans --format intoto --sign key.pem
@@ -88,16 +91,19 @@ def export(
 
 def _document(folder: Path, to: Format, file: Path, sign: Path | None) -> None:
     """The evidence as another document, of a run that is as it was saved."""
-    from durometer.report.interchange import cyclonedx, dsse, facts, intoto, oscal
+    from durometer.report.interchange import cyclonedx, dsse, facts, intoto, oscal, sheet
     from durometer.verification.verify import verify
 
     looked = verify(folder)
     if looked.status in ("contradicted", "unreadable"):
         raise DurometerError(f"nothing is exported of a run that is not as it was saved:\n{looked}")
     known = facts.read(folder)
+    text: str | bytes
     if to is Format.intoto:
-        text = intoto.statement(known)
-        text = text if sign is None else dsse.envelope(text, sign)
+        statement = intoto.statement(known)
+        text = statement if sign is None else dsse.envelope(statement, sign)
+    elif to is Format.pdf:
+        text = sheet.pdf(known)
     else:
         text = cyclonedx.bom(known) if to is Format.cyclonedx else oscal.assessment_results(known)
     try:
