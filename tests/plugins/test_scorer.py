@@ -198,7 +198,7 @@ def test_metadata_routing_leaves_a_scorer_without_metadata_alone() -> None:
 
 def test_labels_of_text_and_frames_with_an_index_of_their_own() -> None:
     scorer = du.robust_scorer(SPACE, side="at least")
-    words = np.where(Y == 1, "ill", "well")
+    words = np.where(Y == 1, "yes", "no")
     frame = pd.DataFrame(X, columns=SPACE.schema.names, index=[f"p{i}" for i in range(len(X))])
     named = pd.Series(words, index=frame.index)
     found = cross_validate(TREE, frame, named, scoring=scorer, cv=KFold(2))["test_score"]
