@@ -92,8 +92,10 @@ def pdf(facts: Facts) -> bytes:
     _filled(pages, facts)
     made, file = len(pages.drawings), io.BytesIO()
     known = {"Title": _drawable(f"Robustness of {facts.model}"), "CreationDate": None}
-    fonts = {"pdf.fonttype": 42, "pdf.compression": 6}  # text that can be copied and searched
-    with matplotlib.rc_context(fonts), PdfPages(file, metadata=known) as out:
+    with (  # text that can be copied and searched
+        matplotlib.rc_context({"pdf.fonttype": 42, "pdf.compression": 6}),
+        PdfPages(file, metadata=known) as out,
+    ):
         for number, drawing in enumerate(pages.drawings, 1):
             foot = f"{NOTE}   Evidence {facts.digest[:16]}, page {number} of {made}"
             drawing.text(LEFT, 0.03, foot, size=7, family="DejaVu Sans", parse_math=False)
