@@ -13,6 +13,7 @@ from durometer.core.serialization import to_dict
 from durometer.problem.budget import Budget
 from durometer.problem.needs import Needs
 from durometer.problem.problem import Problem
+from durometer.run import job
 
 
 def small_net(inputs: int = 12, classes: int = 4, seed: int = 0) -> torch.nn.Module:
@@ -220,3 +221,15 @@ def test_two_classes_and_eight_features_run_through_everything() -> None:
         report = du.evaluate(net, data, space=space, seed=1)
         assert 0 < report.metric("robust").value < 1
         assert report.metric("valid").value == 1
+
+
+def test_a_job_asks_once_what_game_its_target_is(monkeypatch):
+    """Whatever is replaced on the way: evaluate, its further goals, and a gate play one `Job`."""
+    net, data = du.testing.toy()
+    asked, found = [], job.as_game
+    monkeypatch.setattr(job, "as_game", lambda target: asked.append(target) or found(target))
+    attack, space = du.PGD(2), du.Linf(0.1)
+    du.evaluate(net, data, space=space, attack=attack, also=[du.Targeted(1)], progress=False)
+    assert asked == [net]
+    du.gate(du.Job(net, data, space, attack=attack), "robust >= 0.9", progress=False)
+    assert asked == [net, net]

@@ -8,7 +8,7 @@ integrated out first: only the constrained ones count towards the dimension.
 
 What a reader would get wrong: the error is an estimate (Student's interval over the shifts), not a
 certificate; and boxes that share a lattice err together, so a sum of boxes is summed shift by shift
-(`by_shifts`) before its error is taken, never as a root of squares."""
+(`estimates`) before its error is taken, never as a root of squares."""
 
 from itertools import combinations
 
@@ -34,19 +34,12 @@ def normal_boxes(
     return found.mean(axis=0), QUANTILE * found.std(axis=0, ddof=1) + unseen
 
 
-def by_shifts(
-    low: Floats, high: Floats, correlation: Floats, points: int = 1024, seed: int = 0
-) -> Floats:
-    """Probabilities of boxes (..., d) under N(0, correlation), one estimate per shift, (SHIFTS,
-    ...)."""
-    return estimates(low, high, correlation, points, seed)[0]
-
-
 def estimates(
     low: Floats, high: Floats, correlation: Floats, points: int = 1024, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """As `by_shifts`, and per box what the spread of the shifts cannot show (...): mass where no
-    point may have fallen, and what a singular correlation was moved by."""
+    """Probabilities of boxes (..., d) under N(0, correlation), an estimate per shift (SHIFTS, ...),
+    and per box what their spread cannot show (...): mass where no point may have fallen, and what
+    a singular correlation was moved by."""
     shape, d = low.shape[:-1], low.shape[-1]
     a, b = low.reshape(-1, d), high.reshape(-1, d)
     free = np.isneginf(a) & np.isposinf(b)

@@ -83,6 +83,7 @@ class Job:
         widen: Whether several chunks may be computed at once where that is faster; the records are
             the same. None: where nobody chose the size of a chunk.
         also: Further goals, each played by itself.
+        rules: The game that `target` stands for: who moves when. None: it is found, once.
         game: The prepared game; filled in by `prepare`.
         facts: What was found out about the model, for the warnings of the report; filled in by
             `prepare`.
@@ -107,6 +108,7 @@ class Job:
     budget: Budget = field(default_factory=Budget)
     widen: bool | None = None  # chunks may be played several at once, where that is faster
     also: Sequence[Expandable] = ()
+    rules: Game = field(default=cast(Game, None), repr=False)  # found once, whatever is replaced
     game: Game | None = field(default=None, repr=False)  # prepared; made anew in each process
     facts: Facts = field(default_factory=Facts, repr=False)  # about the model, for flags
     source: Parquet | None = None  # where the rows are, if not in `data`
@@ -115,7 +117,8 @@ class Job:
     width: int | None = None  # rows that fit into one batch, once they were counted
 
     def __post_init__(self) -> None:
-        self.rules = as_game(self.target)  # who moves when; `game` is the same, prepared
+        known: Game | None = self.rules
+        self.rules = as_game(self.target) if known is None else known
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"game": None}
