@@ -33,10 +33,18 @@ from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.proofs.search.box import CODES, WHOLE, Box, Kinds
 from durometer.proofs.search.constraint import Term
 from durometer.proofs.search.kernel import BROKEN, OPEN, PROVEN
-from durometer.relations.expression import And, Column, Compare, Count, Expr, Or, Relation, walk
+from durometer.relations.expression import (
+    And,
+    Compare,
+    Count,
+    Expr,
+    Or,
+    Relation,
+    changing,
+    columns,
+)
 from durometer.relations.intervals import Range, spans
 from durometer.relations.normal_form import Layout, is_whole, normal_form, scale
-from durometer.relations.program import Program
 from durometer.tables.region import TableRegion
 
 _NARROW = 1e-7  # of a feature's range: such a part of a real feature is not cut again
@@ -123,24 +131,25 @@ class Parts:
         schema = self.region.space.schema
         return [normal_form(r, schema.layout) for r in schema.relations]
 
+    @cached_property
+    def _places(self) -> list[Ints]:
+        """The features whose present value each relation reads."""
+        place = self.region.space.schema.layout.place
+        return [np.array([place[name] for name in changing(r)], int) for r in self._relations]
+
     def _where(self, at: Floats, x0: Floats, low: Floats, high: Floats, kind: Kinds) -> Ints:
         """(n,) the feature to cut: the widest one of relations that the point breaks; -1: none."""
         space = self.region.space
-        layout = space.schema.layout
-        width = np.array([layout.width(n) for n in space.schema.names])
+        width = np.array([space.schema.layout.width(n) for n in space.schema.names])
         size = (high - low) / width
         room = np.where(kind == WHOLE, high > low, size > _NARROW) & (kind != CODES)
         room &= np.isfinite(size)  # no end, no middle
         size = np.where(room, size, 0.0)
-        relations = self._relations
-        x = torch.from_numpy(at)
-        held = Program(tuple(relations), layout).holds(x, torch.from_numpy(x0), space.tolerance)
+        x, program = torch.from_numpy(at), space.schema.program
+        held = program.holds(x, torch.from_numpy(x0), space.tolerance)
         named = np.zeros(low.shape, dtype=bool)
-        for k, r in enumerate(relations):
-            places = [
-                layout.place[e.name] for e in walk(r) if isinstance(e, Column) and not e.clean
-            ]
-            named[np.ix_(~held[:, k].numpy(), np.unique(places))] = True
+        for k, places in enumerate(self._places):
+            named[np.ix_(~held[:, k].numpy(), places)] = True
         mine = np.where(named, size, 0.0)
         mine = np.where(mine.max(1)[:, None] > 0, mine, size)
         best: Ints = mine.argmax(1)
@@ -189,7 +198,7 @@ class Boxes:
 
     def _known(self, r: Compare) -> Bools:
         """(n,) is no value missing? A comparison with one is unknown, and accepted."""
-        names = {c.name for c in walk(r) if isinstance(c, Column)}
+        names = {c.name for c in columns(r)}
         places = sorted(self.layout.place[n] for n in names)
         return np.asarray(~np.isnan(self.x0[:, places]).any(axis=1))
 
