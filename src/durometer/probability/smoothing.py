@@ -307,7 +307,7 @@ def _some(
     for turn in range(DIRECTIONS + NEARBY):
         direction = search.directions()
         if turn >= DIRECTIONS:  # ever nearer to the best
-            close = 1.0 - 0.75 * (turn - DIRECTIONS) / NEARBY
+            close = 0.05 ** ((turn - DIRECTIONS) / NEARBY)
             direction = _unit(search.places[0] - x) + close * direction
         here = search.towards(x, direction)
         search.keep(here, search.changed(here, 1.0)[0])
