@@ -45,7 +45,9 @@ from typing import TYPE_CHECKING, Any
 
 from durometer.core.durable_files import path_from
 from durometer.core.errors import DurometerError, nearest
+from durometer.report.job_file import call_in_python, script_command
 from durometer.report.page.report import Light
+from durometer.report.page.section import written
 from durometer.report.slices import worst_slices
 from durometer.report.stats import Estimate
 from durometer.report.verdicts import verdicts
@@ -145,7 +147,7 @@ def light(report: Report) -> Light | None:
         more = [f"{d.open:,} rows are open"] if d.open else []
         more += [d.wanting] if d.outcome == "undecided" else []
         more += [d.unpaired] if d.unpaired else []
-        figure = d.estimate.written(".3f")
+        figure = written(d.estimate)
         lines.append((str(d.criterion), d.outcome, *figure, f"{d.estimate.n:,}", "; ".join(more)))
     text = f"Such decisions are wrong in at most {fixed.alpha:.12g} of cases."
     return Light(text, found.outcome, tuple(lines))
@@ -280,14 +282,10 @@ def reproduce_command(report: Report, files: Mapping[str, str], folder: Path) ->
         if spec.shard:
             words += ["--shard", "/".join(map(str, spec.shard))]
         return f"cd {shlex.quote(path_from(Path(), folder))} && {shlex.join(words)}"
-    target = "MODEL" if spec.game_type == "Static" else spec.text("game")
-    named = ("space", "noise", "goal", "attack", "budget", "seed", "batch")
-    given = [f"{k}={spec.text(k)}" for k in named if spec.text(k)]
-    call = ", ".join([target, "DATA", *given])
-    if spec.order == "random" and spec.gate:
-        criteria, alpha = list(spec.gate.criteria), spec.gate.alpha
-        return f"made in Python: du.gate(du.Job({call}), {criteria}, {alpha})"
-    return f"made in Python: du.evaluate({call})"
+    script = spec.command if "&& python " in spec.command else ""
+    if not spec.command:
+        script = script_command(folder)
+    return script or f"made in Python: {call_in_python(spec)}"
 
 
 TAXONOMY = "NIST AI 100-2 E2025"

@@ -1,8 +1,9 @@
 """Examples: a few successful attacks, before and after, so that a report can explain itself.
 
-A report holds what the attacker handed in, not the clean data; to show changes side by side some
-clean rows are kept here: the nearest successes, plus which features were changed over all of them,
-for tables which rules held the attacker back, and for texts which words were replaced by which.
+A report holds what the attacker handed in, not the clean data; to show changes side by side the
+clean rows of the nearest successes are kept here (all of them, unless they are large), plus which
+features were changed over all of them, for tables which rules held the attacker back, and for texts
+which words were replaced by which.
 
 A rule binds a changed feature if going on in the same direction, all else equal, would break it:
 one more unit for whole numbers, a hundredth of the change for others. The question is put to the
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -25,6 +26,7 @@ import torch
 
 from durometer.core import durable_files
 from durometer.core.records import Records
+from durometer.data.columns import DAYS
 from durometer.data.dataset import Dataset
 from durometer.relations.expression import changing
 from durometer.report.changes import Replaced, join_changes, replaced
@@ -34,7 +36,8 @@ from durometer.tables.validation import bounded
 if TYPE_CHECKING:
     from durometer.tables.schema import Schema
 
-MOST = 12
+SHOWN = 12  # as cards; every one that is kept can be opened in the table of rows
+_BYTES = 16_000_000  # of the clean inputs that are kept
 KEPT = 200  # replacements; more than are shown, because shards are joined
 _ASKED = 200  # successes over which it is counted which rules bind
 
@@ -54,6 +57,42 @@ class Examples:
     rules: tuple[tuple[str, int], ...] = ()  # in how many of the `asked` successes a rule binds
     asked: int = 0
     replaced: Replaced = ()  # of texts: the replacements in most successes
+    labels: dict[int, dict[float, str]] = field(default_factory=dict)  # of categories: by code
+
+    @property
+    def by_place(self) -> dict[int, int]:
+        """Row of the report's table -> which of these it is."""
+        return {p: k for k, p in enumerate(self.places.tolist())}
+
+    def moved(self, k: int) -> list[int]:
+        """The features that the k-th one changed, the largest change first."""
+        before, after = self.clean[k].reshape(-1), self.adversarial[k].reshape(-1)
+        other = (before != after) & ~(np.isnan(before) & np.isnan(after))
+        size = np.nan_to_num(np.abs(after.astype(float) - before), nan=np.inf)
+        at = np.flatnonzero(other)
+        found: list[int] = at[np.argsort(-size[at], kind="stable")].tolist()
+        return found
+
+    def name(self, i: int) -> str:
+        """What a feature is called."""
+        return self.names[i] if self.names else f"feature {i}"
+
+    def cell(self, i: int, value: float) -> str:
+        """A value of a feature as people write it: a label, a date, a number."""
+        if value != value:
+            return "missing"
+        known = self.labels.get(i, {}).get(float(value))
+        if known is not None:
+            return known
+        if self.units and self.units[i] == DAYS and abs(value) < 1e6:
+            return str(np.datetime64("1970-01-01") + np.timedelta64(int(value), "D"))
+        whole = float(value).is_integer() and abs(value) < 1e12
+        return f"{value:,.0f}" if whole else f"{value:,.6g}"
+
+    def unit(self, i: int) -> str:
+        """The unit of a feature; "" where its values stand for themselves."""
+        known = self.units[i] if self.units else ""
+        return "" if known == DAYS else known
 
     @property
     def text(self) -> bool:
@@ -81,6 +120,7 @@ class Examples:
             asked=self.asked,
             words=np.array(token_ids.words_in(self.clean, self.adversarial), str),
             replaced=np.array(json.dumps(self.replaced)),
+            labels=np.array(json.dumps({i: list(v.items()) for i, v in self.labels.items()})),
         )
 
     @classmethod
@@ -103,7 +143,17 @@ class Examples:
                 tuple(
                     (str(a), str(b), int(n)) for a, b, n in durable_files.parsed(str(f["replaced"]))
                 ),
+                _labels(durable_files.parsed(str(f["labels"]))) if "labels" in f.files else {},
             )
+
+
+def _labels(stored: dict[str, list[tuple[float, str]]]) -> dict[int, dict[float, str]]:
+    return {int(i): {float(c): str(v) for c, v in of} for i, of in stored.items()}
+
+
+def _kept(clean: np.ndarray) -> int:
+    """How many clean rows like this one are kept."""
+    return max(SHOWN, _BYTES // max(1, clean[:1].nbytes))
 
 
 def gather(data: Dataset, records: Records) -> Examples | None:
@@ -127,26 +177,28 @@ def gather(data: Dataset, records: Records) -> Examples | None:
         shift += np.abs(moved).sum(0) / np.where(span > 0, span, 1.0) / len(won)
     names, units = _features(data.schema)
     where = dict(zip(won.tolist(), at.tolist(), strict=True))
+    near = near[: _kept(clean)]
     asked = near[:_ASKED]
-    before = clean[[where[i] for i in asked.tolist()]]
+    before = clean[[where[i] for i in near.tolist()]]
     bound: list[dict[int, list[str]]] = []
     if data.schema is not None:
-        bound = binding(data.schema, before, records.adversarial[asked])
+        bound = binding(data.schema, before[:_ASKED], records.adversarial[asked])
     counts = Counter(r for b in bound for r in {rule for rules in b.values() for rule in rules})
     return Examples(
-        near[:MOST],
-        before[:MOST],
-        records.adversarial[near[:MOST]],
+        near,
+        before,
+        records.adversarial[near],
         names,
         units,
         changed,
         shift,
-        tuple(bound[:MOST]),
-        tuple(counts.most_common(MOST)),
+        (*bound, *({} for _ in near[len(bound) :])) if bound else (),
+        tuple(counts.most_common(SHOWN)),
         len(bound),
         replaced(clean[at], records.adversarial[won], KEPT)
         if token_ids.is_token_ids(data.x)
         else (),
+        _values(data),
     )
 
 
@@ -157,7 +209,7 @@ def merged(parts: Sequence[tuple[np.ndarray, Examples]], whole: Records) -> Exam
     c = whole.columns
     place = {name: i for i, name in enumerate(c["id"].tolist())}
     at = np.concatenate([[place[ids[p]] for p in e.places.tolist()] for ids, e in parts])
-    near = np.lexsort((at, c["distance"][at]))[:MOST]
+    near = np.lexsort((at, c["distance"][at]))[: _kept(parts[0][1].clean)]
     rules: Counter[str] = Counter()
     for _, e in parts:
         rules.update(dict(e.rules))
@@ -173,10 +225,21 @@ def merged(parts: Sequence[tuple[np.ndarray, Examples]], whole: Records) -> Exam
         np.sum([e.changed for _, e in parts], axis=0),
         np.average([e.shift for _, e in parts], axis=0, weights=weights),
         tuple(bound[i] for i in near.tolist()) if bound else (),
-        tuple(rules.most_common(MOST)),
+        tuple(rules.most_common(SHOWN)),
         sum(e.asked for _, e in parts),
         join_changes([e.replaced for _, e in parts], KEPT),
+        first.labels,
     )
+
+
+def _values(data: Dataset) -> dict[int, dict[float, str]]:
+    """What the codes of each category stand for."""
+    columns = () if data.columns is None else data.columns.each
+    found = {i: dict(zip(c.codes, map(str, c.values), strict=True))
+             for i, c in enumerate(columns) if c.kind == "label"}  # fmt: skip
+    features = () if data.schema is None else data.schema.features
+    return found | {i: dict(zip(f.codes, map(str, f.values), strict=True))
+                    for i, f in enumerate(features) if f.kind == "category"}  # fmt: skip
 
 
 def _features(schema: Schema | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ from durometer.core.spec import Spec
 from durometer.report.checks import Flag
 from durometer.report.evidence import document, light, reproduce_command
 from durometer.report.examples import Examples
+from durometer.report.job_file import job_toml, script_command
 from durometer.report.page import evidence as evidence_page
 from durometer.report.page import report as report_page
 from durometer.report.totals import Totals
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 FILES: tuple[str, ...] = (  # besides the spec
     "report.html", "records.parquet", "adversarial.npz", "certificates.npz", "examples.npz",
-    "rows.parquet", "evidence.json", "evidence.html", "totals.parquet",
+    "rows.parquet", "evidence.json", "evidence.html", "totals.parquet", "job.toml",
 )  # fmt: skip
 _DRAWN = ("report.html", "evidence.json", "evidence.html")  # always written
 KEPT = ("config.toml", "fingerprint.json", "facts.json")  # of the run, if it was kept here
@@ -72,6 +74,8 @@ def _save(report: Report, folder: Path) -> None:
     for name, other in report.also.items():
         durable_files.refuse_links(folder, ("also",))
         _save(other, durable_files.entry(folder / "also", name))
+    if not report.spec.command:
+        report = replace(report, spec=replace(report.spec, command=script_command(folder)))
     flags = [vars(f) for f in report.flags]
     spec = report.spec.to_json() | {"flags": flags, "also": list(report.also)}
     table = report.table.astype({"id": str})
@@ -101,6 +105,10 @@ def _save(report: Report, folder: Path) -> None:
         if report.totals is not None:
             made["totals.parquet"] = new("totals.parquet")
             report.totals.save(made["totals.parquet"])
+        job = "" if report.spec.command.startswith("durometer") else job_toml(report.spec)
+        if job:
+            made["job.toml"] = new("job.toml")
+            made["job.toml"].write(job.encode())
         spec["saved"] = {name: durable_files.digest(file) for name, file in made.items()}
         made |= {"report.html": page, "spec.json": new("spec.json")}
         made["spec.json"].write(json.dumps(spec, indent=2, default=str).encode())

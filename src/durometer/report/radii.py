@@ -20,6 +20,7 @@ from durometer.report.stats import Estimate, wilson
 if TYPE_CHECKING:
     import pandas as pd
 
+    from durometer.core.spec import Spec
     from durometer.report.report import Report
 
 _POINTS = 24
@@ -30,6 +31,15 @@ def radius(report: Report) -> float | None:
     space = report.spec.space
     size = space.get("eps", space.get("cost")) if isinstance(space, dict) else None
     return max(flatten(size)) if isinstance(size, int | float | list | tuple) else None
+
+
+def is_priced(spec: Spec) -> bool:
+    """Whether distances are money: of a table whose changes are limited by their cost alone."""
+    space = spec.space
+    if not isinstance(space, dict) or space.get("cost") is None:
+        return False
+    said = space.get("priced")
+    return bool(said) if said is not None else space.get("eps") is None
 
 
 def curve(report: Report, eps: Sequence[float] | None = None) -> pd.DataFrame:

@@ -307,6 +307,40 @@ def ranking(
     )
 
 
+def radii(minimised: bool) -> str:
+    """What stands above the curve over the radius."""
+    if minimised:
+        return (
+            "From the nearest success of each row and from what is proven about nearer ones: one "
+            "run tells robust accuracy at every radius up to its own."
+        )
+    return (
+        "From the distances of the successes: the line is at most right below the run's own "
+        "radius, for nobody looked for nearer successes; Exact(minimise=...) or a sweep does."
+    )
+
+
+def cheapest(flips: int, kept: int, amounts: tuple[str, str], money: bool, minimised: bool) -> str:
+    """What a flip costs. `amounts`: the least one, and the median of the `kept` nearest.
+
+    Args:
+        flips: Rows that an attack turned.
+        kept: Those of them of which the changes are known: the nearest.
+        amounts: The least and the median amount.
+        money: Whether they are costs; else distances in the space of the run.
+        minimised: Whether the attack looked for the cheapest change of each row.
+    """
+    what, where = ("cost", "in the currency of the features' prices") if money else (
+        "distance", "in the scaled units of the space")  # fmt: skip
+    few = f" The table is of the {kept:,} nearest." if kept < flips else ""
+    bound = "" if minimised else (
+        f" Nobody looked for the least {what} of a row: it is at most what is shown.")  # fmt: skip
+    return (
+        f"{flips:,} rows were flipped; the least {what} is {amounts[0]}, the median {amounts[1]} "
+        f"({where}).{bound}{few}"
+    )
+
+
 def addresses(searched: Verdicts, exact: Verdicts, hardened: Verdicts) -> str:
     """The demo's first scene: a search, an exact decision, a hardened model."""
     return (

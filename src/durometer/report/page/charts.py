@@ -17,7 +17,7 @@ import numpy as np
 from markupsafe import Markup
 
 from durometer.report.page import axis_scale
-from durometer.report.page.section import draw
+from durometer.report.page.section import draw, percent
 from durometer.report.stats import Estimate
 
 WIDTH = 540  # of every chart, in its own units
@@ -92,7 +92,7 @@ def intervals(rows: Mapping[str, Estimate], alt: str) -> Markup:
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         x = left + tick * span
         body += [line(x, 4, x, height - 24, "grid")]
-        body += [label(x, height - 8, f"{tick:.0%}", "middle", "tick")]
+        body += [label(x, height - 8, f"{100 * tick:.0f} %", "middle", "tick")]
     for i, (name, e) in enumerate(rows.items()):
         y = _ROW * i + 18
         tip = f"{name}: {e}"
@@ -101,7 +101,7 @@ def intervals(rows: Mapping[str, Estimate], alt: str) -> Markup:
             low, high, at = (left + v * span for v in (e.low, e.high, e.value))
             body += [bar(low, y - 3, high - low, 6, "range", tip)]
             body += [dot(at, y, 5, "dot", tip)]
-            body += [label(right, y + 4, f"{e.value:.1%} of {e.n:,}", "start", "tick")]
+            body += [label(right, y + 4, f"{percent(e.value)} of {e.n:,}", "start", "tick")]
     return drawing(height, alt, body)
 
 
@@ -128,9 +128,9 @@ def verdicts(counts: Mapping[str, tuple[str, int]], alt: str) -> Markup:
     body, legend = [], []
     for kind, (name, count) in counts.items():
         share = count / whole
-        tip = f"{name}: {count:,} of {whole:,} ({share:.1%})"
+        tip = f"{name}: {count:,} of {whole:,} ({percent(share)})"
         body += [bar(1000 * left, 0, 1000 * share, 10, kind, tip)] if count else []
-        legend += [(kind, name, f"{count:,}", f"{share:.1%}")]
+        legend += [(kind, name, f"{count:,}", percent(share))]
         left += share
     return draw("verdicts", alt, body, legend)
 
@@ -250,7 +250,7 @@ def curves(
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = bottom - tick * tall
         body += [line(_LEFT, y, _LEFT + span, y, "grid")]
-        body += [label(_LEFT - 6, y + 4, f"{tick:.0%}", "end", "tick")]
+        body += [label(_LEFT - 6, y + 4, f"{100 * tick:.0f} %", "end", "tick")]
     for value in (
         axis_scale.powers(low, high) if logarithmic else axis_scale.ticks(low, high, 6, per)
     ):

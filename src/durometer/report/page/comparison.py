@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from durometer.report.page import charts
 from durometer.report.page.report import namer
-from durometer.report.page.section import Section, draw, render, table
+from durometer.report.page.section import Section, draw, render, table, written
 from durometer.report.stats import Estimate, bootstrap, mcnemar, paired_difference, wilcoxon, wilson
 
 if TYPE_CHECKING:
@@ -115,17 +115,15 @@ def _sides(
 
 
 def _tests(tests: list[Test], names: tuple[str, str]) -> Section:
-    rows = [
-        (
-            title,
-            float(x.value),
-            float(y.value),
-            f"{d.value:+.4g} [{d.low:+.4g}, {d.high:+.4g}]",
-            f"{p:.2g} ({test})",
-            d.n,
-        )
-        for title, x, y, d, p, test in tests
-    ]
+    rows = []
+    for title, x, y, d, p, test in tests:
+        rate = test == "McNemar"
+        by = f"{d.value:+.4g} ({d.low:+.4g} to {d.high:+.4g})"
+        if rate:
+            low, value, high = (f"{100 * v:+.1f}" for v in (d.low, d.value, d.high))
+            by = f"{value} points ({low} to {high})"
+        sides = (written(e, rate)[0] for e in (x, y))
+        rows.append((title, *sides, by, f"{p:.2g} ({test})", d.n))
     head = ("figure", names[0], names[1], "difference", "p", "rows")
     text = "On the rows played in both runs, each row compared with itself."
     return Section("tests", "Paired tests", table(head, rows), text)
@@ -170,7 +168,7 @@ def _rows(both: Comparison, first: Report, names: tuple[str, str]) -> Section | 
         (str(a.index[i][0]), name(a["y"].iloc[i]), outcome(a.iloc[i]), outcome(b.iloc[i]))
         for i in differ[:_MOST]
     ]
-    control = draw("search", "differing", "search", 0, ())
+    control = draw("search", "differing", "search", ())
     text = "" if len(differ) <= _MOST else f"The first {_MOST} of {len(differ)}."
     body = control + table(("id", "true class", *names), rows, "differing")
     return Section("differ", "Rows with another outcome", body, text)

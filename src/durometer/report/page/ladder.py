@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from durometer.report import wording
 from durometer.report.page import charts
-from durometer.report.page.section import Section, beside, draw, flagged, render, table
+from durometer.report.page.section import Section, draw, flagged, render, table, written
 from durometer.report.verdicts import share_text
 
 if TYPE_CHECKING:
@@ -48,19 +48,20 @@ def page(reports: Mapping[str, Report], flags: Sequence[Flag]) -> str:
         (
             draw("link", folder_of(name), name),
             _MEANING.get(name, "an attack that rehearses the defence"),
-            f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]",
+            *written(e),
             e.n,
             *cost(reports[name]),
         )
         for name, e in by_rung.items()
     ]
-    head = ("rung", "what it is", "accuracy", "rows", "attacking, s", "adapting, s")
+    head = ("rung", "what it is", "accuracy", "95 % interval", "rows", "attacking, s",
+            "adapting, s")  # fmt: skip
     chart = charts.intervals(by_rung, "Accuracy on each rung of the ladder")
     text = "What a defence is advertised with is static → transfer; what it is worth, static → "
     first = reports["static"].spec
     threat = f"{first.threat} Data: {first.data}, {first.rows} rows."
     sections = [
         Section("flags", "Look at this first", flagged(flags)) if flags else None,
-        Section("ladder", "The ladder", beside(table(head, rows), chart), f"{text}{worth}."),
+        Section("ladder", "The ladder", table(head, rows) + chart, f"{text}{worth}."),
     ]
     return render("durometer: a test-time defence", verdict, threat, sections)

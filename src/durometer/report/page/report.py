@@ -7,7 +7,7 @@ What may spoil the figures comes before them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,38 +17,45 @@ from markupsafe import Markup
 
 from durometer.core.number_format import format_number
 from durometer.goals.coalition_probability import Pairs
-from durometer.report import changes as text_changes
-from durometer.report.examples import Examples
+from durometer.report import wording
+from durometer.report.examples import SHOWN
 from durometer.report.figures.confusion import confusion
 from durometer.report.figures.groups import DRAWS, attempts
 from durometer.report.figures.noise import SURE, describe_noise
 from durometer.report.figures.transductive import curve
+from durometer.report.job_file import NAME, call_in_python
 from durometer.report.metrics import middle
-from durometer.report.page import axis_scale, charts, png
-from durometer.report.page.section import Section, beside, draw, flagged, render, table, titled
+from durometer.report.page import axis_scale, charts
+from durometer.report.page import rows as table_of_rows
+from durometer.report.page.section import (
+    Section,
+    beside,
+    draw,
+    flagged,
+    render,
+    table,
+    titled,
+    written,
+)
 from durometer.report.page.threat import pictures
-from durometer.report.radii import minimised, sampled, sides
+from durometer.report.radii import is_priced, minimised, radius, sampled, sides
 from durometer.report.slices import segments
 from durometer.report.stats import Estimate, wilson
 from durometer.report.verdicts import headline, threat, verdicts
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from durometer.report.report import Report
 
 LOG = logging.getLogger("durometer.report")
 _CLASSES = 45  # that a chart can hold
-_RECORDS, _DRAWN = 5000, 200  # in the page, and drawn in it before anybody searches
 _FEATURES, _LEAST_CERTAIN = 12, 12
 _POINTS = 24  # of a curve over the budget
-_WHOLE = 200  # rows whose whole record is in the page
 _SEGMENTED, _COLUMNS = 200_000, 12  # rows and columns that are cut into segments
 _AMOUNTS = (  # figures that are no rates
     "forwards", "backwards", "seconds", "distance", "adaptations", "adapting", "width", "changes",
     "attempts",
 )  # fmt: skip
-_FILES = ("records.parquet", "spec.json", "evidence.html", "evidence.json")
+_FILES = ("records.parquet", "spec.json", "evidence.html", "evidence.json")  # beside every page
 
 
 @dataclass(frozen=True)
@@ -159,8 +166,7 @@ def figures(report: Report) -> Section:
         for name, (title, e) in known.items()
         if e.low >= 0 and e.high <= 1 and not name.startswith(_AMOUNTS)
     }
-    lines = [(title, *e.written(".3f" if e.high <= 1 else ",.1f"), f"{e.n:,}")
-             for title, e in known.values()]  # fmt: skip
+    lines = [(title, *written(e, title in rates), f"{e.n:,}") for title, e in known.values()]
     chart = charts.intervals(rates, "Rates with their 95 % intervals") if rates else Markup("")
     return Section("figures", "Figures", beside(draw("figures", lines), chart))
 
@@ -286,8 +292,8 @@ def _attempts(report: Report) -> Markup:
 def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
     won = report.counts("winner", lambda t: t["success"] & (t["skipped"] != "not scored"))
-    if not won or report.spec.is_unattacked:
-        return None
+    if len({*won} - {"clean"}) < 2 or report.spec.is_unattacked:
+        return None  # the bar of verdicts says it
     text = "Rows broken by each attack; “clean” means that no attack was needed."
     return Section("winners", "Which attack won", charts.bars(won, text, "rows"), text, wide=False)
 
@@ -317,45 +323,64 @@ def price(report: Report) -> Section | None:
 
 
 def radii(report: Report) -> Section | None:
-    """Robust accuracy at every radius, where the nearest success of each row was looked for."""
-    if not minimised(report):
+    """Robust accuracy at every radius, where the distances of one run tell something about it."""
+    near = minimised(report)
+    if not near and not _spread(report):
         return None
     found = [(eps, *sides(report, eps)) for eps in sampled(report)]
-    line = {
-        "at most (attacked)": [(eps, most) for eps, _, most in found],
-        "at least (proven)": [(eps, least) for eps, least, _ in found],
-    }
-    text = (
-        "From the nearest success of each row and from what is proven about nearer ones: one run "
-        "tells robust accuracy at every radius up to its own."
-    )
-    chart = charts.curves(line, "Robust accuracy against eps", "eps")
-    return Section("radii", "At every radius", chart, text)
+    line = {"at most": [(eps, most) for eps, _, most in found]}
+    if near or report.two_sided:
+        line["at least"] = [(eps, least) for eps, least, _ in found]
+    axis = "cost" if is_priced(report.spec) else "eps"
+    chart = charts.curves(line, f"Robust accuracy against {axis}", axis,
+                          per=axis_scale.units(report.spec))  # fmt: skip
+    return Section("radii", "At every radius", chart, wording.radii(near), wide=False)
+
+
+def _spread(report: Report) -> bool:
+    """Whether the successes of an attack lie at distances worth a curve."""
+    spec, most = report.spec, radius(report)
+    if most is None or spec.game_type != "Static" or spec.quota is not None or spec.is_unattacked:
+        return False
+    t = report.table
+    won = t.loc[t["success"] & (t["winner"] != "clean"), "distance"].to_numpy(float)
+    won = won[np.isfinite(won)]
+    return len(won) > 1 and bool(np.ptp(won) > 0.02 * most) and bool(won.max() <= 1.01 * most)
 
 
 def spread(report: Report) -> Section | None:
     """How near, how far: histograms of distance and margin."""
-    t, parts = report.table, []
+    t, parts, text = report.table, [], ""
     won = t.loc[t["success"] & (t["winner"] != "clean"), "distance"].to_numpy(float)
     won = won[np.isfinite(won)]
     if len(won):
-        parts.append(titled("Distance of the successes", _distances(report, won)))
+        text = _same_distance(report, won)
+        if not text:
+            parts.append(titled("Distance of the successes", _distances(report, won)))
     held = t.loc[~t["success"] & (t["skipped"] == ""), "margin"].to_numpy(float)
     if np.isfinite(held).any():
         axis = "best margin the attacker reached (0: success)"
         chart = charts.histogram(held, "Histogram of margins", axis, mark=0.0)
         parts.append(titled("How close the others came", chart))
-    return Section("spread", "How near, how far", beside(*parts)) if parts else None
+    if not parts and not text:
+        return None
+    return Section("spread", "How near, how far", beside(*parts), text, wide=len(parts) > 1)
+
+
+def _same_distance(report: Report, won: np.ndarray) -> str:
+    """A sentence where all are the same, as on the surface of a cube."""
+    if np.ptp(won) > 1e-4 * abs(won).max():
+        return ""
+    eps = axis_scale.budget(report.spec)
+    at = axis_scale.shown(float(f"{won.mean():.4g}"))
+    at = format_number(eps) if eps and abs(won.mean() - eps) < 1e-4 * eps else at
+    edge = ", as far as was allowed" if eps and at == format_number(eps) else ""
+    return f"All {len(won):,} successes lie at distance {at}{edge}."
 
 
 def _distances(report: Report, won: np.ndarray) -> Markup:
-    """The histogram; a sentence where all are the same, as on the surface of a cube."""
+    """The histogram."""
     per, eps = axis_scale.units(report.spec), axis_scale.budget(report.spec)
-    if np.ptp(won) <= 1e-4 * abs(won).max():
-        at = axis_scale.shown(float(f"{won.mean():.4g}"))
-        at = format_number(eps) if eps and abs(won.mean() - eps) < 1e-4 * eps else at
-        edge = ", as far as was allowed" if eps and at == format_number(eps) else ""
-        return draw("sentence", f"All {len(won):,} successes lie at distance {at}{edge}.")
     axis = "distance from the clean input"
     if eps is not None and won.max() <= eps * 1.01:
         return charts.histogram(won, "Histogram of distances", f"{axis} (line: allowed)", eps, per)
@@ -431,64 +456,51 @@ def words(report: Report) -> Section | None:
     return Section("words", "Words", body, text, wide=False)
 
 
+def cheapest(report: Report) -> Section | None:
+    """For tables: what a flip costs at least, and by which changes."""
+    e, t = report.examples, report.table
+    if e is None or not e.names:
+        return None
+    money = is_priced(report.spec)
+    far = t["distance"].to_numpy(float)[e.places]
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for k in range(len(e.places)):
+        kinds.setdefault(tuple(sorted(e.name(i) for i in e.moved(k))), []).append(k)
+    often = sorted(kinds.items(), key=lambda kind: (-len(kind[1]), far[kind[1][0]]))[:_FEATURES]
+    lines = []
+    for names, at in often:
+        first = min(at, key=lambda k: far[k])
+        steps = [f"{f + ': ' if len(names) > 1 else ''}{a} → {b} {unit}".strip()
+                 for f, a, b, unit, _ in table_of_rows.changed_cells(e, first, 4)]  # fmt: skip
+        least, usual = (axis_scale.amount(v) for v in (far[first], float(np.median(far[at]))))
+        lines.append((", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4
+                      else ""), len(at), least, usual, "; ".join(steps)))  # fmt: skip
+    what = "cost" if money else "distance"
+    head = ("what was changed", "flips", f"least {what}", f"median {what}", "the nearest one")
+    flips = int((t["success"] & (t["winner"] != "clean")).sum())
+    amounts = [axis_scale.amount(v) for v in (float(far.min()), float(np.median(far)))]
+    text = wording.cheapest(flips, len(far), (amounts[0], amounts[1]), money, minimised(report))
+    return Section("cheapest", "Cheapest flips", table(head, lines), text)
+
+
 def examples(report: Report) -> Section | None:
     """The nearest successes, before and after."""
     e = report.examples
     if e is None:
         return None
-    show = _changes
-    if e.text:
-        show = _sentence
-    elif e.is_image:
-        show = _images
-    cards = [(_headline(report, int(at)), show(e, k)) for k, at in enumerate(e.places)]
-    body = draw("cards", cards, "records" if show is _changes else "")
+    shown = [
+        (_headline(report, int(at)), table_of_rows.cards(e, k))
+        for k, at in enumerate(e.places[:SHOWN])
+    ]
+    body = draw("cards", shown, "wide" if e.is_image else "" if e.text else "records")
     return Section("examples", "Examples", body, "The successes that had to change least.")
 
 
 def _headline(report: Report, at: int) -> str:
     row, name = report.table.iloc[at], namer(report)
     far = axis_scale.amount(float(row["distance"]), axis_scale.units(report.spec), 3)
-    return f"{row['id']}: {name(row['y'])} → {name(row['final'])} (distance {far}, {row['winner']})"
-
-
-def _images(e: Examples, k: int) -> Markup:
-    change = e.adversarial[k] - e.clean[k]
-    largest = float(np.abs(change).max()) or 1.0
-    shown = {
-        "original": e.clean[k],
-        "attacked": e.adversarial[k],
-        f"difference × {0.5 / largest:.0f}": 0.5 + change / (2 * largest),
-    }
-    return draw("images", {name: png.address(image) for name, image in shown.items()})
-
-
-def _sentence(e: Examples, k: int) -> Markup:
-    return draw("text", text_changes.pairs(e.clean[k], e.adversarial[k]))
-
-
-def _amount(value: float) -> str:
-    """Whole numbers in full, others with six digits."""
-    whole = float(value).is_integer() and abs(value) < 1e12
-    return f"{value:,.0f}" if whole else f"{value:,.6g}"
-
-
-def _changes(e: Examples, k: int) -> Markup:
-    before, after = e.clean[k].reshape(-1), e.adversarial[k].reshape(-1)
-    moved = np.flatnonzero(before != after)
-    moved = moved[np.argsort(-np.abs(after - before)[moved], kind="stable")]
-    bound = e.bound[k] if e.bound else {}
-    lines = [
-        (
-            e.names[i] if e.names else f"feature {i}",
-            "; ".join(bound.get(i, ())),
-            _amount(before[i]),
-            _amount(after[i]),
-            e.units[i] if e.units else "",
-        )
-        for i in moved[:10].tolist()
-    ]
-    return draw("changes", lines, len(moved) - 10)
+    what = "cost" if is_priced(report.spec) else "distance"
+    return f"{row['id']}: {name(row['y'])} → {name(row['final'])} ({what} {far}, {row['winner']})"
 
 
 def segmented(report: Report) -> Section | None:
@@ -527,86 +539,24 @@ def segmented(report: Report) -> Section | None:
     return Section("segments", "Segments", body, text)
 
 
-def _worst_first(t: pd.DataFrame, noise: bool) -> pd.DataFrame:
-    """Wrong before any attack, broken by little, almost broken, proven, left out."""
-    if noise:
-        return t.iloc[np.lexsort((middle(t), (t["skipped"] != "").to_numpy()))]
-    broken, early = (t["success"].to_numpy(bool), (t["winner"] == "clean").to_numpy(bool))
-    kind = np.select(
-        [(t["skipped"] != "").to_numpy(bool), broken & early, broken,
-         (t["verdict"] == "proven").to_numpy(bool)], [4, 0, 1, 3], 2,
-    )  # fmt: skip
-    near = np.where(broken, t["distance"].to_numpy(float), -t["margin"].to_numpy(float))
-    return t.iloc[np.lexsort((np.where(np.isnan(near), np.inf, near), kind))]
-
-
 def rows(report: Report) -> Section:
-    """The records, the worst ones of a long run, to sort, filter, open and keep."""
-    noise, name = report.spec.game_type == "Nature", namer(report)
-    t = _worst_first(report.table, noise).head(_RECORDS)
-    numbers = ["distance", "margin", "forwards"]
-    numbers = ["probability_low", "probability_high"] if noise else numbers
-    kinds = ("sure", "unsure") if noise else ("broken", "proven", "open")
-    head = ("id", "true class", "clean", "final", "outcome", "by", *numbers)
-
-    def outcome(row: Mapping[str, object]) -> str:
-        if row["skipped"] or not noise:
-            return str(row["skipped"] or row["verdict"])
-        if row["verdict"] == "open":
-            return "undecided"
-        return kinds[int(float(str(row["probability_low"])) < SURE)]
-
-    lines = [
-        (
-            str(row["id"]),
-            name(row["y"]),
-            name(row["clean"]),
-            name(row["final"]) if row["final"] >= 0 else "–",
-            outcome({str(k): v for k, v in row.items()}),
-            row["winner"] or "–",
-            *(row[n] for n in numbers),
-        )
-        for row in t.to_dict("records")
-    ]
-    example = f"search, e.g. by:{next((w for w in t['winner'] if w), '')} {numbers[0]}<0.1"
-    control = draw("search", "rows", example, head.index("outcome"), kinds)
-    n = len(report.table)
-    text = "Worst first." + (
-        "" if n <= _RECORDS else f" The worst {_RECORDS:,} of {n:,}; all are in records.parquet."
-    )
-    opened = min(len(lines), _WHOLE)
-    text += f" A click on an id shows the whole record{_of_first(opened, len(lines))}."
-    whole = [_whole(row, name) for row in t.head(_WHOLE).to_dict("records")]
-    shown = table(head, lines[:_DRAWN], "rows", lines[_DRAWN:], whole)
-    return Section("records", "Row by row", control + shown, text)
-
-
-def _of_first(opened: int, rows: int) -> str:
-    return "" if opened == rows else f" (of the first {opened:,}; durometer view shows all)"
-
-
-def _whole(row: Mapping[Hashable, object], name: Callable[[Hashable], str]) -> dict[str, str]:
-    """Everything that is known of a row; what is empty is left out."""
-    found = {}
-    for key, value in row.items():
-        if value is None or value == "" or value != value:
-            continue
-        if key in ("y", "clean", "target", "final", "answer"):
-            if int(str(value)) >= 0:
-                found[str(key)] = f"{value} ({name(int(str(value)))})"
-        else:
-            found[str(key)] = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return found
+    """All rows, to sort, filter and open."""
+    return table_of_rows.rows(report, namer(report))
 
 
 def spec(report: Report, repeat: str = "") -> Section:
     """What was asked, with versions and hashes."""
-    kept = bool(report.spec.command)
-    body = draw("reproduce", kept, repeat, _today(), _FILES, report.spec.in_words())
+    said = report.spec
+    how = "file" if "config.toml" in repeat else "script" if "&& python " in repeat else "call"
+    files = _FILES if said.command.startswith("durometer") else (*_FILES, NAME)
+    if how == "file":
+        files = (*_FILES, "config.toml")
+    call = call_in_python(said) if how == "script" else ""
+    body = draw("reproduce", how, repeat, call, _today(), files, said.in_words())
     return Section("spec", "To reproduce", body, "What was asked, with versions and hashes.")
 
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     flags, figures, stages, probabilities, rounds, harm, winners, price, radii, spread,
-    classes, segmented, features, words, examples, rows,
+    classes, segmented, cheapest, features, words, examples, rows,
 )  # fmt: skip

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +25,7 @@ from durometer import __version__
 
 if TYPE_CHECKING:
     from durometer.report.checks import Flag
+    from durometer.report.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,24 @@ class Section:
     body: Markup
     text: str = ""
     wide: bool = True  # over the whole page; else beside its neighbour, where there is room
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a long table, a value per row."""
+
+    values: Sequence[object]
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a click on each of the first rows of a long table opens."""
+
+    fields: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()  # a value per field
+    same: Sequence[tuple[str, str]] = ()  # fields that are the same in all rows
+    changed: Mapping[int, Mapping[str, object]] = field(default_factory=dict)  # by row
 
 
 @cache
@@ -85,7 +104,7 @@ def render(
         name=name,
         bar=bar,
         picture=picture,
-        sections=[s for s in sections if s is not None],
+        sections=arranged(sections),
         version=__version__,
         style=Markup(style),
         script=Markup(script),
@@ -121,6 +140,48 @@ def draw(macro: str, *args: object, **values: object) -> Markup:
     return Markup(str(made(*args, **values)).strip())
 
 
+def percent(share: float) -> str:
+    """A share as every page writes it; what is not all is not called 100 %.
+
+    >>> percent(0.3476).replace("\N{NO-BREAK SPACE}", " "), percent(0.9999), percent(0.0001)
+    ('34.8 %', 'over 99.9\\xa0%', '0.01\\xa0%')
+    """
+    text = f"{100 * share:.1f}"
+    if text == "100.0" and share < 1:
+        text = "over 99.9"
+    if text == "0.0" and share > 0:
+        text = f"{100 * share:.1g}"
+    return f"{text}\N{NO-BREAK SPACE}%"
+
+
+def written(e: Estimate, rate: bool = True) -> tuple[str, str]:
+    """A figure and its interval as every page writes them."""
+    if e.value != e.value:
+        return "–", "–"
+    if rate:
+        ends = [percent(v).removesuffix("\N{NO-BREAK SPACE}%") for v in (e.low, e.high)]
+        return percent(e.value), f"{ends[0]} – {ends[1]}\N{NO-BREAK SPACE}%"
+    value, low, high = (f"{v:,.4g}" if abs(v) < 1e4 else f"{v:,.0f}"
+                        for v in (e.value, e.low, e.high))  # fmt: skip
+    return value, f"{low} – {high}"
+
+
+def arranged(sections: Iterable[Section | None]) -> list[Section]:
+    """Sections with something to say; of those half as wide, two stand beside each other.
+
+    A half one moves up to the half one before it; one that stays alone has the whole width.
+    """
+    rest, found = [s for s in sections if s is not None], list[Section]()
+    while rest:
+        first = rest.pop(0)
+        at = next((i for i, s in enumerate(rest) if not s.wide), None)
+        if first.wide or at is None:
+            found.append(replace(first, wide=True))
+        else:
+            found += [first, rest.pop(at)]
+    return found
+
+
 def beside(*parts: Markup) -> Markup:
     """Pieces beside each other where the page is wide enough, else below each other."""
     return draw("beside", [p for p in parts if p])
@@ -131,24 +192,38 @@ def titled(title: str, body: Markup, text: str = "") -> Markup:
     return draw("titled", title, body, text)
 
 
-def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    sortable: str = "",
-    further: Iterable[Sequence[object]] = (),
-    whole: Sequence[Mapping[str, str]] = (),
-) -> Markup:
-    """A table that scrolls on a phone; numbers to the right. `sortable` is its id, if it is.
-
-    `further` rows are kept as text in the page, to be found by its search and by sorting. `whole`
-    is what a click on each of the first rows shows.
-    """
-    cells, rest = list(rows), [[_cell(v) for v in row] for row in further]
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], sortable: str = "") -> Markup:
+    """A table that scrolls on a phone; numbers to the right. `sortable` is its id, if it is."""
+    cells = list(rows)
     number = [all(_is_amount(row[j]) for row in cells) for j in range(len(head))]
-    return draw("table", head, cells, number, sortable, rest, [list(w.items()) for w in whole])
+    return draw("table", head, cells, number, sortable, None, None)
+
+
+def long_table(name: str, columns: Mapping[str, Column], drawn: int, whole: Whole) -> Markup:
+    """A table to sort and to search: the first rows are drawn, the others kept as text, a column
+    at a time. `name` is its id; `whole` is what a click on each of the first rows opens."""
+    each = [[_cell(v) for v in c.values] for c in columns.values()]
+    first = list(zip(*(c[:drawn] for c in each), strict=True))
+    rest = [_column(c[drawn:]) for c in each]
+    further = rest if any(len(c) > drawn for c in each) else None
+    opened = {"fields": whole.fields, "rows": whole.rows, "same": whole.same,
+              "changed": whole.changed} if whole.rows else None  # fmt: skip
+    number = [c.number for c in columns.values()]
+    return draw("table", [*columns], first, number, name, further, opened)
+
+
+def _column(values: Sequence[object]) -> object:
+    """Values that come again are said once, with the place of each row's own."""
+    known = list(dict.fromkeys(values))
+    if len(known) > len(values) // 3:
+        return values
+    place = {v: i for i, v in enumerate(known)}
+    return {"values": known, "at": [place[v] for v in values]}
 
 
 def _is_amount(value: object) -> bool:
+    if isinstance(value, str):
+        return value.endswith("\N{NO-BREAK SPACE}%") or value == "–"
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -160,6 +235,6 @@ def _cell(value: object) -> object:
     return "–" if value != value else f"{value:.4g}"
 
 
-def _compact(rows: Sequence[Sequence[object]]) -> str:
+def _compact(rows: object) -> str:
     """As JSON on one line."""
     return json.dumps(rows, default=str, ensure_ascii=False, separators=(",", ":"))

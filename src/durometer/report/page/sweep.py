@@ -10,11 +10,12 @@ from durometer.core.errors import DurometerError
 from durometer.core.number_format import format_setting, levels
 from durometer.report import wording
 from durometer.report.page import charts
-from durometer.report.page.section import Section, beside, draw, flagged, render, table
+from durometer.report.page.section import Section, draw, flagged, percent, render, table, written
 from durometer.report.stats import Estimate
 from durometer.report.verdicts import share_text
 
 if TYPE_CHECKING:
+    from durometer.report.report import Report
     from durometer.report.sweep import Sweep
 
 _SERIES = 12  # lines in one chart
@@ -60,20 +61,24 @@ def _per(lines: Mapping[str, Sequence[tuple[float, Estimate]]]) -> int:
     return max(found) if len(found) == 1 else 1
 
 
+def _open(report: Report) -> bool:
+    """Whether its robust accuracy is an upper bound."""
+    return report.spec.game_type != "Nature" and "open" in report.counts("verdict")
+
+
 def _all(sweep: Sweep, values: Mapping[str, Estimate]) -> Section:
     axes = list(next(iter(sweep.settings.values())))
     rows = [
         (
             draw("link", quote(name), name),
             *(format_setting(sweep.settings[name][a]) for a in axes),
-            float(sweep.reports[name].metric("clean").value),
-            float(e.value),
-            float(e.low),
-            float(e.high),
+            percent(sweep.reports[name].metric("clean").value),
+            *written(e),
             e.n,
         )
         for name, e in values.items()
     ]
-    head = ("run", *axes, "clean", "robust", "from", "to", "rows")
+    at_most = "robust, at most" if any(_open(r) for r in sweep.reports.values()) else "robust"
+    head = ("run", *axes, "clean", at_most, "95 % interval", "rows")
     chart = charts.intervals(dict(list(values.items())[:60]), "Robust accuracy of every run")
-    return Section("runs", "All runs", beside(table(head, rows, "runs-table"), chart))
+    return Section("runs", "All runs", table(head, rows, "runs-table") + chart)

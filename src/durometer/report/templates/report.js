@@ -3,16 +3,66 @@
 // rows count, a click on a column's head sorts them; the first ones are shown. A word of the search
 // stands anywhere in a row, in one column ("by:APGD"), or compares a number ("distance<0.1").
 const SHOWN = 200;
-const number = (text) => /^[-+\d.,e]+$/i.test(text) ? parseFloat(text.replaceAll(",", "")) : NaN;
+const number = (text) => {
+  const amount = text.replace(/^over /, "").replace(/\s%$/, "");
+  return /^[-+\d.,e]+$/i.test(amount) ? parseFloat(amount.replaceAll(",", "")) : NaN;
+};
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells].map((c) => c.textContent.trim().toLowerCase());
   const rows = [...body.rows].map((row) => ({ row, cells: [...row.cells].map((c) => c.textContent.trim()) }));
-  const kept = document.getElementById(table.id + "-further");
-  const wholes = document.getElementById(table.id + "-whole");
-  if (kept) for (const cells of JSON.parse(kept.content.textContent)) rows.push({ row: null, cells });
-  if (wholes) JSON.parse(wholes.content.textContent).forEach((fields, k) => { rows[k].fields = fields; });
-  // A click on a row's name shows its whole record below it, and a second one hides it.
+  const read = (part) => {
+    const kept = document.getElementById(`${table.id}-${part}`);
+    return kept && JSON.parse(kept.content.textContent);
+  };
+  const kept = read("further"), wholes = read("whole");
+  if (kept) {  // a column at a time; values that come again are said once
+    const columns = kept.map((c) => Array.isArray(c) ? c.map(String) : c.at.map((k) => String(c.values[k])));
+    columns[0].forEach((_, k) => rows.push({ row: null, cells: columns.map((c) => c[k]) }));
+  }
+  const fields = wholes ? wholes.fields.map((name) => name.toLowerCase().replaceAll(" ", "-")) : [];
+  if (wholes) wholes.rows.forEach((values, k) => { rows[k].whole = values; rows[k].changed = wholes.changed[k] || {}; });
+  const add = (parent, tag, text, kind) => {
+    const made = parent.appendChild(document.createElement(tag));
+    if (text !== undefined) made.textContent = text;
+    if (kind) made.className = kind;
+    return made;
+  };
+  const listed = (parent, pairs) => {
+    const list = add(parent, "dl");
+    for (const [name, value] of pairs) {
+      const pair = add(list, "div");
+      add(pair, "dt", name);
+      add(pair, "dd", value);
+    }
+  };
+  // What the attack changed: features before and after, pictures, or words.
+  const differences = (cell, { changes, pictures, words }) => {
+    if (changes && changes.length) {
+      const lines = add(add(cell, "div", undefined, "scroll"), "table").appendChild(document.createElement("tbody"));
+      for (const [name, before, after, unit, rules] of changes) {
+        const line = lines.insertRow();
+        add(line, "td", name);
+        add(add(line, "td", undefined, "n"), "del", `${before} ${unit}`.trim());
+        add(add(line, "td", undefined, "n"), "ins", `${after} ${unit}`.trim());
+        add(line, "td", rules ? `held by ${rules}` : "", "soft");
+      }
+    }
+    for (const [name, address] of pictures || []) {
+      const figure = add(cell, "figure"), image = add(figure, "img");
+      image.src = address;
+      image.alt = name;
+      add(figure, "figcaption", name);
+    }
+    if (words) {
+      const text = add(cell, "p");
+      for (const [a, b] of words) {
+        if (a === b) text.append(a + " ");
+        else { add(text, "del", a); text.append(" "); add(text, "ins", b); text.append(" "); }
+      }
+    }
+  };
+  // A click on a row's name opens its whole record below it, and a second one closes it.
   const unfold = (item) => {
     const button = document.createElement("button");
     button.className = "whole";
@@ -24,18 +74,20 @@ for (const table of document.querySelectorAll("table.sortable")) {
       if (open) return item.below.remove();
       item.below = document.createElement("tr");
       item.below.className = "whole";
-      const cell = item.below.insertCell(), list = cell.appendChild(document.createElement("dl"));
+      const cell = item.below.insertCell();
       cell.colSpan = heads.length;
-      for (const [name, value] of item.fields) {
-        const pair = list.appendChild(document.createElement("div"));
-        pair.appendChild(document.createElement("dt")).textContent = name;
-        pair.appendChild(document.createElement("dd")).textContent = value;
+      differences(cell, item.changed);
+      listed(cell, wholes.fields.map((name, k) => [name, item.whole[k]]).filter(([, value]) => value !== ""));
+      if (wholes.same.length) {
+        const others = add(cell, "details");
+        add(others, "summary", `${wholes.same.length} fields that are the same in all these rows`);
+        listed(others, wholes.same);
       }
       item.row.after(item.below);
     });
     item.row.cells[0].replaceChildren(button);
   };
-  for (const item of rows) if (item.fields && item.row) unfold(item);
+  for (const item of rows) if (item.whole && item.row) unfold(item);
   const made = (item) => {
     if (item.row) return item.row;
     item.row = document.createElement("tr");
@@ -44,33 +96,38 @@ for (const table of document.querySelectorAll("table.sortable")) {
       cell.textContent = text;
       cell.className = table.tHead.rows[0].cells[j].className;
     });
-    if (item.fields) unfold(item);
+    if (item.whole) unfold(item);
     return item.row;
   };
   const input = document.querySelector(`input[data-filter="${table.id}"]`);
-  const choice = document.querySelector(`select[data-choose="${table.id}"]`);
+  const choices = [...document.querySelectorAll(`select[data-choose="${table.id}"]`)];
   const count = document.getElementById(table.id + "-count");
+  // A test of a row for a word of the search: of a column that is shown, of a field of the whole record, of any cell.
   const asked = (word) => {
     const parts = word.match(/^([^:<>=]+)([:<>=])(.*)$/);
     const column = parts ? heads.findIndex((name) => name.replaceAll(" ", "-") === parts[1]) : -1;
-    if (column < 0) return (cells) => cells.some((text) => text.toLowerCase().includes(word));
+    const field = parts && column < 0 ? fields.indexOf(parts[1]) : -1;
+    if (column < 0 && field < 0) return ({ cells }) => cells.some((text) => text.toLowerCase().includes(word));
     const [, , sign, value] = parts, bound = number(value);
-    if (sign === ":") return (cells) => cells[column].toLowerCase().includes(value);
-    if (sign === "=") return (cells) => cells[column].toLowerCase() === value;
-    return (cells) => sign === "<" ? number(cells[column]) < bound : number(cells[column]) > bound;
+    const text = (item) => column >= 0 ? item.cells[column] : item.whole ? item.whole[field] : "";
+    if (sign === ":") return (item) => text(item).toLowerCase().includes(value);
+    if (sign === "=") return (item) => text(item).toLowerCase() === value;
+    return (item) => sign === "<" ? number(text(item)) < bound : number(text(item)) > bound;
   };
+  const chosen = ({ value, dataset }) => !value ? () => true : dataset.how === "has"
+    ? ({ cells }) => cells[dataset.column].split(", ").includes(value)
+    : ({ cells }) => cells[dataset.column] === value;
   let left = rows;
   const show = () => {
     const words = input ? input.value.toLowerCase().split(/\s+/).filter(Boolean).map(asked) : [];
-    const kind = choice ? choice.value : "";
-    const found = rows.filter(({ cells }) =>
-      (!kind || cells[choice.dataset.column] === kind) && words.every((word) => word(cells)));
+    const tests = [...words, ...choices.map(chosen)];
+    const found = rows.filter((item) => tests.every((test) => test(item)));
     left = found;
     for (const button of body.querySelectorAll("button.whole")) button.setAttribute("aria-expanded", "false");
     body.replaceChildren(...found.slice(0, SHOWN).map(made));
     if (!count) return;
     const rest = found.length > SHOWN ? `, the first ${SHOWN} shown` : "";
-    count.textContent = `${found.length} of ${rows.length} rows${rest}`;
+    count.textContent = `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows${rest}`;
   };
   table.querySelectorAll("th button").forEach((button, column) => {
     button.addEventListener("click", () => {
@@ -89,16 +146,20 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
   if (input) input.addEventListener("input", show);
-  if (choice) choice.addEventListener("change", show);
+  for (const choice of choices) choice.addEventListener("change", show);
   if (input || kept) show();
   // The rows that the search leaves, as a file. A spreadsheet would run a cell that begins like a formula.
   const save = document.querySelector(`[data-save="${table.id}"]`);
   if (!save) continue;
   const plain = (text) => /^\s*[=+@\t\r-]/.test(text) && isNaN(number(text)) ? "'" + text : text;
   const quoted = (text) => `"${plain(text).replaceAll('"', '""')}"`;
+  // Of rows that can be opened, every field that is not shown as a column goes along.
+  const further = fields.map((_, k) => k).filter((k) => !heads.includes(wholes.fields[k].toLowerCase()));
+  const names = [...heads, ...further.map((k) => wholes.fields[k])];
+  const line = ({ cells, whole }) => [...cells, ...further.map((k) => whole ? whole[k] : "")];
   const makers = {
-    CSV: ["text/csv", () => [heads, ...left.map(({ cells }) => cells)].map((line) => line.map(quoted).join(",")).join("\r\n")],
-    JSON: ["application/json", () => JSON.stringify(left.map(({ cells }) => Object.fromEntries(heads.map((h, j) => [h, cells[j]]))))],
+    CSV: ["text/csv", () => [names, ...left.map(line)].map((cells) => cells.map(quoted).join(",")).join("\r\n")],
+    JSON: ["application/json", () => JSON.stringify(left.map((item) => Object.fromEntries(line(item).map((v, j) => [names[j], v]))))],
   };
   for (const [name, [kind, write]] of Object.entries(makers)) {
     const button = save.appendChild(document.createElement("button"));

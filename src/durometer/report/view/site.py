@@ -50,7 +50,7 @@ def export(root: Path, out: Path) -> tuple[int, list[str]]:
         state = r["note"] or r["bar"]
         lines.append((draw("run_cell", r), r["when"], e.spec.rows, state, warned))
     head = ("run", "written (UTC)", "rows", "verdicts", "warnings")
-    body = draw("search", "runs", "search", 0, ()) + table(head, lines, "runs")
+    body = draw("search", "runs", "search", ()) + table(head, lines, "runs")
     told = f"{len(entries) - len(left_out):,} runs"
     about = "Each with its report, records (CSV, Parquet) and evidence. Newest first."
     try:

@@ -24,7 +24,7 @@ from durometer.report.export import inert
 from durometer.report.folder import FILES
 from durometer.report.page import charts
 from durometer.report.page.comparison import page as comparison_page
-from durometer.report.page.section import Section, draw, flagged, render, table
+from durometer.report.page.section import Section, draw, flagged, render, table, written
 from durometer.report.report import Report
 from durometer.report.verdicts import Counts
 from durometer.report.view.library import Entry, Library, progress, search
@@ -240,7 +240,7 @@ class Viewer:
 
         drawn = {name(s.value): s.robust for s in found}
         what = "Probability that the answer stays" if rows.noisy else "Share of rows not broken"
-        lines = [(name(s.value), *s.robust.written(".3f"), f"{s.robust.n:,}") for s in found]
+        lines = [(name(s.value), *written(s.robust), f"{s.robust.n:,}") for s in found]
         bound = "" if rows.noisy else ": an upper bound of robust accuracy wherever rows are open"
         wide = f"Intervals are widened so that all {len(found)} hold at once."
         text = f"{what}, worst first{bound}. {wide}"
