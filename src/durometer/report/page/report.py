@@ -7,7 +7,7 @@ What may spoil the figures comes before them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from durometer.report.figures.confusion import confusion
 from durometer.report.figures.groups import DRAWS, attempts
 from durometer.report.figures.noise import SURE, describe_noise
 from durometer.report.figures.transductive import curve
-from durometer.report.job_file import NAME, call_in_python
+from durometer.report.job_file import NAME, call_in_python, job_toml
 from durometer.report.metrics import middle
 from durometer.report.page import axis_scale, charts
 from durometer.report.page import rows as table_of_rows
@@ -67,20 +67,26 @@ class Light:
     lines: tuple[tuple[str, ...], ...] = ()  # a criterion each
 
 
-def page(report: Report, repeat: str = "", light: Light | None = None) -> str:
+def page(
+    report: Report,
+    repeat: str = "",
+    light: Light | None = None,
+    files: Sequence[str] = _FILES,
+) -> str:
     """The whole page; a part that fails is a sentence in it, for a page never stops a run.
 
     Args:
         report: The report.
         repeat: The command, or the call, that repeats the run.
         light: What came of its limits. None: there are none.
+        files: Files of the run that stand beside the page.
     """
     name = f"{report.spec.model_name()} on {report.spec.data}, {_today()}"
     said, about = (_said(make, report) for make in (headline, threat))
     shown, picture = (_drawn(make, report) for make in (bar, _pictures))
 
     def reproduce(report: Report) -> Section:
-        return spec(report, repeat)
+        return spec(report, repeat, files)
 
     sections = [_made(make, report) for make in (*SECTIONS, reproduce)]
     if light is not None:
@@ -544,14 +550,17 @@ def rows(report: Report) -> Section:
     return table_of_rows.rows(report, namer(report))
 
 
-def spec(report: Report, repeat: str = "") -> Section:
+def spec(report: Report, repeat: str = "", files: Sequence[str] = _FILES) -> Section:
     """What was asked, with versions and hashes."""
     said = report.spec
     how = "file" if "config.toml" in repeat else "script" if "&& python " in repeat else "call"
-    files = _FILES if said.command.startswith("durometer") else (*_FILES, NAME)
-    if how == "file":
-        files = (*_FILES, "config.toml")
     call = call_in_python(said) if how == "script" else ""
+    if not repeat:
+        repeat = said.command or call_in_python(said)
+    if files and how == "file":
+        files = (*files, "config.toml")
+    elif files and not said.command.startswith("durometer") and job_toml(said):
+        files = (*files, NAME)
     body = draw("reproduce", how, repeat, call, _today(), files, said.in_words())
     return Section("spec", "To reproduce", body, "What was asked, with versions and hashes.")
 

@@ -219,10 +219,10 @@ def pictures(e: Examples, k: int) -> dict[str, str]:
     }
 
 
-def cards(e: Examples, k: int) -> Markup:
-    """A success as a card shows it."""
+def cards(e: Examples, k: int, most: int = 10) -> Markup:
+    """A success as a card shows it, with at most so many changes."""
     if e.text:
         return draw("text", text_changes.pairs(e.clean[k], e.adversarial[k]))
     if e.is_image:
         return draw("images", pictures(e, k))
-    return draw("changes", changed_cells(e, k, 10), len(e.moved(k)) - 10)
+    return draw("changes", changed_cells(e, k, most), len(e.moved(k)) - most)

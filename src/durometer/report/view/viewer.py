@@ -6,6 +6,7 @@ Runs are named by what the library found; no path of a request is opened.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,18 +21,24 @@ from markupsafe import Markup
 
 from durometer.core import durable_files
 from durometer.core.errors import DurometerError
+from durometer.report.comparison import Comparison
+from durometer.report.examples import Examples
 from durometer.report.export import inert
-from durometer.report.folder import FILES
+from durometer.report.figures.noise import SURE
+from durometer.report.folder import FILES, FIX, read_json
 from durometer.report.page import charts
 from durometer.report.page.comparison import page as comparison_page
+from durometer.report.page.report import page as report_page
+from durometer.report.page.rows import EARLY, LEFT_OUT, cards
 from durometer.report.page.section import Section, draw, flagged, render, table, written
 from durometer.report.report import Report
 from durometer.report.verdicts import Counts
-from durometer.report.view.library import Entry, Library, progress, search
+from durometer.report.view.library import Entry, Library, is_file, progress, search
 from durometer.report.view.rows import Filter, Rows, Tables, shown
 
 _RUNS, _LINES = 50, 100  # on one page
 _MOST = 8  # runs that are compared at once
+_LARGEST = 200_000_000  # bytes of a file of examples
 _SECONDS = 5  # between two looks at a run that is not finished
 _CLASS = ("y", "clean", "target", "final")
 
@@ -96,12 +103,14 @@ class Viewer:
 
         Args:
             path: "" (all runs), "run", "row", "segments", "compare", "across" (rows of several
-                runs), "csv" or "json" (the rows that a filter leaves).
+                runs), "report" (the whole report of a run), "csv" or "json" (the rows that a
+                filter leaves).
             asked: The parameters of the address.
         """
         pages = {
             "": self._list, "run": self._run, "row": self._row, "segments": self._segments,
             "compare": self._compare, "across": self._across, "csv": self._csv, "json": self._json,
+            "report": self._report,
         }  # fmt: skip
         if path not in pages:
             return Answer(404, _message("There is no such page."))
@@ -136,7 +145,8 @@ class Viewer:
         except DurometerError as error:
             note = str(error)
         warned = [f.id for f in e.flags if f.level == "warning"]
-        about = " · ".join(filter(None, (e.spec.text(k) for k in ("model", "data", "attack"))))
+        asked = ("model", "data", "space", "noise", "goal")
+        about = " · ".join(filter(None, (e.spec.text(k) for k in asked)))
         link = _link("run", name=e.name) if static is None else static
         tags = [(t, _link(".", tag=t) if static is None else "") for t in e.tags]
         return {"name": e.name, "link": link, "when": when(e.written), "about": about,
@@ -154,6 +164,10 @@ class Viewer:
         durable_files.refuse_links(e.folder, (*FILES, "spec.json", "also"))
         self._tables.counts(e)
         return Report.load(e.folder)
+
+    def _report(self, asked: Asked) -> Answer:
+        """The page of a run, drawn anew from its records."""
+        return Answer(200, report_page(self.report(self._library.get(asked.get("name"))), files=()))
 
     def _rows(self, asked: Asked) -> Rows:
         entry = self._library.get(asked.get("name"))
@@ -175,8 +189,8 @@ class Viewer:
             (
                 draw("to", _link("row", name=e.name, at=str(place)), str(r["id"])),
                 _class(e, r["y"]), _class(e, r["clean"]), _class(e, r["final"]),
-                shown(r["skipped"] or r["verdict"]), shown(r["winner"]),
-                *(shown(r[n]) for n in numbers),
+                _outcome(r, rows.noisy), shown(r["winner"]) or "–",
+                *(math.nan if r[n] is None else r[n] for n in numbers),
             )
             for place, r in zip(here.tolist(), rows.page(here), strict=True)
         ]  # fmt: skip
@@ -190,8 +204,10 @@ class Viewer:
         links = _pager(keep, "run", at, len(places), _LINES)
         files = draw("to", _link("csv", **keep), "CSV") + " " + draw("to", _link("json", **keep),
                                                                      "JSON")  # fmt: skip
+        whole = draw("to", _link("report", name=e.name), "figures, curves, features, examples")
         sections = [
             _flags(e),
+            Section("report", "Report", whole),
             Section(
                 "rows", "Rows", form + table(head, lines) + links + files,
                 f"{len(places):,} of {len(rows.table):,} rows; a row's id opens its whole record. "
@@ -260,21 +276,42 @@ class Viewer:
         data = rows.data(str(record.get("id")))
         e = rows.entry
         classes = {
-            k: f"{shown(v)} ({_class(e, v)})" if k in _CLASS else v for k, v in record.items()
+            k: f"{shown(v)} ({_class(e, v)})" if k in _CLASS else v
+            for k, v in record.items()
+            if not (k in (*_CLASS, "answer") and v == -1)
         }
         around = [draw("to", _link("row", name=e.name, at=str(p)), text) for p, text in
                   ((at - 1, "previous row"), (at + 1, "next row"))
                   if 0 <= p < len(rows.table)]  # fmt: skip
         sections = [
-            Section("record", "The record", _words({k: shown(v) for k, v in classes.items()})),
-            Section("data", "The row of the data", _words({k: shown(v) for k, v in data.items()}))
-            if data else None,
+            self._changed(e, at),
+            Section("record", "The record", _known(classes), wide=False),
+            Section("data", "The row of the data", _known(data), wide=False) if data else None,
             Section("run", "The run", Markup(" ").join(
                 [draw("to", _link("run", name=e.name), e.name), *around])),
             _back(),
         ]  # fmt: skip
         told = f"Row {shown(record.get('id'))} of {e.name}"
         return Answer(200, render(f"durometer: {e.name}", told, "", sections))
+
+    def _changed(self, e: Entry, at: int) -> Section | None:
+        """What the attack changed in a row, where the run has kept it."""
+        path = e.folder / "examples.npz"
+        if not is_file(path):
+            return None
+        with durable_files.reading(path, FIX):
+            if path.stat().st_size > _LARGEST:
+                raise ValueError("it is larger than the viewer reads")
+            saved = dict(read_json(e.folder / "spec.json", FIX).get("saved", {}))
+            if saved.get("examples.npz") not in (None, durable_files.digest(path)):
+                raise ValueError("it is not as it was saved")
+            examples = Examples.load(path)
+            k = examples.by_place.get(at)
+            body = Markup("") if k is None else draw("opened", cards(examples, k, most=1000))
+        if not body:
+            return None
+        return Section("changed", "What the attack changed", body,
+                       "The counterexample that was handed in, beside the clean row.")  # fmt: skip
 
     def _compared(self, asked: Asked) -> dict[str, Report]:
         names = asked.all("run")
@@ -296,7 +333,7 @@ class Viewer:
         reports, differ = self._compared(asked), asked.get("differ")
         names = list(reports)
         said = [
-            f"{a} and {b}: {reports[a].compare(reports[b]).sentence((a, b))}"
+            f"{a} and {b}: {_compared(reports, a, b).sentence((a, b))}"
             for i, a in enumerate(names) for b in names[i + 1 :]
         ]  # fmt: skip
         joined = across(reports)
@@ -349,6 +386,23 @@ class Viewer:
     def _json(self, asked: Asked) -> Answer:
         text = self._frame(asked).to_json(orient="records")
         return Answer(200, json.dumps(json.loads(text)), "application/json", file="records.json")
+
+
+def _compared(reports: Mapping[str, Report], a: str, b: str) -> Comparison:
+    try:
+        return reports[a].compare(reports[b])
+    except DurometerError as error:
+        raise DurometerError(f"'{a}' and '{b}': {error}") from None
+
+
+def _outcome(row: Mapping[str, object], noisy: bool) -> str:
+    """What came of a row, in the words of the filter."""
+    if row["skipped"]:
+        return LEFT_OUT
+    if noisy:
+        low, high = (float(str(row[f"probability_{end}"])) for end in ("low", "high"))
+        return "stable" if low >= SURE else "not stable" if high < SURE else "undecided"
+    return EARLY if row["success"] and row["winner"] == "clean" else str(row["verdict"])
 
 
 def across(reports: Mapping[str, Report]) -> pd.DataFrame:
@@ -450,6 +504,11 @@ def _bar(counts: Counts) -> Markup:
 
 def _words(lines: Mapping[str, str]) -> Markup:
     return table(("field", "value"), list(lines.items()))
+
+
+def _known(row: Mapping[str, object]) -> Markup:
+    """A row's fields, without those that hold nothing."""
+    return _words({k: v for k, v in ((k, shown(v)) for k, v in row.items()) if v not in ("", "–")})
 
 
 def _flags(e: Entry) -> Section | None:
