@@ -22,9 +22,5 @@ print(report.table["verdict"].value_counts())
 
 # %%
 # What was handed in, beside what it was made from.
-broken = report.table.index[report.table["success"]][:6]
-figure, axes = plt.subplots(2, len(broken), figsize=(7, 2.6), label="Digits before and after")
-for column, row in enumerate(broken):
-    for line, picture in enumerate((data.x[row], report.adversarial[row])):
-        axes[line, column].imshow(picture.reshape(28, 28), cmap="gray")
-        axes[line, column].axis("off")
+figure = plt.figure("Digits before and after", figsize=(7, 4), layout="constrained")
+report.plot.examples(figure.gca(), most=5)

@@ -5,7 +5,6 @@ The attacker may paint a square in the middle of the sign as they like, and noth
 
 # %%
 import matplotlib.pyplot as plt
-import numpy as np
 import torch
 
 import durometer as du
@@ -20,10 +19,5 @@ report = du.evaluate(net, signs, space=du.Patch(mask), attack=du.APGD(30), progr
 print(report)
 
 # %%
-broken = report.table.index[report.table["success"]][:6]
-figure, axes = plt.subplots(2, len(broken), figsize=(7, 2.8), label="Signs before and with sticker")
-for column, row in enumerate(broken):
-    for line, picture in enumerate((signs.x[row], report.adversarial[row])):
-        axes[line, column].imshow(np.moveaxis(np.asarray(picture), 0, 2).clip(0, 1))
-        axes[line, column].axis("off")
-    axes[1, column].set_title(signs.classes[report.table["final"][row]][:12], fontsize=6)
+figure = plt.figure("Signs before and with sticker", figsize=(7, 4), layout="constrained")
+report.plot.examples(figure.gca(), most=5)

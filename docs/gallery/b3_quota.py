@@ -19,9 +19,5 @@ report = du.evaluate(
 print(report)
 
 # %%
-won = report.table.index[report.table["success"]][:5]
-figure, axes = plt.subplots(1, max(len(won), 2), figsize=(7, 2), label="Faces that pass for staff")
-for axis, row in zip(axes, won, strict=False):
-    axis.imshow(report.adversarial[row].squeeze(), cmap="gray")
-    axis.set_title(f"passes for {report.table['final'][row]}", fontsize=7)
-    axis.axis("off")
+figure = plt.figure("Faces that pass for staff", figsize=(7, 4.5), layout="constrained")
+report.plot.examples(figure.gca(), most=5)

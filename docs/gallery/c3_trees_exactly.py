@@ -25,10 +25,5 @@ print("attackable rows:", int(exact.table["success"].sum()))
 print("found by search:", int(search.table["success"].sum()))
 
 # %%
-plt.figure(figsize=(6, 1.8), label="Share of rows broken, proven and open")
-left = 0.0
-for verdict, colour in (("proven", "#2a9d8f"), ("open", "#e9c46a"), ("broken", "#e76f51")):
-    share = float((exact.table["verdict"] == verdict).mean())
-    plt.barh("Exact", share, left=left, color=colour, label=f"{verdict} {share:.2f}")
-    left += share
-plt.legend(ncol=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+figure = plt.figure("Rows broken, proven and open", figsize=(6, 1.8), layout="constrained")
+exact.plot.verdicts(figure.gca())

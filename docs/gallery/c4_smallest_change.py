@@ -6,7 +6,6 @@ the distance and says how near its bound is.
 
 # %%
 import matplotlib.pyplot as plt
-import numpy as np
 from xgboost import XGBClassifier
 
 import durometer as du
@@ -23,10 +22,5 @@ print(report)
 
 # %%
 # One run gives the whole curve: a row falls at its own distance.
-won = report.table[report.table["success"]]
-at = np.sort(won["distance"].to_numpy())
-plt.figure(label="Robust accuracy at every radius from one run")
-plt.step(at, 1 - np.arange(1, len(at) + 1) / len(report.table), where="post")
-plt.xlabel("largest change of a feature, as a share of its range")
-plt.ylabel("robust accuracy")
-plt.ylim(0, 1)
+figure = plt.figure("Robust accuracy at every radius from one run", layout="constrained")
+report.plot.curve(figure.gca())

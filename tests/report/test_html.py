@@ -48,7 +48,7 @@ def read(page: str) -> Reader:
     return reader
 
 
-BESIDE = ("records.parquet", "evidence.html", "evidence.json", "spec.json", "config.toml")
+BESIDE = ("records.parquet", "evidence.html", "evidence.json", "spec.json", "config.toml", "job.toml")
 
 
 def test_nothing_comes_from_outside() -> None:
@@ -87,7 +87,7 @@ def test_figures_are_the_records_figures() -> None:
     report = run()
     text = read(report.html()).text
     e = report.metric("robust")
-    assert f"{e.low:.3f} – {e.high:.3f}" in text
+    assert f"{100 * e.low:.1f} – {100 * e.high:.1f}\N{NO-BREAK SPACE}%" in text
     share = f"{100 * e.value:.0f} %, between {100 * e.low:.0f} and {100 * e.high:.0f}"
     said = f"{round(e.value * e.n)} of {e.n} ({share})"
     assert said.replace(" %", "\N{NO-BREAK SPACE}%") in text

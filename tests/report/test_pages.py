@@ -39,7 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: path.read_text() for name, path in files.items()}
 
 
-BESIDE = ("records.parquet", "evidence.html", "evidence.json", "spec.json", "config.toml")
+BESIDE = ("records.parquet", "evidence.html", "evidence.json", "spec.json", "config.toml", "job.toml")
 
 
 def test_every_page_is_inert_and_small(made: dict[str, str]) -> None:
@@ -144,7 +144,7 @@ def _schema() -> du.Schema:
 
 def test_what_each_page_says(made: dict[str, str]) -> None:
     text = {name: Reader(page).text for name, page in made.items()}
-    assert "Which attack won" in text["images"] and "difference ×" in text["images"]
+    assert "Which attack won" in text["images"] and "difference (red +" in text["images"]
     assert "What it cost" in text["images"]
     assert "Who passes for whom" in text["groups"]
     assert "Attempts until the quota is filled" in text["quota"]

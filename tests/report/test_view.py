@@ -379,11 +379,12 @@ def test_segments_are_those_of_pandas_with_intervals(tmp_path: Path) -> None:
         assert status == 200 and "hold at once" in text and "not broken" in text
         for value in np.unique(total):
             share = float((~t["success"])[total == value].mean())
-            cells = rf"<td>{value:.1f}</td><td class=n>{share:.3f}</td>"
+            cells = f"<td>{value:.1f}</td><td class=n>{percent(share)}</td>"
             assert cells in page.replace('"', ""), value
         missing = report.rows["home town"].reindex(t["id"]).isna().to_numpy()
         text = inert(ask(server, "segments", name="table", by="home town")[1]).text
-        assert f"missing{float((~t['success'])[missing].mean()):.3f}" in text and "Rome" in text
+        share = float((~t["success"])[missing].mean())
+        assert f"missing{percent(share)}" in text and "Rome" in text
         status, page, _ = ask(server, "segments", name="nature", by="y")
         assert status == 200 and "Probability that the answer stays" in inert(page).text
         assert ask(server, "segments", name="table", by="nothing")[0] == 404

@@ -29,7 +29,7 @@ from durometer.cli.properties import properties
 from durometer.cli.repair import repair
 from durometer.cli.run import run
 from durometer.cli.schema import schema
-from durometer.cli.screen import say_no, take_any_text
+from durometer.cli.screen import Plain, readable, say_no, take_any_text
 from durometer.cli.show import show
 from durometer.cli.verify import verify
 from durometer.cli.view import view
@@ -39,6 +39,9 @@ from durometer.core.errors import DurometerError
 
 class _Guarded(TyperGroup):
     """The group of all commands: says errors in a sentence."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return readable(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         take_any_text()
@@ -83,11 +86,11 @@ def main(
 
 
 for _command in (init, run, merge, repair, demo, show, view, compare, export, harden):
-    app.command()(_command)
+    app.command(cls=Plain)(_command)
 app.command(cls=Gating)(gate)
-app.command()(verify)
-app.command("list")(list_)
-app.command()(schema)
-app.command()(vnnlib)
+app.command(cls=Plain)(verify)
+app.command("list", cls=Plain)(list_)
+app.command(cls=Plain)(schema)
+app.command(cls=Plain)(vnnlib)
 app.command(cls=Gating)(properties)
-app.command()(doctor)
+app.command(cls=Plain)(doctor)

@@ -22,7 +22,7 @@ def compare(
 ) -> None:
     """Compare two saved reports on the rows they share, paired; and write a page side by side.
 
-    [dim]Example:[/dim]  durometer compare runs/pgd runs/standard
+    [dim]Example:[/dim]  durometer compare runs/first runs/second
     """
     from durometer.report.page.comparison import page
     from durometer.report.report import Report

@@ -13,7 +13,10 @@ from durometer.cli.screen import console, show_report
 def demo(
     out: Annotated[Path, typer.Option(help="Where to save the reports.")] = Path("runs/demo"),
 ) -> None:
-    """Four short scenes on real data: web addresses, traffic signs, noise, a test-time defence."""
+    """Four short scenes on real data: web addresses, traffic signs, noise, a test-time defence.
+
+    [dim]Example:[/dim]  durometer demo --out runs/demo
+    """
     from durometer.demo.tour import play as play_demo
 
     play_demo(out, show_report, console())

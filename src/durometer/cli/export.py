@@ -67,8 +67,8 @@ def export(
     model, data and run), cyclonedx (an ML-BOM), oscal (assessment results), pdf (a sheet to print
     and sign).
 
-    [dim]Examples:[/dim]  durometer export runs/mnist --format csv --out mnist.csv
-              durometer export runs/loans --format intoto --sign key.pem
+    [dim]Examples:[/dim]  durometer export runs/first --format csv --out first.csv
+              durometer export runs/first --format intoto --sign key.pem
     """
     from durometer.report import export as exports
     from durometer.report.report import Report

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from durometer.cli.screen import say, say_no
+from durometer.cli.screen import Plain, say, say_no
 from durometer.core.errors import DurometerError
 
 BROKEN = 3
 
 
-class Gating(TyperCommand):
+class Gating(Plain):
     """A command whose mistakes have an exit code of their own."""
 
     def make_context(
@@ -67,7 +66,7 @@ def gate(
 
     Rows are played in random order, and no more of them than the decision needs.
 
-    [dim]Example:[/dim]  durometer gate examples/gate.toml --sarif gate.sarif --summary gate.md
+    [dim]Example:[/dim]  durometer gate loans_run.toml -c "robust >= 0.5" --summary gate.md
     """
     from durometer.gates import writers
 

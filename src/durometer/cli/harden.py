@@ -42,7 +42,7 @@ def harden(
     The file is that of a run whose data are the rows to train on (`split = "train"`). The page
     lies beside the model, with the ending .html.
 
-    [dim]Example:[/dim]  durometer harden loans.toml --max-loss 0.01 --out loans.joblib
+    [dim]Example:[/dim]  durometer harden loans_run.toml --max-loss 0.01 --out hardened.joblib
     """
     import joblib
 

@@ -35,7 +35,7 @@ def properties(
 
     Exit code: 0 all proven, 1 one refuted, 2 undecided, 3 could not run.
 
-    [dim]Example:[/dim]  durometer properties loans.toml -c "sex never flips a decision" --out out
+    [dim]Example:[/dim]  durometer properties loans_run.toml -c "sex never flips a decision"
     """
     from durometer.config.config import Properties, read
 

@@ -8,7 +8,7 @@ from durometer.cli.screen import RunFolder, say
 def repair(folder: RunFolder) -> None:
     """Check every file of a run; set damaged ones aside, so that --resume plays them again.
 
-    [dim]Example:[/dim]  durometer repair runs/night
+    [dim]Example:[/dim]  durometer repair runs/first
     """
     from durometer.run.repair import repair as mend
     from durometer.run.store import Store

@@ -58,7 +58,7 @@ def run(
     Finished rows are safe at any moment: after a crash or a kill, the same command with --resume
     goes on where it stopped.
 
-    [dim]Example:[/dim]  durometer run examples/mnist.toml --rows 100 --out runs/first
+    [dim]Example:[/dim]  durometer run loans_run.toml --rows 100 --out runs/first
     """
     from durometer.config.sweep import Plan, read
     from durometer.run.run import Run

@@ -44,7 +44,7 @@ def schema(
 ) -> None:
     """Propose a schema for a table: types, bounds, relations that hold; as TOML to edit.
 
-    [dim]Example:[/dim]  durometer schema loans.csv --target status --out loans.toml
+    [dim]Example:[/dim]  durometer schema loans.csv --target paid --out schema.toml
     """
     from durometer.tables import exchange
     from durometer.tables.discovery.suggest import suggest

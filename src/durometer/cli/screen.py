@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from durometer.core.printable import printable
 
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
     from durometer.report.report import Report
 
 RunFolder = Annotated[Path, typer.Argument(help="The folder of a saved run.", show_default=False)]
+
+
+def readable(params: Sequence[Any]) -> list[Any]:
+    """The parameters of a command as its help says them: no type beside a flag, which takes no
+    value, and `[gate]` in brackets, which rich would take for a style and swallow."""
+    for param in params:
+        text = getattr(param, "help", None) or ""
+        if "[" in text and "\\[" not in text:
+            param.help = text.replace("[", "\\[")
+        if getattr(param, "is_flag", False) and param.metavar is None:  # an argument has no such
+            param.metavar = ""
+    return [*params]
+
+
+class Plain(TyperCommand):
+    """A command whose help can be read."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return readable(super().get_params(ctx))
 
 
 def say(text: str) -> None:

@@ -17,7 +17,7 @@ def show(
 ) -> None:
     """Print a saved report again.
 
-    [dim]Example:[/dim]  durometer show runs/demo/digits --by y
+    [dim]Example:[/dim]  durometer show runs/first --by y
     """
     from durometer.report.report import Report
     from durometer.report.sweep import Sweep

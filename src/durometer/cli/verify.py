@@ -44,9 +44,9 @@ def verify(
     consistent, but some proofs were not checked, or not all of the attestation was compared. 4: the
     records cannot be read. (2: a mistake in the command.)
 
-    [dim]Examples:[/dim]  durometer verify runs/mnist
-              durometer verify runs/mnist --model net.py:net
-              durometer verify runs/loans --attestation loans.json --key key.pub --model loans.ubj
+    [dim]Examples:[/dim]  durometer verify runs/first
+              durometer verify runs/first --model model.joblib
+              durometer verify runs/first --attestation runs/first/attestation.json --key key.pub
     """
     from durometer.verification.attestations import check
     from durometer.verification.verify import verify as look

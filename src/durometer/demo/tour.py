@@ -8,7 +8,6 @@ samples, so that it ends in about a minute on two cores; the intervals say what 
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,8 @@ from durometer.goals.group import Group
 from durometer.noise.gaussian import Normal
 from durometer.proofs.trees import Exact
 from durometer.report import wording
+from durometer.report.page.report import bar
+from durometer.report.page.section import Section, draw, render, table
 from durometer.report.report import Report
 from durometer.report.verdicts import counts, share_text, stability
 from durometer.spaces.lp import Linf
@@ -41,7 +42,7 @@ Scene = tuple[dict[str, Report | Ladder], str]
 def play(out: Path, show: Callable[[Report], None], screen: Console) -> None:
     """All scenes; each report is printed by `show`, saved under `out` and linked from one page."""
     screen.print("Small samples and small models, trained now: a taste, not a benchmark.\n")
-    told = []
+    told: list[tuple[str, str, dict[str, Report | Ladder]]] = []
     for scene in (addresses, signs, noise, defence):
         title = str(scene.__doc__)
         screen.print(f"[bold]{title}[/bold]")
@@ -54,7 +55,7 @@ def play(out: Path, show: Callable[[Report], None], screen: Console) -> None:
         else:
             show(last)
         screen.print(f"[green]What it means:[/green] {meaning}\n")
-        told.append((title, meaning, list(reports)))
+        told.append((title, meaning, reports))
     (out / "index.html").write_text(_index(told), encoding="utf-8")
     screen.print(f"All pages: {out / 'index.html'}\n", markup=False, soft_wrap=True)
     screen.print("What to type next:")
@@ -122,18 +123,16 @@ def defence() -> Scene:
     return {"defence": steps}, wording.defence((bare, ignored, simulated))
 
 
-def _index(told: list[tuple[str, str, list[str]]]) -> str:
-    """One page with what each scene means and links to its pages."""
-    parts = [
-        f"<h2>{escape(title)}</h2><p>{escape(meaning)}</p><p>"
-        + " · ".join(f'<a href="{name}/report.html">{name}</a>' for name in names)
-        + "</p>"
-        for title, meaning, names in told
-    ]
-    style = "body{font:16px/1.5 system-ui;max-width:42rem;margin:2rem auto;padding:0 1rem}"
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>durometer demo</title>'
-        f"<style>{style}:root{{color-scheme:light dark}}</style><h1>durometer demo</h1>"
-        + "".join(parts)
-        + "</html>\n"
-    )
+def _index(told: list[tuple[str, str, dict[str, Report | Ladder]]]) -> str:
+    """One page with what each scene means, its verdicts and links to its pages."""
+    sections = []
+    for k, (title, meaning, reports) in enumerate(told):
+        lines = [
+            (draw("link", name, name), "" if isinstance(report, Ladder) else bar(report))
+            for name, report in reports.items()
+        ]
+        body = table(("page", "verdicts"), lines)
+        sections.append(Section(f"scene-{k + 1}", title, body, meaning[:1].upper() + meaning[1:]))
+    said = "Four scenes on real data: what can be changed, by whom, and what that does to a model."
+    about = "Small samples and small models, trained on the spot: a taste, not a benchmark."
+    return render("durometer: demo", said, about, sections)

@@ -315,8 +315,8 @@ def radii(minimised: bool) -> str:
             "run tells robust accuracy at every radius up to its own."
         )
     return (
-        "From the distances of the successes: the line is at most right below the run's own "
-        "radius, for nobody looked for nearer successes; Exact(minimise=...) or a sweep does."
+        "From the distances of the successes. Below the run's own radius the curve is loose, for "
+        "nobody looked for nearer successes: Exact(minimise=...) or a sweep does."
     )
 
 

@@ -298,7 +298,8 @@ def _attempts(report: Report) -> Markup:
 def winners(report: Report) -> Section | None:
     """Rows broken by each attack."""
     won = report.counts("winner", lambda t: t["success"] & (t["skipped"] != "not scored"))
-    if len({*won} - {"clean"}) < 2 or report.spec.is_unattacked:
+    several = len({*won} - {"clean"}) > 1 or len(report.spec.attacks) > 2
+    if not won or not several or report.spec.is_unattacked:
         return None  # the bar of verdicts says it
     text = "Rows broken by each attack; “clean” means that no attack was needed."
     return Section("winners", "Which attack won", charts.bars(won, text, "rows"), text, wide=False)

@@ -146,7 +146,7 @@ class Viewer:
             note = str(error)
         warned = [f.id for f in e.flags if f.level == "warning"]
         asked = ("model", "data", "space", "noise", "goal")
-        about = " · ".join(filter(None, (e.spec.text(k) for k in asked)))
+        about = " · ".join(charts.short(t, 90) for t in map(e.spec.text, asked) if t)
         link = _link("run", name=e.name) if static is None else static
         tags = [(t, _link(".", tag=t) if static is None else "") for t in e.tags]
         return {"name": e.name, "link": link, "when": when(e.written), "about": about,
