@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from durometer.report.report import Report
 
 _CLASSES, _LONG, _WIDE = 45, 28, 70  # classes in a map; letters of a name; letters of a title line
+_LETTERS = 15  # of a class below a picture
 
 
 def axes(ax: Axes | None, size: tuple[float, float] = (6.0, 3.6)) -> Axes:
@@ -115,14 +116,15 @@ class Plots:
             The axes.
         """
         counts = verdicts(self.report)
-        ax, left = axes(ax, (7.0, 1.8)), 0
+        ax, left = axes(ax, (7.0, 2.2)), 0
         for kind, (name, n) in counts.items():
             ax.barh([0], [n], left=left, color=COLOURS[kind], label=f"{n:,} {name}")
             left += n
         ax.set_xlim(0, max(1, left))
         ax.set_yticks([])
         ax.set_xlabel("rows")
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.5), ncols=2, frameon=False)
+        columns = 1 if max(len(name) for name, _ in counts.values()) > _LONG else 2
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45), ncols=columns, frameon=False)
         return ax
 
     def curve(self, ax: Axes | None = None, eps: Sequence[float] | None = None) -> Axes:
@@ -149,7 +151,8 @@ class Plots:
                 np.array([getattr(e, end) for e in found[side]], float)
                 for end in ("value", "low", "high")
             )
-            ax.plot(x, y, color=COLOURS[colour], label=name)
+            style = "--" if side == "at_least" else "-"  # both are seen where they are one
+            ax.plot(x, y, style, color=COLOURS[colour], label=name)
             ax.fill_between(x, low, high, color=COLOURS[colour], alpha=0.15, linewidth=0)
         ax.set_xlabel("eps")
         ax.set_ylabel("robust accuracy")
@@ -269,9 +272,10 @@ class Plots:
             ax.text(*place, f"{self._title(e, k)}\n{told}", transform=ax.transAxes, va="center")
         return ax
 
-    def _title(self, e: Examples, k: int) -> str:
+    def _title(self, e: Examples, k: int, most: int = _LONG) -> str:
         row = self.report.table.iloc[int(e.places[k])]
-        names = " → ".join(_names(self.report, [int(row["y"]), int(row["final"])]))
+        classes = _names(self.report, [int(row["y"]), int(row["final"])])
+        names = " → ".join(c if len(c) <= most else c[: most - 1] + "…" for c in classes)
         return f"{_text(row['id'])}: {names}"
 
     def _pictures(self, ax: Axes, e: Examples, count: int) -> Axes:
@@ -290,10 +294,9 @@ class Plots:
         height, width = clean.shape[2:]
         names = ["original", "attacked", "difference"]
         ax.set_yticks([(i + 0.5) * height for i in range(3)], names)
-        ax.set_xticks(
-            [(k + 0.5) * width for k in range(count)],
-            [self._title(e, k).replace(": ", "\n") for k in range(count)],
-        )
+        told = [self._title(e, k, _LETTERS).replace(": ", "\n") for k in range(count)]
+        told = [t.replace(" → ", "\n→ ") for t in told]
+        ax.set_xticks([(k + 0.5) * width for k in range(count)], told, fontsize="small")
         ax.tick_params(length=0)
         return ax
 
