@@ -48,7 +48,14 @@ def read(page: str) -> Reader:
     return reader
 
 
-BESIDE = ("records.parquet", "evidence.html", "evidence.json", "spec.json", "config.toml", "job.toml")
+BESIDE = (
+    "records.parquet",
+    "evidence.html",
+    "evidence.json",
+    "spec.json",
+    "config.toml",
+    "job.toml",
+)
 
 
 def test_nothing_comes_from_outside() -> None:

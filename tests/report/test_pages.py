@@ -39,7 +39,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: path.read_text() for name, path in files.items()}
 
 
-BESIDE = ("records.parquet", "evidence.html", "evidence.json", "spec.json", "config.toml", "job.toml")
+BESIDE = (
+    "records.parquet",
+    "evidence.html",
+    "evidence.json",
+    "spec.json",
+    "config.toml",
+    "job.toml",
+)
 
 
 def test_every_page_is_inert_and_small(made: dict[str, str]) -> None:

@@ -26,6 +26,7 @@ import pytest
 import torch
 
 import durometer as du
+from durometer.report.page.section import percent
 from durometer.report.view.server import Server
 from durometer.report.view.site import export
 

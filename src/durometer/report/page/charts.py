@@ -25,9 +25,14 @@ WIDTH = 540  # of every chart, in its own units
 
 def drawing(height: float, alt: str, body: Sequence[Markup], width: int = WIDTH) -> Markup:
     """A chart as wide as its place, which scrolls where that is too narrow."""
-    opening = Markup('<div class="chart"><svg viewBox="0 0 {} {}" role="img" aria-label="{}">')
+    opening = Markup(
+        '<div class="chart" tabindex="0" role="group" aria-label="{}">'
+        '<svg viewBox="0 0 {} {}" role="img" aria-label="{}">'
+    )
     return (
-        opening.format(width, round(height), alt) + Markup("").join(body) + Markup("</svg></div>")
+        opening.format(alt, width, round(height), alt)
+        + Markup("").join(body)
+        + Markup("</svg></div>")
     )
 
 

@@ -39,7 +39,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   // What the attack changed: features before and after, pictures, or words.
   const differences = (cell, { changes, pictures, words }) => {
     if (changes && changes.length) {
-      const lines = add(add(cell, "div", undefined, "scroll"), "table").appendChild(document.createElement("tbody"));
+      const lines = add(add(cell, "div"), "table").appendChild(document.createElement("tbody"));
       for (const [name, before, after, unit, rules] of changes) {
         const line = lines.insertRow();
         add(line, "td", name);
@@ -107,9 +107,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
     const parts = word.match(/^([^:<>=]+)([:<>=])(.*)$/);
     const column = parts ? heads.findIndex((name) => name.replaceAll(" ", "-") === parts[1]) : -1;
     const field = parts && column < 0 ? fields.indexOf(parts[1]) : -1;
-    if (column < 0 && field < 0) return ({ cells }) => cells.some((text) => text.toLowerCase().includes(word));
+    const same = parts && wholes && column < 0 && field < 0
+      ? wholes.same.find(([name]) => name.toLowerCase().replaceAll(" ", "-") === parts[1]) : undefined;
+    if (column < 0 && field < 0 && !same) return ({ cells }) => cells.some((text) => text.toLowerCase().includes(word));
     const [, , sign, value] = parts, bound = number(value);
-    const text = (item) => column >= 0 ? item.cells[column] : item.whole ? item.whole[field] : "";
+    const text = (item) => column >= 0 ? item.cells[column] : !item.whole ? "" : same ? same[1] : item.whole[field];
     if (sign === ":") return (item) => text(item).toLowerCase().includes(value);
     if (sign === "=") return (item) => text(item).toLowerCase() === value;
     return (item) => sign === "<" ? number(text(item)) < bound : number(text(item)) > bound;
