@@ -143,7 +143,8 @@ def test_filter_sort_and_choice(opened: Any) -> None:
     report = pages.images()
     assert rows.count() == len(report.table) == 70
     page.select_option("select[data-choose=rows]", "broken")
-    assert rows.count() == int(report.table["success"].sum())
+    t = report.table
+    assert rows.count() == int((t["success"] & (t["winner"] != "clean")).sum())
     page.fill("input[data-filter=rows]", "dog")
     assert all("dog" in text for text in rows.all_inner_texts())
     assert page.locator("#rows-count").inner_text() == f"{rows.count()} of 70 rows"
@@ -169,7 +170,7 @@ def test_the_search_finds_rows_that_are_not_drawn(opened: Any) -> None:
     near = int((table["distance"] < 0.02).sum())
     page.fill("input[data-filter=rows]", "distance<0.02")
     assert near > 0 and count.inner_text().startswith(f"{near} of 700 rows")
-    page.fill("input[data-filter=rows]", "outcome:broken by:clean")
+    page.fill("input[data-filter=rows]", "outcome:wrong by:clean")
     free = int((table["success"] & (table["winner"] == "clean")).sum())
     assert rows.count() == free == 9
     page.fill("input[data-filter=rows]", "")
@@ -177,6 +178,35 @@ def test_the_search_finds_rows_that_are_not_drawn(opened: Any) -> None:
     first = rows.first.locator("td").nth(7).inner_text()
     assert float(first) == pytest.approx(table["margin"].max(), rel=1e-3)
     assert page.evaluate("window.hacked") is None and page.locator("img[src=x]").count() == 0
+
+
+def test_a_row_opens_with_its_changes_and_is_found_by_them(opened: Any) -> None:
+    page, t = opened("table"), pages.table().table
+    e = pages.table().examples
+    rows = page.locator("#rows tbody > tr")
+    page.select_option("select[data-choose=rows][data-how=has]", "total")
+    at = e.names.index("total")
+    assert rows.count() == int((e.clean[:, at] != e.adversarial[:, at]).sum()) > 0
+    page.select_option("select[data-choose=rows][data-how=has]", "")
+    first = t.iloc[e.places[0]]
+    page.fill("input[data-filter=rows]", f"id={first['id']}")
+    page.locator("#rows button.whole").first.click()
+    opened_row = page.locator("#rows tr.whole")
+    moved = e.moved(0)
+    assert opened_row.locator("ins").count() == len(moved)
+    assert (
+        opened_row.locator("del")
+        .first.inner_text()
+        .startswith(e.cell(moved[0], e.clean[0][moved[0]]))
+    )
+    page.fill("input[data-filter=rows]", "seconds>0")  # a field of the whole record
+    assert rows.count() == int((t["seconds"].map("{:.6g}".format).astype(float) > 0).sum())
+    shown = opened("images")
+    shown.select_option("select[data-choose=rows]", "broken")
+    shown.locator("#rows button.whole").first.click()
+    assert shown.locator("#rows tr.whole img").count() == 3
+    pictures = "[...document.images].every(i => i.complete && i.naturalWidth > 0)"
+    assert shown.evaluate(pictures)
 
 
 def test_a_desktop_is_used_and_a_phone_is_not_cut(opened: Any) -> None:
