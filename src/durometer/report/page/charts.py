@@ -23,14 +23,17 @@ from durometer.report.stats import Estimate
 WIDTH = 540  # of every chart, in its own units
 
 
-def drawing(height: float, alt: str, body: Sequence[Markup], width: int = WIDTH) -> Markup:
-    """A chart as wide as its place, which scrolls where that is too narrow."""
+def drawing(
+    height: float, alt: str, body: Sequence[Markup], width: int = WIDTH, role: str = "img"
+) -> Markup:
+    """A chart as wide as its place, which scrolls where that is too narrow; its role is "group"
+    where parts of it can be clicked."""
     opening = Markup(
         '<div class="chart" tabindex="0" role="group" aria-label="{}">'
-        '<svg viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<svg viewBox="0 0 {} {}" role="{}" aria-label="{}">'
     )
     return (
-        opening.format(alt, width, round(height), alt)
+        opening.format(alt, width, round(height), role, alt)
         + Markup("").join(body)
         + Markup("</svg></div>")
     )
@@ -276,7 +279,8 @@ def curves(
         if named:
             body += _key(k, name, kind, _LEFT + span)
     body += [label(_LEFT + span / 2, bottom + 38, axis, "middle", "tick")]
-    return drawing(max(bottom + 48, 30 + 22 * len(series)), alt, body)
+    role = "group" if named else "img"
+    return drawing(max(bottom + 48, 30 + 22 * len(series)), alt, body, role=role)
 
 
 def _key(k: int, name: str, kind: str, right: float) -> list[Markup]:
