@@ -285,7 +285,7 @@ class Viewer:
                   if 0 <= p < len(rows.table)]  # fmt: skip
         sections = [
             self._changed(e, at),
-            Section("record", "The record", _known(classes), wide=False),
+            Section("record", "The record", _known(classes), _empty(record, classes), wide=False),
             Section("data", "The row of the data", _known(data), wide=False) if data else None,
             Section("run", "The run", Markup(" ").join(
                 [draw("to", _link("run", name=e.name), e.name), *around])),
@@ -509,6 +509,12 @@ def _words(lines: Mapping[str, str]) -> Markup:
 def _known(row: Mapping[str, object]) -> Markup:
     """A row's fields, without those that hold nothing."""
     return _words({k: v for k, v in ((k, shown(v)) for k, v in row.items()) if v not in ("", "–")})
+
+
+def _empty(record: Mapping[str, object], said: Mapping[str, object]) -> str:
+    """Which fields hold nothing, in a sentence."""
+    names = [k for k in record if k not in said or shown(said[k]) in ("", "–")]
+    return f"Empty: {', '.join(names)}." if names else ""
 
 
 def _flags(e: Entry) -> Section | None:
