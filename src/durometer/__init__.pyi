@@ -35,6 +35,7 @@ from durometer.attacks.cw import CW as CW
 from durometer.attacks.decision.circle import Circle as Circle
 from durometer.attacks.decision.mirror import Mirror as Mirror
 from durometer.attacks.decision.ray import Ray as Ray
+from durometer.attacks.decision.walk import Walk as Walk
 from durometer.attacks.doa import DOA as DOA
 from durometer.attacks.escalation import Escalation as Escalation
 from durometer.attacks.eyeglasses import Eyeglasses as Eyeglasses

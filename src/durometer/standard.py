@@ -9,7 +9,9 @@ before it left open, and the report says what each settled at what price:
     sequences (texts)                Linear, Bounds; Greedy, APGD; Bounds, Enumerate; Beam
     long sequences (bytes)           APGD, HotFlip where there are gradients, else MOEVA
     networks (torch, ONNX)           Bounds, quick; the attack; Bounds again, cutting boxes
-    labels only                      Ray in Linf, Circle in L2, Mirror in tables; else refused
+    labels only                      Ray in Linf, Circle in L2, Walk in L1, L0, patches and windows,
+                                     Mirror in tables; else refused
+    patches, windows                 APGD, Walk where there are no gradients
     tables behind an address         Mirror, then Graft: questions have their price
     all                              Cascade in Lp balls, APGD in L0; in tables CAPGD, TablePGD,
                                      then Graft, which tries what it tries alone;
@@ -39,6 +41,7 @@ from durometer.attacks.combine import Then
 from durometer.attacks.decision.circle import Circle
 from durometer.attacks.decision.mirror import Mirror
 from durometer.attacks.decision.ray import Ray
+from durometer.attacks.decision.walk import Walk, walks
 from durometer.attacks.graft import Graft
 from durometer.attacks.moeva import MOEVA
 from durometer.attacks.sequences.hotflip import HotFlip
@@ -61,7 +64,10 @@ from durometer.proofs.text.hull import Bounded
 from durometer.proofs.trees import Exact
 from durometer.spaces.ball import LpRegion
 from durometer.spaces.discrete import SubstitutionRegion
+from durometer.spaces.images import ImageRegion
+from durometer.spaces.patch import Patch
 from durometer.spaces.quantised import QuantisedRegion
+from durometer.spaces.rectangle import Rectangle
 from durometer.spaces.region import Region, Space
 from durometer.spaces.symbols import Symbols
 from durometer.spaces.text import Text
@@ -74,7 +80,7 @@ _FEW = 2000  # points: fewer than an attack would ask about
 _SINGLES = 5_000  # exchanges of one symbol: more are not all tried
 _GROWN = 50_000  # queries of a beam for one row: more are not worth what it adds to Greedy
 _CUT = 1000  # sets of sentences that are bounded for a row
-_COPIED = 200  # features of an L1 or L0 ball: of more, copies made of trees learn too little
+_COPIED = 200  # features of a region of another kind: of more, copies made of trees learn little
 _NEAR = 0.5  # clean margins: rows whose bounds end further from a proof are not worth its price
 _LISTED = 20_000  # sequences that are listed for a row: seconds for small networks
 
@@ -171,7 +177,8 @@ def check_space(space: Any) -> None:
     """Raise Unsupported where there is no standard attack for a space."""
     if not isinstance(space, Space):
         return  # `check_kinds` says so, and what to give instead
-    if not (isinstance(space, TableSpace | Text | Symbols) or space.norm in _NORMS):
+    named = isinstance(space, TableSpace | Text | Symbols | Patch | Rectangle)
+    if not (named or space.norm in _NORMS):
         raise Unsupported(f"no standard attack for {space!r}; give one with attack=")
 
 
@@ -188,6 +195,9 @@ def _attacks(problem: Problem) -> list[Attack]:
             return [Mirror(), Graft()]  # copies first: they need a tenth of the questions
         by_gradient = Then(CAPGD(), TablePGD())
         return [CAA(by_gradient, Graft()) if model.differentiable else Graft()]
+    if isinstance(region, ImageRegion):  # a patch or a window
+        steered: list[Attack] = [APGD(100), APGD(100, loss="margin", restarts=2)]
+        return steered if model.differentiable else [Walk()]
     if region.p == 0.0:  # eps counts features
         climbs: list[Attack] = [APGD(100), APGD(100, loss="margin", start="best")]
         return climbs if model.differentiable else [Graft()]
@@ -209,6 +219,8 @@ def _by_labels(region: Region) -> Attack | None:
         return None
     if isinstance(region, TableRegion):
         return Mirror()
+    if walks(region):
+        return Walk()
     known: dict[float, Attack] = {math.inf: Ray(), 2.0: Circle()}
     if isinstance(region, LpRegion | QuantisedRegion) and region.p in known:
         return known[region.p]

@@ -139,8 +139,8 @@ def test_a_space_without_a_ball_is_not_searched_as_one():
     def label(z):
         return (np.asarray(z).mean((1, 2, 3)) > 0.5).astype(int)
 
-    with pytest.raises(du.Unsupported, match="labels only: no search for such regions"):
-        space = du.Patch(np.ones((16, 16)))
-        du.evaluate(label, data, space=space, attack=du.Standard(), progress=False)
-    with pytest.raises(du.Unsupported, match="no standard attack for Patch"):
-        du.evaluate(label, data, space=du.Patch(np.ones((16, 16))), progress=False)
+    with pytest.raises(du.Unsupported, match="no standard attack for Quantised.Patch"):
+        space = du.Quantised(du.Patch(np.ones((16, 16))))
+        du.evaluate(label, data, space=space, progress=False)
+    with pytest.raises(du.Unsupported, match="Walk works in L1, L0"):
+        du.evaluate(label, data, space=du.Linf(0.1), attack=du.Walk(20), progress=False)

@@ -153,13 +153,14 @@ def test_the_default_on_labels_sees_what_gradients_see(space):
 
 
 def test_what_has_no_search_by_labels_is_refused():
-    wide = du.Dataset(np.random.default_rng(0).uniform(size=(40, 300)), np.arange(40) % 2)
+    ids = np.random.default_rng(0).integers(0, 9, (40, 30))
+    wide = du.Dataset(ids.astype(float), np.arange(40) % 2)
 
     def by_mean(x):
-        return (np.asarray(x)[:, :30].mean(1) > 0.5).astype(int)
+        return (np.asarray(x)[:, :15].mean(1) > 4).astype(int)
 
     with pytest.raises(Unsupported, match="labels only: no search for .* yet; give scores"):
-        du.evaluate(by_mean, wide, space=du.L1(0.3), progress=False)
+        du.evaluate(by_mean, wide, space=du.Symbols(most=30, alphabet=9), progress=False)
 
 
 def test_trees_are_read_whatever_they_answer():

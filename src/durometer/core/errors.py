@@ -26,10 +26,10 @@ class Unsupported(DurometerError):
 
     >>> import durometer as du
     >>> try:
-    ...     du.evaluate(*du.testing.toy(), space=du.Rectangle(2, 2))
+    ...     du.evaluate(*du.testing.toy(), space=du.Linf(0.1), attack=du.Walk(20))
     ... except du.Unsupported as error:
     ...     print(error)
-    no standard attack for Rectangle(height=2, width=2, low=0.0, high=1.0); give one with attack=
+    Walk works in L1, L0, patches and windows; use Ray in Linf, Circle in L2, Mirror in a table
     """
 
 

@@ -70,7 +70,7 @@ def check_needs(attack: Any, model: Classifier, space: Space, moves: bool = Fals
     """
     needs: Needs = attack.needs
     labels = model.answers == "labels"
-    by_labels = "a search by labels: Ray in Linf, Circle in L2, Mirror in a table"
+    by_labels = "a search by labels: Ray in Linf, Circle in L2, Walk in L1 or L0, Mirror in a table"
     if needs.gradient and not model.differentiable:
         give = "give the file as du.wrap(file, gradients=True), or " if model.kind == "ONNX" else ""
         by_scores = (

@@ -32,7 +32,7 @@ from durometer.problem.defender_simulation import DefenderSimulation, check_batc
 from durometer.problem.donors import Donors
 from durometer.problem.referee import PASSES, Referee
 from durometer.problem.victims import Victims
-from durometer.spaces.region import Region
+from durometer.spaces.region import Region, widened
 
 
 @dataclass(eq=False)
@@ -441,13 +441,15 @@ class Problem:
         return logits
 
     @torch.no_grad()
-    def predict(self, rows: Tensor, z: Tensor) -> Tensor:
+    def predict(self, rows: Tensor, z: Tensor, wide: bool = False) -> Tensor:
         """The classes that points are given, also of points outside the region; only points inside
         are candidates.
 
         Args:
             rows: Positions of the rows (m,); may repeat.
             z: Search coordinates (m, D).
+            wide: Whether points are decoded without what binds them to the region: the mask of a
+                patch, the levels of a picture.
 
         Returns:
             (m,); -1 where a row has no budget left, or the answer is not finite.
@@ -459,7 +461,7 @@ class Problem:
             return found
         rows = rows[at]
         region = self.regions.take(rows)
-        x = region.decode(z[at])
+        x = (widened(region) if wide else region).decode(z[at])
         logits, value = self._look(x, rows, None, self.model)
         self.charge(rows, backwards=0)
         inside = region.contains(x).nonzero()[:, 0]

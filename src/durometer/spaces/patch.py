@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -113,6 +113,14 @@ class PatchRegion(ImageRegion):
         z = self.encode(x)
         inside = (z >= self.low) & (z <= self.high)
         return (torch.where(self.mask, inside, z == self.origin)).all(1)
+
+    def inside(self, change: Tensor) -> Tensor:
+        """(n, D) bool: where a change may be, whatever it is."""
+        return self.mask.expand_as(change)
+
+    def wider(self) -> PatchRegion:
+        """All pictures."""
+        return replace(self, mask=torch.ones_like(self.mask))
 
     def box(self) -> tuple[Tensor, Tensor]:
         low, high = (

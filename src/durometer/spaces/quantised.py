@@ -22,7 +22,7 @@ from durometer.core.devices import is_cpu
 from durometer.core.errors import DurometerError
 from durometer.core.streams import Stream
 from durometer.core.validation import noun
-from durometer.spaces.region import Region, Space, per_row
+from durometer.spaces.region import Region, Space, per_row, widened
 
 _SHRINK = (0.98, 0.95, 0.9, 0.8, 0.6, 0.3, 0.0)
 
@@ -198,6 +198,10 @@ class QuantisedRegion:
         high = start + ((high - start) / step + inward).floor() * step + stored
         origin = self.inner.decode(self.origin).double()
         return low.minimum(origin), high.maximum(origin)
+
+    def wider(self) -> Region:
+        """The inner region, wider where it knows how: between the levels, too."""
+        return widened(self.inner)
 
     def take(self, rows: Tensor) -> QuantisedRegion:
         return replace(self, inner=self.inner.take(rows))

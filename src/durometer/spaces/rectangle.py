@@ -93,6 +93,10 @@ class RectangleRegion(ImageRegion):
     def _strongest(self, values: Tensor) -> Tensor:
         return self.window(self.energy(values).flatten(1).argmax(1))
 
+    def inside(self, change: Tensor) -> Tensor:
+        """(n, D) bool: the window that holds most of a change."""
+        return self._strongest(change)
+
     def project(self, z: Tensor) -> Tensor:
         """Keep the window that holds most of the change."""
         z = z.clamp(self.low, self.high)

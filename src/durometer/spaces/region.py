@@ -218,3 +218,17 @@ class Remarks(Protocol):
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """Each in words; they become a note of the report."""
         ...
+
+
+@runtime_checkable
+class Widens(Protocol):
+    """A region that can decode points outside of itself as they are."""
+
+    def wider(self) -> Region:
+        """The same without what binds points to it."""
+        ...
+
+
+def widened(region: Region) -> Region:
+    """The region to decode points in that lie outside of this one; itself where it knows none."""
+    return region.wider() if isinstance(region, Widens) else region

@@ -1,1 +1,1 @@
-"""Attacks that see labels only: `Ray` in Linf, `Circle` in L2."""
+"""Attacks that see labels only: `Ray`, `Circle`, `Walk`, and `Mirror` in tables."""

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from durometer.attacks.base import ball
-from durometer.attacks.decision.labels import Labels, blocks
+from durometer.attacks.decision.labels import TURN, Labels, blocks, normal_by_labels
 from durometer.core.validation import noun
 from durometer.model.answers import ANY
 from durometer.problem.needs import Needs
@@ -36,7 +36,6 @@ from durometer.spaces.ball import LpRegion
 
 _NOISE = 0.0025  # of R, for each feature: how far around T the labels are asked
 _FIRST = 30  # labels of the first normal
-_TURN = 25  # of them at once
 _STARTS = 5
 _STALL = 4  # steps
 _GAIN = 0.01
@@ -62,7 +61,7 @@ class Circle:
         return Needs(ANY, norms=(2.0,), donors=True)
 
     def __call__(self, problem: Problem) -> None:
-        for rows in blocks(problem, 2 * _TURN):
+        for rows in blocks(problem, 2 * TURN):
             _Circles(problem, rows, self.queries).run()
 
 
@@ -164,23 +163,6 @@ class _Circles:
         region = self._region(at)
         wanted = (_FIRST * self.steps[at].double().sqrt()).long()
         scale = (far * _NOISE * math.sqrt(self.size)).clamp_min(1e-3 * self.eps)
-        steered, drift = torch.zeros_like(point), torch.zeros_like(point)
-        balance = point.new_zeros(len(at), 1)
-        for begin in range(0, int(wanted.max()), _TURN):
-            mine = (wanted > begin).nonzero()[:, 0]  # each row has its own number of labels
-            count = (wanted[mine] - begin).clamp_max(_TURN)
-            noise = self.problem.random.normal(self.rows[at[mine]], _TURN * self.size, point.dtype)
-            noise = noise.reshape(len(mine), _TURN, self.size)
-            noise = noise / torch.linalg.vector_norm(noise, dim=2, keepdim=True).clamp_min(1e-30)
-            tried = point[mine, None] + noise * scale[mine, None]
-            tried = tried.maximum(region.low).minimum(region.high)
-            some = torch.arange(_TURN, device=at.device) < count[:, None]
-            row, k = some.nonzero(as_tuple=True)
-            sign = torch.zeros_like(noise[..., 0])
-            sign[row, k] = 2 * self._hits(at[mine][row], tried[row, k]).to(point.dtype) - 1
-            moved = (tried - point[mine, None]) * some[..., None]
-            steered[mine] += (moved * sign[..., None]).sum(1)
-            drift[mine] += moved.sum(1)
-            balance[mine] += sign.sum(1, keepdim=True)
-        normal: Tensor = steered - balance / wanted[:, None] * drift
-        return normal
+        return normal_by_labels(
+            self.labels, self.rows[at], point, scale, wanted, region.low, region.high
+        )

@@ -14,11 +14,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from durometer.attacks.base import ball
 from durometer.problem.budget import Budget
 from durometer.problem.problem import Problem
+from durometer.spaces.ball import LpRegion
+from durometer.spaces.images import ImageRegion
+from durometer.spaces.quantised import QuantisedRegion
+from durometer.spaces.region import Region
 
 _HELD = 2**28  # bytes of candidates at once
+TURN = 25  # labels of a normal that are asked at once
 
 
 def blocks(problem: Problem, at_once: int) -> Iterator[Tensor]:
@@ -46,14 +50,17 @@ class Labels:
         """Which of these rows are open and have questions left."""
         return self.problem.alive(rows) & (self.used[rows] < self._most)
 
-    def hits(self, rows: Tensor, z: Tensor) -> Tensor:
-        """(n,) bool: does the label of these points reach the goal? `rows` may repeat."""
+    def hits(self, rows: Tensor, z: Tensor, wide: bool = False) -> Tensor:
+        """(n,) bool: does the label of these points reach the goal? `rows` may repeat.
+
+        `wide`: points outside of what the region can decode are asked as they are.
+        """
         hit = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         may = self.problem.alive(rows) & self._limit.pays(self.used[rows], rows, 1)
         at = may.nonzero()[:, 0]
         if len(at):
             asked = rows[at]
-            label = self.problem.predict(asked, z[at])
+            label = self.problem.predict(asked, z[at], wide)
             self.used.index_add_(0, asked, torch.ones_like(asked))
             wanted = self.problem.goal[asked].gather(1, label.clamp_min(0)[:, None])[:, 0]
             hit[at] = wanted & (label >= 0)
@@ -62,8 +69,8 @@ class Labels:
     def start(self, rows: Tensor) -> Tensor:
         """(n, D): where each of these rows may begin next. It has not been asked about."""
         known, count, order = self._starts
-        region = ball(self.problem, rows)
-        low, high = (side.expand_as(region.origin) for side in (region.low, region.high))
+        region = self.problem.region(rows)
+        low, high = (side.expand_as(region.origin) for side in box(region))
         turn = self._cursor[rows]
         self._cursor[rows] = turn + 1
         mine = count[self._place[rows]]
@@ -84,6 +91,49 @@ class Labels:
             :, 0
         ]
         return torch.where((turn < mine)[:, None], known[which], drawn)
+
+
+def box(region: Region) -> tuple[Tensor, Tensor]:
+    """(1, D) each: the lowest and highest values of the search coordinates, whatever the ball."""
+    region = region.inner if isinstance(region, QuantisedRegion) else region
+    if isinstance(region, LpRegion):
+        return region.low, region.high
+    assert isinstance(region, ImageRegion)
+    low, high = (torch.full_like(region.origin[:1], side) for side in (region.low, region.high))
+    return low, high
+
+
+def normal_by_labels(
+    labels: Labels, rows: Tensor, point: Tensor, scale: Tensor, wanted: Tensor,
+    low: Tensor, high: Tensor, wide: bool = False,
+) -> Tensor:  # fmt: skip
+    """(n, D): the direction in which labels reach the goal, from noise around these points.
+
+    `scale` (n, 1) is the length of the noise, `wanted` (n,) how many labels each row asks. The mean
+    of the labels is taken off: noise that mostly hits says little.
+    """
+    n, size = point.shape
+    steered, drift = torch.zeros_like(point), torch.zeros_like(point)
+    balance = point.new_zeros(n, 1)
+    for begin in range(0, int(wanted.max()), TURN):
+        mine = (wanted > begin).nonzero()[:, 0]  # each row has its own number of labels
+        count = (wanted[mine] - begin).clamp_max(TURN)
+        noise = labels.problem.random.normal(rows[mine], TURN * size, point.dtype)
+        noise = noise.reshape(len(mine), TURN, size)
+        noise = noise / torch.linalg.vector_norm(noise, dim=2, keepdim=True).clamp_min(1e-30)
+        tried = point[mine, None] + noise * scale[mine, None]
+        tried = tried.maximum(low).minimum(high)
+        some = torch.arange(TURN, device=rows.device) < count[:, None]
+        row, k = some.nonzero(as_tuple=True)
+        sign = torch.zeros_like(noise[..., 0])
+        hit = labels.hits(rows[mine][row], tried[row, k], wide)
+        sign[row, k] = 2 * hit.to(point.dtype) - 1
+        moved = (tried - point[mine, None]) * some[..., None]
+        steered[mine] += (moved * sign[..., None]).sum(1)
+        drift[mine] += moved.sum(1)
+        balance[mine] += sign.sum(1, keepdim=True)
+    normal: Tensor = steered - balance / wanted[:, None] * drift
+    return normal
 
 
 def _ranked(problem: Problem, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
