@@ -200,7 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--only", default="", help="tables whose name holds this")
-    parser.add_argument("--methods", default="", help="methods whose name holds this")
+    parser.add_argument("--methods", default="", help="methods whose name holds one of these, a,b")
     parser.add_argument("--out", type=Path, help="a line of JSON for each cell and method")
     parser.add_argument("--table", action="store_true", help="print FILE as a table")
     parser.add_argument("--smoke", action="store_true", help="toy size: does it still run?")
@@ -214,7 +214,7 @@ def main() -> None:
     budgets = (5, 10, 20) if args.smoke else BUDGETS
     n = 4 if args.smoke else args.rows
     for name, cell in CELLS.items():
-        todo = [m for m in METHODS if args.methods in m
+        todo = [m for m in METHODS if any(part in m for part in args.methods.split(","))
                 and not any(d["cell"] == name and d["method"] == m for d in found)]  # fmt: skip
         if args.only not in name or not todo or (args.smoke and cell.data != "german"):
             continue

@@ -112,8 +112,8 @@ def check_classes(values: Any) -> Any:
         raise DurometerError(
             f"y has shape {made.shape}; expected one class per row of x"
             + (": these rows are one-hot, y.argmax(1) gives their classes" if hot else
-               ". Several labels a row are not evaluated together: take one, y[:, j], with a "
-               "model that answers for it")
+               ". Of several labels a row one is evaluated at a time: y[:, j] with "
+               "du.wrap(model, label=j)")
         )  # fmt: skip
     if made.ndim != 1:
         raise DurometerError(f"y has shape {made.shape}; expected one class per row of x")

@@ -27,6 +27,7 @@ from durometer.model import text
 from durometer.model.answers import AnswerKind
 from durometer.model.classifier import Classifier, source_of
 from durometer.model.frames import Rows, form, several_labels
+from durometer.model.one_label import OneLabel, labels_of
 from durometer.model.remote import Endpoint
 from durometer.model.rules import Decided, Decision, Rule, Ruled, detector, purpose, ruled
 from durometer.model.thresholds import threshold_of
@@ -159,7 +160,9 @@ def offers(model: Any, columns: Columns | None = None) -> Iterator[Classifier]:
     if not isinstance(model, Ruled) and purpose(model) == "outlier_detector":
         model = detector(model)
     asked = model.estimator if isinstance(model, Ruled) else model
-    kind = f"{type(asked).__module__.split('.')[0]} {type(asked).__name__}"
+    shown = asked.estimator if isinstance(asked, OneLabel) else asked
+    kind = f"{type(shown).__module__.split('.')[0]} {type(shown).__name__}"
+    kind += f", label {asked.label}" if isinstance(asked, OneLabel) else ""
     labels = _labels(model, kind)
     names = tuple(str(c) for c in labels)
     rows = form(asked, columns)
@@ -207,6 +210,9 @@ def _labels(model: Any, kind: str) -> np.ndarray:
         raise _no_classes(model, kind) from None
     if isinstance(labels, list):
         raise several_labels(kind, len(labels))
+    several = labels_of(model)
+    if several is not None:
+        raise several_labels(kind, several)
     return np.asarray(labels)
 
 
@@ -222,7 +228,8 @@ def _no_classes(model: Any, kind: str) -> DurometerError:
     if what in ("clusterer", "transformer"):
         return Unsupported(f"{kind} is a {what}, not a classifier: it predicts no classes")
     return DurometerError(
-        f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first"
+        f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first. If "
+        "it gives a score (a ranker): du.wrap(model, tolerance=0.5) or du.wrap(model, threshold=1)"
     )
 
 

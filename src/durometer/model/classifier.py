@@ -391,6 +391,7 @@ def wrap(
     bands: Sequence[float] | None = None,
     tolerance: float | None = None,
     relative: bool = False,
+    label: int | None = None,
 ) -> Classifier:
     """Makes a `Classifier` of any model: torch, scikit-learn, XGBoost, LightGBM, CatBoost, ONNX,
     callables.
@@ -428,6 +429,8 @@ def wrap(
             "fell", "same" and "rose", and `y` is not used: `Untargeted()` asks for a move by more
             than this, `Targeted("rose")` for one upwards. Default None.
         relative: Whether `tolerance` is a share of the clean score. Default False: in its units.
+        label: Which label of a model that gives several for a row is evaluated, by its place; `y`
+            is then `Y[:, label]`. Default None: the model gives one class for a row.
 
     Returns:
         The `Classifier`.
@@ -448,6 +451,10 @@ def wrap(
     if remote is not None:
         model = Endpoint(remote) if isinstance(remote, str) else remote
     assert model is not None
+    if label is not None:
+        from durometer.model.one_label import one_label
+
+        model = one_label(model, label)
     rule = rule_of(threshold, bands, tolerance, relative)
     if rule is None and answers == "score":
         raise DurometerError("answers='score' needs threshold=, bands= or tolerance=")

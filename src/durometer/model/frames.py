@@ -263,8 +263,8 @@ def _ordered(model: Classifier, data: Dataset) -> Classifier:
 def several_labels(kind: str, count: int) -> Unsupported:
     """What is said of a model that gives several labels for a row."""
     return Unsupported(
-        f"{kind} predicts {count} labels for a row, and one class per row is evaluated; wrap a "
-        "function that answers for one of the labels, with y[:, j] for its data"
+        f"{kind} predicts {count} labels for a row, and one class per row is evaluated: "
+        "du.wrap(model, label=j), with Y[:, j] for its data"
     )
 
 

@@ -168,7 +168,9 @@ def ruled(model: Any, rule: Rule) -> Ruled:
     """An estimator with a rule, or the reason why it can have none."""
     name = type(model).__name__
     kind = purpose(model)
-    if kind == "regressor":
+    # a ranker says of itself neither that it is one nor that it classifies
+    scores = kind is None and not hasattr(model, "classes_") and not hasattr(model, "predict_proba")
+    if kind in ("regressor", "ranker") or scores:
         return Ruled(model, rule, "predict", _classes(rule, None))
     if kind == "outlier_detector":
         if rule.cuts is not None and len(rule.cuts) == 1:

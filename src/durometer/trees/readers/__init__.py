@@ -22,7 +22,8 @@ from durometer.trees.ensemble import Ensemble
 
 SUPPORTED = (
     "scikit-learn DecisionTree, ExtraTree, RandomForest, ExtraTrees, GradientBoosting and "
-    "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters; "
+    "HistGradientBoosting classifiers; XGBoost, LightGBM and CatBoost classifiers and Boosters "
+    "(CatBoost with categories, where each statistic is of one column); "
     "pipelines of scalers, imputers, one-hot and ordinal encoders (of text) before one of them; "
     "FixedThresholdClassifier and TunedThresholdClassifierCV around one of these; "
     "CalibratedClassifierCV with one classifier of two classes; soft votes of forests"
@@ -71,6 +72,11 @@ def reader(model: Any, columns: Columns | None = None) -> str | None:
         "lightgbm": ("LGBMClassifier", "Booster"),
         "catboost": ("CatBoostClassifier",),
     }
+    if package == "catboost" and name in known[package] and columns is not None:
+        from durometer.trees.readers.catboost import has_categories
+
+        if has_categories(model):
+            return "categories"
     return package if name in known.get(package, ()) else None
 
 
@@ -108,6 +114,8 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
         return _encoded(model, columns)
     if name == "combined":
         return _combined(model, columns, checked)
+    if name == "categories":
+        return _categories(model, columns)
     if name is None:
         raise Unsupported(
             f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}"
@@ -214,6 +222,20 @@ def _encoded(model: Any, columns: Any) -> Ensemble:
     except DurometerError:
         raise
     except Exception as error:  # scikit-learn's own, on a value it does not know
+        raise Unsupported(
+            f"this {type(model).__name__} cannot be read ({type(error).__name__}: {error}); use a "
+            "search: Graft or MOEVA"
+        ) from error
+
+
+def _categories(model: Any, columns: Any) -> Ensemble:
+    from durometer.trees.readers.catboost import read_categories
+
+    try:
+        return read_categories(model, columns)
+    except DurometerError:
+        raise
+    except Exception as error:  # CatBoost's own, on a value it does not take
         raise Unsupported(
             f"this {type(model).__name__} cannot be read ({type(error).__name__}: {error}); use a "
             "search: Graft or MOEVA"

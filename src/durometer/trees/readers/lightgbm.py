@@ -14,7 +14,9 @@ from durometer.trees.ensemble import Ensemble
 
 TINY = 1.0000000180025095e-35
 OBJECTIVES = ("binary", "multiclass", "multiclassova")
-SUMS = ("regression", "regression_l1", "huber", "fair", "quantile")  # the prediction is the sum
+SUMS = (  # the prediction is the sum
+    "regression", "regression_l1", "huber", "fair", "quantile", "lambdarank", "rank_xendcg",
+)  # fmt: skip
 
 
 def read(model: Any) -> Ensemble:

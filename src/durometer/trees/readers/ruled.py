@@ -29,7 +29,11 @@ from durometer.trees.ensemble import Ensemble
 from durometer.trees.readers.sklearn import MEANS, REGRESSORS
 from durometer.trees.readers.threshold import UNITS, doubted, least_sum, thresholded
 
-_READ = {"xgboost": ("XGBRegressor",), "lightgbm": ("LGBMRegressor",), "sklearn": REGRESSORS}
+_READ = {
+    "xgboost": ("XGBRegressor", "XGBRanker"),
+    "lightgbm": ("LGBMRegressor", "LGBMRanker"),
+    "sklearn": REGRESSORS,
+}
 
 
 def regressor(model: Any) -> bool:

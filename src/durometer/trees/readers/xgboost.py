@@ -23,6 +23,9 @@ SUMS = (
     "reg:squarederror",
     "reg:absoluteerror",
     "reg:pseudohubererror",
+    "rank:ndcg",
+    "rank:pairwise",
+    "rank:map",
 )  # the prediction is the sum
 
 
