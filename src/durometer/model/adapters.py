@@ -229,7 +229,8 @@ def _no_classes(model: Any, kind: str) -> DurometerError:
         return Unsupported(f"{kind} is a {what}, not a classifier: it predicts no classes")
     return DurometerError(
         f"{kind} has no classes: it is not fitted, or not a classifier; call fit(X, y) first. If "
-        "it gives a score (a ranker): du.wrap(model, tolerance=0.5) or du.wrap(model, threshold=1)"
+        "its predict gives labels: du.wrap(model.predict, inputs='frame') or inputs='array'; if it "
+        "gives a score (a ranker): du.wrap(model, tolerance=0.5) or du.wrap(model, threshold=1)"
     )
 
 

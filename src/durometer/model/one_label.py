@@ -109,7 +109,6 @@ def one_label(model: Any, label: Any) -> Any:
 
 def labels_of(model: Any) -> int | None:
     """How many labels an estimator gives for a row; None: one."""
-    outputs = getattr(model, "n_outputs_", None)
     known = getattr(model, "classes_", None)
     if isinstance(known, list):
         return len(known)
@@ -117,7 +116,7 @@ def labels_of(model: Any) -> int | None:
         return len(model.estimators_)
     binarizer = getattr(model, "_label_binarizer", None)  # a network's: it holds the kind of y
     if getattr(binarizer, "y_type_", "").startswith("multilabel"):
-        return int(outputs)
+        return int(model.n_outputs_)
     return None
 
 

@@ -158,7 +158,8 @@ class _Walks:
         change = z - region.origin
         if isinstance(region, Masked):
             return torch.linalg.vector_norm(change.masked_fill(region.inside(change), 0.0), dim=1)
-        return (change != 0).sum(1).to(z.dtype) if region.p == 0.0 else change.abs().sum(1)
+        size: Tensor = (change != 0).to(z.dtype) if region.p == 0.0 else change.abs()
+        return size.sum(1)
 
     def _cut(self, at: Tensor, z: Tensor, radius: Tensor) -> Tensor:
         """Points near z inside the box whose size is at most this (n,)."""
