@@ -73,7 +73,7 @@ def test_one_output_of_a_network_is_proven_and_of_a_function_attacked():
     x = torch.tensor(X[:30]).float()
     y = (net(x)[:, 1] > 0).long()
     report = du.evaluate(
-        du.wrap(net, label=1), du.Dataset(x, y), space=du.Linf(0.01), progress=False
+        du.wrap(net, "logits", label=1), du.Dataset(x, y), space=du.Linf(0.01), progress=False
     )
     assert report.metric("clean").value == 1
     assert report.counts("verdict").get("proven", 0) > 0
