@@ -157,7 +157,9 @@ class _Walks:
         region = self._inner(at)
         change = z - region.origin
         if isinstance(region, Masked):
-            return torch.linalg.vector_norm(change.masked_fill(region.inside(change), 0.0), dim=1)
+            outside = change.masked_fill(region.inside(change), 0.0)
+            far: Tensor = torch.linalg.vector_norm(outside, dim=1)
+            return far
         size: Tensor = (change != 0).to(z.dtype) if region.p == 0.0 else change.abs()
         return size.sum(1)
 
