@@ -4,6 +4,7 @@
     for run in mnist table noise signs adapting; do durometer gate $run.toml --out /tmp/runs/$run;
     done durometer run vault.toml --out /tmp/runs/vault
     durometer run ../../../examples/sweep.toml --out /tmp/runs/sweep
+    (the block of README.md, its report saved in /tmp/runs/first)
     python ../make.py /tmp/runs
 
 The criteria of these runs stand in their files, fixed before anything is played.
@@ -23,6 +24,7 @@ from playwright.sync_api import sync_playwright
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
 SHOTS = {
+    "page": ("first/report.html", WIDE, "light"),
     "sweep-desktop": ("sweep/report.html", WIDE, "light"),
     "mnist-desktop": ("mnist/report.html", WIDE, "light"),
     "table-desktop": ("table/report.html#features", WIDE, "light"),
