@@ -137,10 +137,14 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     parser.add_argument("--minutes", type=float, default=6.0, help="of CPU time")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--smoke", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    net = NanoPFN(seed=asked.seed) if not asked.smoke else NanoPFN(8, CLASSES, 16, 1, 2)
+    net = NanoPFN(64, CLASSES, asked.width, asked.layers, asked.width // 16, asked.seed)
+    if asked.smoke:
+        net = NanoPFN(8, CLASSES, 16, 1, 2)
     train(net, 0.02 if asked.smoke else asked.minutes, asked.seed)
     torch.save({"settings": [net.features, net.classes, net.embed.out_features, len(net.layers),
                              net.heads], "weights": net.state_dict()}, asked.out)  # fmt: skip

@@ -223,3 +223,25 @@ def test_games_nobody_can_play_are_refused():
         a_net()(torch.zeros(3, 9), torch.zeros(3).long(), torch.zeros(1, 9))
     with pytest.raises(du.DurometerError, match="labels 0 to 5"):
         a_net()(torch.zeros(3, 2), torch.tensor([0, 5, 1]), torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("model", ["nano", TabPFNClassifier(differentiable_input=True)])
+def test_the_gradient_of_a_query_in_a_context_row_is_that_of_small_differences(model):
+    context, test = two_moons(10, 0), two_moons(4, 1)
+    net = a_net().double() if model == "nano" else model
+    defender = du.defenses.InContext(net, context)
+    x = torch.cat([context.x, test.x]).requires_grad_()
+    wanted = defender.unrolled(None, x, 0)[0][-1, 1]
+    (grad,) = torch.autograd.grad(wanted, x)
+    assert float(grad[3].abs().max()) > 0
+    step = 1e-6 if model == "nano" else 1e-2  # TabPFN is asked in single precision
+    for f in (0, 1):
+        ends = []
+        for sign in (1, -1):
+            moved = x.detach().clone()
+            moved[3, f] += sign * step
+            ends.append(float(defender.adapt(None, moved, 0)[0].logits(
+                moved[-1:], torch.tensor([len(moved) - 1]))[0, 1].detach()))  # fmt: skip
+        assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(
+            float(grad[3, f]), rel=0.05, abs=1e-3
+        )
