@@ -2,7 +2,7 @@
 
     make mutants                                   # a few CPU-hours: everything
     OMP_NUM_THREADS=1 python studies/mutants/mutate.py --sample 60 [--only gates] [--seed 0]
-    OMP_NUM_THREADS=1 python studies/mutants/mutate.py --named      # those of NAMED: what CI runs
+    OMP_NUM_THREADS=1 python studies/mutants/mutate.py --named    # those of NAMED: .ci/run
 
 One node of a module's syntax tree is changed (a comparison, a sign, a constant, min for max, a
 condition turned round, a call left out), in a copy of the tree, and the tests that guard the module
@@ -34,7 +34,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "src/durometer"
-_NETWORKS = ["proofs/test_aten.py", "proofs/test_networks.py", "proofs/test_network_constructs.py"]
+_NETWORKS = ["proofs/test_aten.py", "proofs/test_impostors.py", "proofs/test_networks.py",
+             "proofs/test_network_constructs.py"]  # fmt: skip
 _TREES = ["proofs/test_bisect.py", "proofs/test_parts.py", "proofs/test_decide.py",
           "proofs/test_exact.py", "proofs/test_separable.py", "proofs/test_ties.py",
           "proofs/test_gaps.py", "proofs/test_vacuous.py", "proofs/test_hard_rows.py"]  # fmt: skip
@@ -59,38 +60,73 @@ GUARDS: dict[str, list[str]] = {  # the first pattern that fits
     "probability/certified/bounds.py": ["probability"],
     "report/stats.py": ["report/test_crossed_bootstrap.py", "report/test_stats.py"],
 }
-# One wrong line each that no test saw once: (module, text, what it becomes).
-NAMED: list[tuple[str, str, str]] = [
+_IMPOSTORS = "proofs/test_impostors.py"
+_CONSTRUCTS = "proofs/test_network_constructs.py"
+_LOST = "math.log(len(self.criteria) / alpha)"
+# One wrong line each that no test saw once: (module, text, what it becomes, the test that sees it).
+NAMED: list[tuple[str, str, str, str]] = [
     (
         "proofs/search/box_splitting.py",
         "np.where(whole, np.floor(middle) + 1, middle)",
         "np.where(whole, np.floor(middle) + 2, middle)",
+        "proofs/test_bisect.py",
     ),  # a whole number is lost between the halves
-    ("proofs/aten/curves.py", "missed = bend * (", "missed = 0 * ("),  # of a curve between its grid
+    (
+        "proofs/aten/curves.py",
+        "missed = bend * (",
+        "missed = 0 * (",
+        "proofs/test_aten.py::test_lines_and_intervals_hold_on_every_curve_in_its_own_precision",
+    ),  # of a curve between the points of its grid
     (
         "proofs/aten/program.py",
         "    return torch.where(overflows(unit, size), torch.inf, error)",
         "    return torch.where(overflows(unit, size), torch.inf, 0 * error)",
+        f"{_IMPOSTORS}::test_answers_lie_in_the_bounds_of_their_point",
     ),  # no rounding
     (
-        "problem/referee.py",
-        "    doubt = logits.abs().amax(1) * referee.slack - 2 * AGREE * size",
-        "    doubt = 0 * size",
-    ),
-    ("problem/referee.py", "        self.blocked |= other.blocked\n", ""),
-    ("gates/decide.py", "math.log(len(self.criteria) / alpha)", "math.log(1 / alpha)"),
-    ("gates/decide.py", "return min(crossed, key=", "return max(crossed, key="),
-    (
-        "report/stats.py",
-        "a, b = (np.bincount(rng.integers(0, n, n), minlength=n) for n in size)",
-        "a = np.bincount(rng.integers(0, size[0], size[0]), minlength=size[0])\n"
-        "        b = np.ones(size[1])",
-    ),
+        "proofs/aten/reader.py",
+        "UNIT[kind] not in _HOLDS.get(was, ())",
+        "UNIT[kind] > was",
+        f"{_IMPOSTORS}::test_answers_lie_in_the_bounds_of_their_point",
+    ),  # half precision holds all of bfloat16
     (
         "proofs/aten/reader.py",
         "    if kind in _LIMITS:  #",
         "    if kind in _LIMITS and was == 0.0:\n        return int(source)\n"
         "    if kind in _LIMITS:  #",
+        f"{_CONSTRUCTS}::test_a_whole_type_that_is_too_small_wraps_around_inside_the_region",
+    ),
+    (
+        "proofs/aten/rows.py",
+        "    check_keeps_nothing(prepared(module), example.detach())\n",
+        "",
+        f"{_IMPOSTORS}::test_a_network_that_changes_what_it_holds_is_refused",
+    ),
+    (
+        "problem/referee.py",
+        "    doubt = logits.abs().amax(1) * referee.slack - 2 * AGREE * size",
+        "    doubt = 0 * size",
+        "problem/test_confirmation_doubt.py",
+    ),
+    (
+        "problem/referee.py",
+        "        self.blocked |= other.blocked\n",
+        "",
+        "problem/test_absorb.py",
+    ),
+    ("gates/decide.py", _LOST, "math.log(1 / alpha)", "gates/test_several_criteria.py"),
+    (
+        "gates/decide.py",
+        "return min(crossed, key=",
+        "return max(crossed, key=",
+        "gates/test_several_criteria.py",
+    ),
+    (
+        "report/stats.py",
+        "a, b = (np.bincount(rng.integers(0, n, n), minlength=n) for n in size)",
+        "a = np.bincount(rng.integers(0, size[0], size[0]), minlength=size[0])\n"
+        "        b = np.ones(size[1])",
+        "report/test_crossed_bootstrap.py",
     ),
 ]
 _SWAPS = {"min": "max", "max": "min", "any": "all", "all": "any", "amin": "amax", "amax": "amin",
@@ -278,13 +314,12 @@ def explained() -> dict[str, str]:
 
 
 def named() -> list[tuple[Mutant, list[str]]]:
-    guards = dict(modules())
     found = []
-    for module, before, after in NAMED:
+    for module, before, after, guard in NAMED:
         text = (ROOT / SOURCE / module).read_text()
         assert text.count(before) >= 1, f"{module} no longer has {before!r}"
         found.append((Mutant(module, "named", 0, f"{before} -> {after}",
-                             text.replace(before, after, 1)), guards[module]))  # fmt: skip
+                             text.replace(before, after, 1)), [guard]))  # fmt: skip
     return found
 
 

@@ -1,15 +1,17 @@
 """The prosecutor: does any proof fall to a search that shares no code with it?
 
     OMP_NUM_THREADS=1 python studies/proofs/prosecute.py [--hours 0.1] [--rows N] [--seed 0]
-        [--kind networks|tables|texts] [--only NAME] [--write FILE.json] [--add FILE.json ...]
+        [--kind networks|tables|records|texts] [--only NAME] [--write FILE.json]
+        [--add FILE.json ...]
 
 Random networks (every construct of `prosecution/networks.py`, arguments and weights drawn), tables
-with gaps, categories and relations under trees and linear models of every reader, and texts, each
-in random spaces. Every row that a proof calls proven is attacked: by corners, samples and gradient
-steps on the module itself, by all records of a grid, by all sentences. Membership is restated in
-plain numbers and compared with `region.contains`. Prints wrong / proven and refusals for each
-construct; exits with 1 if a proof falls. `--seed` starts other cases; `--add` prints several
-written runs together. `PROSECUTED=NAME` prosecutes an older package of that name.
+with gaps, categories and relations under trees and linear models of every reader, networks on
+records of such tables (without gaps), and texts, each in random spaces. Every row that a proof
+calls proven is attacked: by corners, samples and gradient steps on the module itself, by all
+records of a grid, by all sentences. Membership is restated in plain numbers and compared with
+`region.contains`. Prints wrong / proven and refusals for each construct; exits with 1 if a proof
+falls. `--seed` starts other cases; `--add` prints several written runs together.
+`PROSECUTED=NAME` prosecutes an older package of that name.
 """
 
 from __future__ import annotations
@@ -25,15 +27,17 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from prosecution import play_networks, play_tables, play_text
+from prosecution import play_networks, play_records, play_tables, play_text
 from prosecution.judged import Count
 from prosecution.networks import CONSTRUCTS
+from prosecution.play_records import NETWORKS
 from prosecution.play_text import TEXTS
 from prosecution.tree_models import KINDS
 
 PLAYS = {
     "networks": (play_networks.play, CONSTRUCTS),
     "tables": (play_tables.play, KINDS),
+    "records": (play_records.play, NETWORKS),
     "texts": (play_text.play, TEXTS),
 }
 Counts = dict[str, dict[str, Count]]

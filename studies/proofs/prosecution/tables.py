@@ -22,7 +22,7 @@ Record = tuple[float, ...]
 
 
 def known(f: Callable[..., bool], *values: float) -> bool | None:
-    return None if any(math.isnan(v) for v in values) else f(*values)
+    return None if any(math.isnan(v) for v in values) else bool(f(*values))  # numpy's is no `False`
 
 
 def either(*parts: bool | None) -> bool | None:

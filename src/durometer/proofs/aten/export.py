@@ -17,6 +17,7 @@ import copy
 import functools
 import io
 import logging
+import operator
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,14 +93,87 @@ def exported(module: nn.Module, x: Tensor, known: frozenset[str]) -> Graph:
 
 def same_for_any_rows(module: nn.Module, x: Tensor) -> bool:
     """Does torch trace the module for any number of rows? Not where it asks how many there are,
-    nor where some of torch's own operations do."""
+    nor where some of torch's own operations do. Refuse a module that computes with that number."""
     rows = torch.export.Dim("rows", min=2)
     try:
         with _tracing(module):
-            torch.export.export(module, (x,), dynamic_shapes=({0: rows},), strict=False)
+            held = torch.export.export(module, (x,), dynamic_shapes=({0: rows},), strict=False)
     except Unsupported:
         return False
+    _only_sizes(held)
     return True
+
+
+def _only_sizes(held: Any) -> None:
+    """Refuse a graph for any number of rows in which that number is more than a size.
+
+    It may be a size of a view, of an expanded or of a filled tensor, or the end of a slice; a
+    product of it and a number may, too. Whatever else is computed from it (`n // 2000`) may only
+    size a view, which keeps all numbers. Constants of that size may not be summed or counted.
+    """
+    source = set(held.graph_signature.user_inputs)
+    varies: set[fx.Node] = set()
+    plain: set[fx.Node] = set()
+    for node in held.graph.nodes:
+        before = node.all_input_nodes
+        if node.name in source or any(n in varies for n in before):
+            varies.add(node)
+        value = node.meta.get("val")
+        sizes = [n for n in before if isinstance(n.meta.get("val"), _SYMBOLS)]
+        if isinstance(value, _SYMBOLS):
+            varies.discard(node)
+            if not sizes or (node.target is operator.mul and all(n in plain for n in sizes)):
+                plain.add(node)
+            continue
+        if not isinstance(value, Tensor) or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        name = _name(node.target)
+        allowed = _SIZED if all(n in plain for n in sizes) else _VIEWS
+        if sizes and (name not in allowed or not all(_as_size(node, n) for n in sizes)):
+            raise _counts_rows(node)
+        grown = any(isinstance(s, torch.SymInt) for s in value.shape)
+        if node not in varies and (name not in _FILLED if grown else _grown(before)):
+            raise _counts_rows(node)
+
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_VIEWS = frozenset({"view", "_unsafe_view", "reshape", "unflatten"})
+_SIZED = _VIEWS | {"expand", "full", "zeros", "ones", "new_full", "new_zeros", "new_ones", "slice"}
+_FILLED = _SIZED | {"_to_copy", "clone", "alias", "detach", "unsqueeze", "squeeze", "transpose",
+                    "permute", "cat", "stack", "add", "sub", "mul", "lift_fresh_copy",
+                    "full_like", "zeros_like", "ones_like", "tanh", "sigmoid", "relu", "linear",
+                    "select"}  # fmt: skip
+
+
+def _grown(nodes: list[fx.Node]) -> bool:
+    """Is one of these a constant with as many numbers as there are rows?"""
+    values = [n.meta.get("val") for n in nodes]
+    return any(
+        isinstance(s, torch.SymInt) for v in values if isinstance(v, Tensor) for s in v.shape
+    )
+
+
+def _as_size(node: fx.Node, size: fx.Node) -> bool:
+    """Is it given where the operation takes a size, and not a value?"""
+    target: Any = node.target
+    taken = target._schema.arguments
+    given = {a.name: v for a, v in zip(taken, node.args, strict=False)} | dict(node.kwargs)
+    kinds = {a.name: str(a.type) for a in taken}
+    places = [name for name, v in given.items() if size in _nodes_of(v)]
+    return all("int" in kinds[name] for name in places)  # a value is a "number"
+
+
+def _nodes_of(value: Any) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    fx.map_arg(value, found.append)
+    return found
+
+
+def _counts_rows(node: fx.Node) -> Unsupported:
+    return Unsupported(
+        f"Bounds: the network computes with the number of rows ({_place(node)}); write it so that "
+        "an answer depends on its own row only, or use an attack alone"
+    )
 
 
 @contextlib.contextmanager

@@ -41,6 +41,17 @@ _LIMITS = {
     torch.uint8: (0.0, 255.0), torch.int8: (-128.0, 127.0), torch.int16: (-(2.0**15), 2.0**15 - 1),
     torch.int32: (-(2.0**31), 2.0**31 - 1), torch.int64: (-(2.0**62), 2.0**62),
 }  # fmt: skip
+# Types that hold every number of a type, by their units; half precision holds none of bfloat16's
+# small and large ones, though it has more digits.
+_HOLDS = {
+    UNIT[kind]: {UNIT[kind], *(UNIT[k] for k in wider)}
+    for kind, wider in (
+        (torch.float16, (torch.float32, torch.float64)),
+        (torch.bfloat16, (torch.float32, torch.float64)),
+        (torch.float32, (torch.float64,)),
+        (torch.float64, ()),
+    )
+}
 _MOVES = frozenset({
     "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze",
     "expand", "select", "slice", "flip", "index_select", "index", "roll", "unbind", "split",
@@ -343,7 +354,7 @@ class _Reading:
                 return self.put(Convex, (sides[0],), shape, "square", 2)
             return self.put(Multiply, sides, shape, math.inf, 0)
         varies, fixed = (first, second) if isinstance(first, int) else (second, first)
-        return self.scaled(varies, self.constant(fixed), None, 2)
+        return self.scaled(varies, self.constant(fixed), None)  # both are rounded, and the product
 
 
 def _number(value: float) -> Tensor:
@@ -377,11 +388,7 @@ def _scalars(reading: _Reading, a: dict[str, Any], *names: str) -> None:
     for name in names:
         held = a[name]
         ref = reading.call.arguments[name]
-        if (
-            not isinstance(ref, Ref)
-            and isinstance(held, int | float)
-            and not isinstance(held, bool)
-        ):
+        if not isinstance(ref, Ref) and isinstance(held, int | float):  # True is 1
             a[name] = torch.tensor(float(held), dtype=torch.float64)
 
 
@@ -736,7 +743,7 @@ def _cast(reading: _Reading, a: dict[str, Any]) -> int:
         return reading.put(Whole, (source,), shape, "trunc", _LIMITS[kind], unit=0.0)
     if kind not in UNIT:
         reading.refuse(f"dtype={kind}")
-    return reading.put(Cast, (source,), shape, UNIT[kind] > was or was == 0.0)
+    return reading.put(Cast, (source,), shape, UNIT[kind] not in _HOLDS.get(was, ()))
 
 
 def _whole(reading: _Reading, a: dict[str, Any]) -> int:
@@ -849,9 +856,11 @@ def _variance(reading: _Reading, a: dict[str, Any]) -> int:
         reading.refuse("axes other than the last")
     given = a.get("correction", 1)
     correction = 1.0 if given is None else float(given)
+    if correction >= shape[-1]:
+        reading.refuse(f"correction={correction:g} of {shape[-1]} numbers")
     centre = reading.put(Centre, (source,), shape)
     square = reading.put(Convex, (centre,), shape, "square", 2)
-    factor = 1 / max(shape[-1] - correction, 1e-300)
+    factor = 1 / (shape[-1] - correction)
     return reading.put(Sum, (square,), reading.call.shape, shape, (-1,), factor)
 
 

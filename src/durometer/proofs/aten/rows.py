@@ -5,11 +5,12 @@ it comes from; an operation that joins numbers of both is refused, and so is an 
 its own row's. Each row's part must then be the program of one row: the same operations with the
 same arguments and constants, on the same numbers in the same order (`_same`), or the network asks
 how many rows there are. That it does not for larger numbers either is shown by torch, which exports
-it for any number of rows; where it cannot (`len(x)` is a number to it), by further programs.
+it for any number of rows, with that number as a size and nothing else (`export.py`); where it
+cannot (`len(x)` is a fixed number to it), the network is refused.
 
 What a reader would get wrong: moves (views, slices, permutations) may differ between two programs,
 as long as every number arrives where it does in the program of one row. So numbers carry their
-place, too. And further programs are no proof for the numbers of rows between them.
+place, too.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ from durometer.proofs.aten.export import exported, prepared, same_for_any_rows
 from durometer.proofs.aten.moves import Constant, Gather, Move
 from durometer.proofs.aten.program import Operation, Program
 from durometer.proofs.aten.reader import KNOWN, read
+from durometer.proofs.aten.state import check_keeps_nothing
 
 _ANY = 19  # rows of the program for any number of rows
-_MORE = (3, 19, 67, 331, 1009)  # where there is none: no numbers that are likely to be asked for
-_COMPUTED = 100  # rows: of more, operations are not tried on drawn numbers, which takes memory
 _PLACES = 2**32  # more than an operation has numbers
 _ARRANGED = frozenset({"inputs", "shape", "place", "source"})  # fields that depend on the rows
 
@@ -46,9 +46,13 @@ def program_of(module: nn.Module, example: Tensor) -> Program:
 
     one = program(1)
     _same(one, program(2), 2)
+    check_keeps_nothing(prepared(module), example.detach())
     if not same_for_any_rows(held, rows(_ANY)):
-        for count in _MORE:
-            _same(one, program(count), count)
+        raise Unsupported(
+            "Bounds: torch cannot trace the network for any number of rows; where it asks how many "
+            "there are, `x.shape[0]` (or -1 in a view) may be any number, `len(x)` is a fixed one; "
+            "use an attack alone"
+        )
     return one
 
 
@@ -163,8 +167,7 @@ def _same(one: Program, many: Program, count: int) -> None:
             if found is None or not held[b].of_rows(found).same(alone[a]):
                 raise _counts(first.place)
             taken.append(found)
-        alike = _alike(first, second)
-        if not alike or (count <= _COMPUTED and not _agree(first, second, taken, rows[k], step)):
+        if not _alike(first, second) or not _agree(first, second, taken, rows[k], step):
             raise _counts(first.place)
     end = _Rows.of(ids[last[1]], one.operations[last[0]].shape, count)
     if end is None or not held[last[1]].of_rows(end).same(alone[last[0]]):

@@ -9,6 +9,7 @@ that are smaller than `slack`.
 from __future__ import annotations
 
 import math
+import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from durometer.proofs.aten.program import Operation, Program
 from durometer.proofs.aten.reader import KNOWN, read
 from durometer.proofs.aten.rows import program_of
 from durometer.proofs.aten.shares import Softmax
+from durometer.proofs.aten.state import held_state, tensor_bytes
 from durometer.proofs.bounds.crown import Network
 from durometer.proofs.bounds.domain import Domain
 
@@ -92,12 +94,17 @@ def read_model(model: Classifier, x: Tensor) -> Reading:
     held = _READ.get(model)
     if held is None or held.made_of != made_of:
         held = _READ[model] = (_read_graph if graph else _read)(model, x, made_of)
+    elif not graph:
+        _kernels(held.program, x)
     return held
 
 
 def _weights(module: Any) -> list[Any]:
+    """Whatever the program was made of: weights by their bytes (`.data` leaves no trace of a
+    write), layers, their arguments and hooks."""
     tensors = (*module.parameters(), *module.buffers())
-    return [(id(t), t._version) for t in tensors] + [id(m) for m in module.modules()]  # noqa: SLF001
+    numbers = [tensor_bytes(t) for t in tensors]
+    return [*numbers, [id(m) for m in module.modules()], held_state(module)]
 
 
 def _read_graph(model: Classifier, x: Tensor, made_of: tuple[Any, ...]) -> Reading:
@@ -192,10 +199,11 @@ def _classes(model: Classifier, last: Operation) -> tuple[Tensor, Tensor]:
 
 def _kernels(program: Program, x: Tensor) -> None:
     """The bounds of rounding are about kernels that add products in the type they say."""
-    if torch.get_float32_matmul_precision() != "highest":
+    coarse = _coarse_products()
+    if coarse:
         raise Unsupported(
-            "Bounds: torch.set_float32_matmul_precision is not 'highest', so products are rounded "
-            f"more than single precision does; set it, or {_INSTEAD}"
+            f"Bounds: {coarse}, so products are rounded more than single precision does; set it "
+            f"back, or {_INSTEAD}"
         )
     convolves = any(isinstance(op, Convolution) for op in program.operations)
     if x.device.type == "cpu":
@@ -212,6 +220,23 @@ def _kernels(program: Program, x: Tensor) -> None:
         raise Unsupported(
             f"Bounds: the device may round products to TF32; switch that off, or {_INSTEAD}"
         )
+
+
+def _coarse_products() -> str:
+    """Which of torch's settings lets products of single precision be rounded more; "": none."""
+    backends: Any = torch.backends
+    for name in ("conv", "matmul"):  # torch 2.9 and later; "none": what the older setting says
+        held = getattr(getattr(backends.mkldnn, name, None), "fp32_precision", "none")
+        if held not in ("none", "ieee"):
+            return f"torch.backends.mkldnn.{name}.fp32_precision is {held!r}"
+    if os.environ.get("ONEDNN_DEFAULT_FPMATH_MODE", "STRICT").upper() not in ("", "STRICT"):
+        return f"ONEDNN_DEFAULT_FPMATH_MODE is {os.environ['ONEDNN_DEFAULT_FPMATH_MODE']}"
+    try:
+        if torch.get_float32_matmul_precision() == "highest":
+            return ""
+    except RuntimeError:  # both kinds of setting were used, so torch itself cannot tell
+        pass
+    return "torch.set_float32_matmul_precision is not 'highest'"
 
 
 def _answers_as_read(program: Program, x: Tensor, ask: Callable[[Tensor], Any]) -> None:
