@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
@@ -38,6 +39,36 @@ def replaced_method(thing: Any) -> str | None:
     """The name of a method that this instance has instead of its class's own."""
     own = vars(thing) if hasattr(thing, "__dict__") else {}
     return next((name for name in own if callable(getattr(type(thing), name, None))), None)
+
+
+_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost", "durometer")
+
+
+def impostor(model: Any) -> str:
+    """Which part of an estimator is not the library's own, or has a method of its own; "" if none.
+
+    A subclass that keeps the name of its base is one, and so is a transformer, a member of a vote
+    or a tree of a forest whose method somebody replaced.
+    """
+    left, seen = [model], set[int]()
+    while left:
+        part = left.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, list | tuple) or (isinstance(part, np.ndarray) and part.dtype == object):
+            left += list(np.ravel(part)) if isinstance(part, np.ndarray) else part
+        elif isinstance(part, dict):
+            left += part.values()
+        elif isinstance(part, type) or not hasattr(part, "__dict__"):
+            continue
+        elif type(part).__module__.split(".")[0] in _LIBRARIES:
+            if (name := replaced_method(part)) is not None:
+                return f"{type(part).__name__} has its own `{name}`"
+            left += vars(part).values()
+        elif hasattr(part, "fit"):
+            return f"{type(part).__name__} is of {type(part).__module__}"
+    return ""
 
 
 def predicts_highest_score(model: Any) -> bool:

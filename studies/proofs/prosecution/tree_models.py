@@ -21,13 +21,23 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    StackingClassifier,
     VotingClassifier,
 )
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from xgboost import XGBClassifier, XGBRFClassifier
@@ -65,6 +75,81 @@ def cut(maker: Maker) -> Maker:
     return lambda r, s: FixedThresholdClassifier(
         maker(r, s), threshold=round(r.uniform(0.2, 0.8), 2)
     )
+
+
+class Made:
+    """`fit` gives an estimator that is fitted in another way than by `fit(x, y)` alone."""
+
+    def __init__(self, way: Callable[[Any, Any], Any]) -> None:
+        self.way = way
+
+    def fit(self, x: Any, y: Any) -> Any:
+        return self.way(x, y)
+
+
+def made(way: Callable[[Any, Any, int], Any]) -> Maker:
+    return lambda r, s: Made(lambda x, y: way(x, y, s))
+
+
+def _early_xgb(x: Any, y: Any, s: int) -> Any:
+    model = XGBClassifier(n_estimators=40, max_depth=4, early_stopping_rounds=2, n_jobs=1,
+                          learning_rate=1.0, random_state=s)  # fmt: skip
+    return model.fit(x[::2], y[::2], eval_set=[(x[1::2], y[1::2])], verbose=False)
+
+
+def _early_lgbm(x: Any, y: Any, s: int) -> Any:
+    model = LGBMClassifier(n_estimators=40, max_depth=4, min_child_samples=5, n_jobs=1, verbose=-1,
+                           learning_rate=1.0, early_stopping_round=2, random_state=s)  # fmt: skip
+    return model.fit(x[::2], y[::2], eval_set=[(x[1::2], y[1::2])])
+
+
+def _early_cat(x: Any, y: Any, s: int) -> Any:
+    model = CatBoostClassifier(iterations=40, depth=3, learning_rate=1.0, verbose=False,
+                               early_stopping_rounds=2, random_seed=s,
+                               allow_writing_files=False)  # fmt: skip
+    return model.fit(x[::2], y[::2], eval_set=(x[1::2], y[1::2]))
+
+
+def _changed(maker: Maker, **after: Any) -> Maker:
+    """Other parameters once it is fitted."""
+    return made(lambda x, y, s: maker(random.Random(s), s).fit(x, y).set_params(**after))
+
+
+def _weights_turned(x: Any, y: Any, s: int) -> Any:
+    """A forest whose trees somebody exchanged."""
+    model = RandomForestClassifier(6, max_depth=4, random_state=s).fit(x, y)
+    model.estimators_ = model.estimators_[:2] * 3
+    return model
+
+
+def _relabelled(x: Any, y: Any, s: int) -> Any:
+    """Classes in another order than that of its scores."""
+    model = RandomForestClassifier(6, max_depth=4, random_state=s).fit(x, y)
+    model.classes_ = model.classes_[::-1]
+    return model
+
+
+class _OtherPredict(RandomForestClassifier):
+    def predict(self, x: Any) -> Any:
+        return (self.predict_proba(x)[:, -1] > 0.25).astype(int)
+
+
+class _OtherScores(HistGradientBoostingClassifier):
+    def predict_proba(self, x: Any) -> Any:
+        return super().predict_proba(x)[:, ::-1]
+
+
+class _OtherXGB(XGBClassifier):
+    def predict(self, *given: Any, **named: Any) -> Any:
+        return 1 - super().predict(*given, **named)
+
+
+def _replaced(x: Any, y: Any, s: int) -> Any:
+    """`predict` of the one object replaced."""
+    model = DecisionTreeClassifier(max_depth=4, random_state=s).fit(x, y)
+    own = model.predict
+    model.predict = lambda x, *rest: 1 - own(x, *rest)
+    return model
 
 
 _FOREST = of(RandomForestClassifier, n_estimators=6, max_depth=4)
@@ -138,6 +223,46 @@ KINDS: dict[str, tuple[Maker, str]] = {
                                              voting="soft"), "gaps"),
     "bagging": (of(BaggingClassifier, n_estimators=4), "gaps"),
     "AdaBoost": (of(AdaBoostClassifier, n_estimators=4), ""),
+    "XGBoost early stopping": (made(_early_xgb), "gaps"),
+    "LightGBM early stopping": (made(_early_lgbm), "gaps"),
+    "CatBoost early stopping": (made(_early_cat), "gaps"),
+    "XGBoost vector leaves": (xgb(multi_strategy="multi_output_tree"), "gaps three"),
+    "XGBoost max_delta_step": (xgb(max_delta_step=0.7), "gaps two"),
+    "XGBoost hinge": (xgb(objective="binary:hinge"), "gaps two"),
+    "XGBoost logitraw": (xgb(objective="binary:logitraw"), "gaps two"),
+    "XGBoost softmax": (xgb(objective="multi:softmax"), "gaps three"),
+    "XGBoost dart, one_drop": (xgb(booster="dart", one_drop=True, normalize_type="forest"), "gaps"),
+    "LightGBM sigmoid": (lgbm(sigmoid=2.5), "gaps two"),
+    "LightGBM cross-entropy": (lgbm(objective="cross_entropy"), "gaps two"),
+    "LightGBM start_iteration": (_changed(lgbm(), start_iteration_predict=2), "gaps"),
+    "LightGBM num_iteration": (_changed(lgbm(), num_iteration_predict=2), "gaps"),
+    "LightGBM quantized": (lgbm(use_quantized_grad=True), "gaps"),
+    "LightGBM path smooth": (lgbm(path_smooth=5.0, max_bin=7), "gaps"),
+    "XGBoost n_estimators changed": (_changed(xgb(), n_estimators=2), "gaps"),
+    "XGBoost missing changed": (_changed(xgb(), missing=1.0), "gaps"),
+    "CatBoost auto weights": (cat(auto_class_weights="Balanced"), "gaps"),
+    "CatBoost cross-entropy": (cat(loss_function="CrossEntropy"), "gaps two"),
+    "CatBoost one-vs-all": (cat(loss_function="MultiClassOneVsAll"), "gaps three"),
+    "forest with trees exchanged": (made(_weights_turned), "gaps"),
+    "forest, classes in another order": (made(_relabelled), "gaps two"),
+    "forest with its own predict": (of(_OtherPredict, n_estimators=5, max_depth=4), "gaps two"),
+    "hist with its own scores": (of(_OtherScores, max_iter=4), "gaps two"),
+    "XGBoost with its own predict": (of(_OtherXGB, n_estimators=4, max_depth=3), "gaps two"),
+    "tree with a replaced predict": (made(_replaced), "gaps two"),
+    "imputer with indicators, forest": (behind(_FOREST, lambda: SimpleImputer(
+        add_indicator=True)), "gaps"),
+    "imputer of -1, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: SimpleImputer(
+        missing_values=2.0)), "gaps"),
+    "bins, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: KBinsDiscretizer(
+        4, encode="ordinal")), ""),
+    "signs, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: Binarizer(
+        threshold=2.0)), ""),
+    "function, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: FunctionTransformer(
+        np.negative)), "gaps"),
+    "quantiles, forest": (behind(_FOREST, lambda: QuantileTransformer(n_quantiles=20)), "gaps"),
+    "stacking": (lambda r, s: StackingClassifier([("a", _FOREST(r, s))], cv=2), "gaps"),
+    "voting hard": (lambda r, s: VotingClassifier([("a", _FOREST(r, s)), ("b", xgb()(r, s)), (
+        "c", of(DecisionTreeClassifier, max_depth=3)(r, s))], weights=[1, 2, 1]), "gaps"),
     "logistic regression": (of(LogisticRegression), "linear"),
     "imputer, scaler, logistic": (behind(of(LogisticRegression), SimpleImputer, StandardScaler),
                                   "gaps linear"),

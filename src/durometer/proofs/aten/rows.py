@@ -6,7 +6,8 @@ its own row's. Each row's part must then be the program of one row: the same ope
 same arguments and constants, on the same numbers in the same order (`_same`), or the network asks
 how many rows there are. That it does not for larger numbers either is shown by torch, which exports
 it for any number of rows, with that number as a size and nothing else (`export.py`); where it
-cannot (`len(x)` is a fixed number to it), the network is refused.
+cannot (`len(x)` is a fixed number to it), the network is refused; the graph of a file, which has
+no such branches but may read its own shape, is compared for further numbers of rows instead.
 
 What a reader would get wrong: moves (views, slices, permutations) may differ between two programs,
 as long as every number arrives where it does in the program of one row. So numbers carry their
@@ -30,12 +31,17 @@ from durometer.proofs.aten.reader import KNOWN, read
 from durometer.proofs.aten.state import check_keeps_nothing
 
 _ANY = 19  # rows of the program for any number of rows
+_MORE = (3, 19, 67)  # of a graph: no numbers that are likely to be written in a file
 _PLACES = 2**32  # more than an operation has numbers
 _ARRANGED = frozenset({"inputs", "shape", "place", "source"})  # fields that depend on the rows
 
 
-def program_of(module: nn.Module, example: Tensor) -> Program:
-    """The program of one row; `example` (1, ...) is an input as the module takes it."""
+def program_of(module: nn.Module, example: Tensor, graph: bool = False) -> Program:
+    """The program of one row; `example` (1, ...) is an input as the module takes it.
+
+    `graph`: the module plays the nodes of a file, among them those that read its own shape; where
+    torch takes these for fixed numbers, programs of further numbers of rows are compared.
+    """
     held, encoder = encoded(prepared(module))
 
     def rows(count: int) -> Tensor:
@@ -47,7 +53,10 @@ def program_of(module: nn.Module, example: Tensor) -> Program:
     one = program(1)
     _same(one, program(2), 2)
     check_keeps_nothing(prepared(module), example.detach())
-    if not same_for_any_rows(held, rows(_ANY)):
+    traced = same_for_any_rows(held, rows(_ANY))
+    for count in () if traced or not graph else _MORE:
+        _same(one, program(count), count)
+    if not traced and not graph:
         raise Unsupported(
             "Bounds: torch cannot trace the network for any number of rows; where it asks how many "
             "there are, `x.shape[0]` (or -1 in a view) may be any number, `len(x)` is a fixed one; "

@@ -118,7 +118,7 @@ def _read_graph(model: Classifier, x: Tensor, made_of: tuple[Any, ...]) -> Readi
     if isinstance(model.call, Runtime) and model.call.alone:  # no row ever meets another
         program = read(exported(prepared(module.eval()), x[:1], KNOWN))
     else:
-        program = program_of(module.eval(), x[:1])
+        program = program_of(module.eval(), x[:1], graph=True)
     _answers_as_read(program, x, lambda rows: torch.as_tensor(model.call(rows)))
     return _headless(model, program, made_of)
 

@@ -14,6 +14,7 @@ import numpy as np
 from durometer.core.errors import DurometerError, Unsupported
 from durometer.data.columns import Columns
 from durometer.kernels.arrays import Floats, Ints
+from durometer.model.exact_types import impostor
 from durometer.model.frames import form
 from durometer.model.rules import Ruled
 from durometer.model.thresholds import threshold_of
@@ -33,8 +34,13 @@ SUPPORTED = (
 def reader(model: Any, columns: Columns | None = None) -> str | None:
     """The name of the reader for this model, None if it is no tree model we read.
 
-    With the data's `columns` also pipelines that encode them.
+    With the data's `columns` also pipelines that encode them. A model with a part that is not the
+    library's own, or with a method of its own, is none.
     """
+    return None if impostor(model) else _reader(model, columns)
+
+
+def _reader(model: Any, columns: Columns | None) -> str | None:
     package = type(model).__module__.split(".")[0]
     name = type(model).__name__
     if isinstance(model, Ruled):
@@ -45,13 +51,13 @@ def reader(model: Any, columns: Columns | None = None) -> str | None:
             if model.method == "predict"
             else (
                 model.method in ("predict_proba", "decision_function")
-                and reader(model.estimator, columns) is not None
+                and _reader(model.estimator, columns) is not None
             )
         )
         return "ruled" if read else None
     rule = threshold_of(model)
     if rule is not None:
-        return "threshold" if reader(rule.estimator, columns) is not None else None
+        return "threshold" if _reader(rule.estimator, columns) is not None else None
     if package == "sklearn":
         from durometer.trees.readers.combined import inside
         from durometer.trees.readers.encoded import encoded
@@ -60,12 +66,12 @@ def reader(model: Any, columns: Columns | None = None) -> str | None:
 
         members = inside(model)
         if members:
-            return "combined" if all(reader(m, columns) for m in members) else None
+            return "combined" if all(_reader(m, columns) for m in members) else None
 
         if scaled(model):
-            return "pipeline" if reader(model.steps[-1][1]) is not None else None
+            return "pipeline" if _reader(model.steps[-1][1], None) is not None else None
         if columns is not None and encoded(model):
-            return "encoded" if reader(model.steps[-1][1]) is not None else None
+            return "encoded" if _reader(model.steps[-1][1], None) is not None else None
         return "sklearn" if name in NAMES else None
     known = {
         "xgboost": ("XGBClassifier", "XGBRFClassifier", "Booster"),
@@ -117,6 +123,11 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
     if name == "categories":
         return _categories(model, columns)
     if name is None:
+        if other := impostor(model):
+            raise Unsupported(
+                f"{other}, so the trees of this {type(model).__name__} may not be what answers; "
+                "use the library's own, or a search: Graft"
+            )
         raise Unsupported(
             f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}"
         )
