@@ -56,8 +56,10 @@ def impostor(model: Any) -> str:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, list | tuple) or (isinstance(part, np.ndarray) and part.dtype == object):
-            left += list(np.ravel(part)) if isinstance(part, np.ndarray) else part
+        if isinstance(part, np.ndarray):
+            left += list(part.ravel()) if part.dtype == object else []
+        elif isinstance(part, list | tuple):
+            left += part
         elif isinstance(part, dict):
             left += part.values()
         elif isinstance(part, type) or not hasattr(part, "__dict__"):
