@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 def _plain(bend: Callable[[], nn.Module], kind: torch.dtype = torch.float64) -> Callable[..., Any]:
     def made(schema: Any, classes: int, r: random.Random) -> nn.Module:
-        net = nn.Sequential(nn.Linear(5, 8), bend(), nn.Linear(8, 8), bend(),
+        net: Any = nn.Sequential(nn.Linear(5, 8), bend(), nn.Linear(8, 8), bend(),
                             nn.Linear(8, classes))  # fmt: skip
         with torch.no_grad():
             net[0].weight /= 3
             for layer in (net[2], net[4]):
                 layer.weight *= r.choice([1.0, 2.0])
-        return net.to(kind)
+        found: nn.Module = net.to(kind)
+        return found
 
     return made
 
@@ -80,7 +81,7 @@ def play(name: str, seed: int, count: int = 80, near: int = 250) -> Count:
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        last = [m for m in net.modules() if isinstance(m, nn.Linear)][-1]
+        last: Any = [m for m in net.modules() if isinstance(m, nn.Linear)][-1]
         last.bias -= net(x.to(kind)).mean(0)
         y = labels(x)
     attack = du.Bounds(

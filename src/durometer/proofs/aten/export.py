@@ -165,7 +165,8 @@ def _as_size(node: fx.Node, size: fx.Node) -> bool:
 
 def _nodes_of(value: Any) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.map_arg(value, found.append)
+    keep: Any = found.append
+    fx.map_arg(value, keep)
     return found
 
 

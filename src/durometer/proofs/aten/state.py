@@ -66,7 +66,8 @@ def held_state(module: nn.Module) -> dict[str, Any]:
 def tensor_bytes(value: Tensor) -> bytes:
     """A digest of its numbers, bit by bit."""
     held = value.detach().cpu().contiguous().flatten()
-    return hashlib.blake2b(held.view(torch.uint8).numpy() if len(held) else b"").digest()
+    numbers: Any = held.view(torch.uint8).numpy() if len(held) else b""
+    return hashlib.blake2b(numbers).digest()
 
 
 def _forward(part: nn.Module) -> list[tuple[str, Any]]:
