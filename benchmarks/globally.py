@@ -14,16 +14,19 @@ model has at most 100 trees of depth 4.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 import durometer as du
 from durometer.proofs.globally.asked import Asked
+from durometer.proofs.globally.hunt import Costs
 from durometer.proofs.globally.kernel import Program
 
 TABLES = {
@@ -32,6 +35,7 @@ TABLES = {
 }  # fmt: skip
 MODELS = (
     "XGB 100x4", "XGB 100x6", "XGB 300x6", "XGB 500x8", "LGB 100x31", "CatBoost 100x6", "RF 100x8",
+    "logistic 1x1", "net 16x2",
 )  # fmt: skip
 
 
@@ -39,7 +43,15 @@ def fitted(kind: str, x: np.ndarray, y: np.ndarray) -> Any:
     """A model by its short name, fitted on numbers and codes; gaps filled where it takes none."""
     name, _, size = kind.partition(" ")
     trees, depth = (int(v) for v in size.split("x"))
-    if name == "XGB":
+    if name == "logistic":
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+    elif name == "net":
+        return network(x, y, trees, depth)
+    elif name == "XGB":
         from xgboost import XGBClassifier
 
         model = XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1, random_state=0)
@@ -61,6 +73,28 @@ def fitted(kind: str, x: np.ndarray, y: np.ndarray) -> Any:
 
         model = RandomForestClassifier(trees, max_depth=depth, random_state=0)
     return model.fit(x, y)
+
+
+def network(x: np.ndarray, y: np.ndarray, width: int, layers: int) -> Any:
+    """A ReLU network on standardised columns; the scaling is folded into its first layer."""
+    torch.manual_seed(0)
+    sizes = [x.shape[1], *[width] * layers]
+    parts: list[torch.nn.Module] = []
+    for a, b in itertools.pairwise(sizes):
+        parts += [torch.nn.Linear(a, b), torch.nn.ReLU()]
+    net = torch.nn.Sequential(*parts, torch.nn.Linear(sizes[-1], int(y.max()) + 1))
+    mean, spread = np.nanmean(x, axis=0), np.nanstd(x, axis=0) + 1e-9
+    rows = torch.from_numpy((np.nan_to_num(x, nan=0.0) - mean) / spread).float()
+    labels, steps = torch.from_numpy(np.asarray(y)).long(), torch.optim.Adam(net.parameters(), 0.01)
+    for _ in range(150):
+        steps.zero_grad()
+        torch.nn.functional.cross_entropy(net(rows), labels).backward()
+        steps.step()
+    with torch.no_grad():
+        first: Any = net[0]
+        first.weight /= torch.from_numpy(spread).float()
+        first.bias -= first.weight @ torch.from_numpy(mean).float()
+    return net.eval()
 
 
 def table(name: str) -> tuple[np.ndarray, np.ndarray, du.Dataset]:
@@ -154,7 +188,11 @@ def confirmed(model: Any, schema: du.Schema, answer: du.GlobalAnswer) -> bool:
     """Is the pair valid, and does the model's own predict say what the answer says?"""
     rows = schema.tensor(answer.pair)
     clean = schema.validate(answer.pair).empty
-    own = [str(v) for v in np.ravel(model.predict(rows.numpy()))]
+    if isinstance(model, torch.nn.Module):
+        with torch.no_grad():
+            own = [str(int(v)) for v in model(rows.float()).argmax(1)]
+    else:
+        own = [str(v) for v in np.ravel(model.predict(rows.numpy()))]
     return clean and own == [str(v) for v in answer.labels]
 
 
@@ -199,7 +237,8 @@ def main() -> None:
                 if kind in ("XGB 100x4", "XGB 20x3"):
                     it = Asked.of(model, test.schema, [feature], (), None, None, None, 1.0, 1e-3)
                     value, _ = it.output_values(1)
-                    program = it.program(it.moves, -value[:, None], value[:, None], np.zeros(1))
+                    costs = Costs(-value[:, None], value[:, None], np.zeros(1))
+                    program = it.search.program(costs)
                     best, bound, cpu = highs(program, 2.0 if asked.smoke else 20.0)
                     low = "none" if best is None else f"{-best:.4f}"
                     print(

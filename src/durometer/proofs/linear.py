@@ -166,8 +166,32 @@ class Linear:
         low, high = region.box()
         finite = low.isfinite().all(1) & high.isfinite().all(1)
         left = (~self._box(problem, rows, (low, high), form) & finite).nonzero()[:, 0]
+        self._corners(problem, rows[left], region.take(left), (low[left], high[left]), form)
         for k in left.tolist():  # a program each: there is nothing to batch
-            self._record(problem, rows[k : k + 1], region, k, (low, high), form)
+            if not bool(problem.solved[rows[k]].all()):
+                self._record(problem, rows[k : k + 1], region, k, (low, high), form)
+
+    def _corners(
+        self,
+        problem: Problem,
+        rows: Tensor,
+        region: TableRegion,
+        box: tuple[Tensor, Tensor],
+        form: LinearForm,
+    ) -> None:
+        """Ask about the corner of the box where a lead is largest: often it is a valid record."""
+        goal = problem.goal[rows]
+        for t in range(goal.shape[1]):
+            for s in range(goal.shape[1]):
+                ask = (goal[:, t] & ~goal[:, s] & ~problem.solved[rows]).nonzero()[:, 0]
+                if not len(ask):
+                    continue
+                w = form.weight[t] - form.weight[s]
+                corner = torch.where(w > 0, box[1][ask], box[0][ask])
+                corner = torch.where(w == 0, region.x0[ask], corner)
+                one = region.take(ask)
+                problem.query(rows[ask], corner)
+                problem.submit(rows[ask], one.project(one.encode(corner)))
 
     def _record(
         self,

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -38,7 +38,7 @@ class NoWeights(RandomForestClassifier):
     [
         (NoWeights(3, max_depth=2, random_state=0), "takes no sample_weight"),
         (KNeighborsClassifier(), "takes no sample_weight"),
-        (LogisticRegression(), "tree"),
+        (GaussianNB(), "tree"),
     ],
     ids=lambda v: type(v).__name__,
 )

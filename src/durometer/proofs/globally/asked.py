@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,34 +24,27 @@ from durometer.data.dataset import Dataset
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.model.adapters import adapt
 from durometer.model.classifier import AnyModel, Classifier, source_of
+from durometer.model.onnx import readable
+from durometer.proofs.globally.additive import Additive
+from durometer.proofs.globally.additive import read as linear
+from durometer.proofs.globally.boxes import Pairs, left_out
 from durometer.proofs.globally.cells import Cells
-from durometer.proofs.globally.kernel import NEVER, Cells32, Program, Rows, Run, Trees, run
-from durometer.proofs.globally.points import Moves, Near, Points, valid
+from durometer.proofs.globally.hunt import Costs, Counts, Hunt, Judge, Reading, Search
+from durometer.proofs.globally.linear import LinearSearch
+from durometer.proofs.globally.network import Network, NetworkSearch
+from durometer.proofs.globally.points import Moves, Near, valid
+from durometer.proofs.globally.trees import TreeSearch
 from durometer.relations.expression import Relation
 from durometer.tables.schema import Schema
 from durometer.trees.align_ensemble import ensemble_of
 from durometer.trees.ensemble import Ensemble
 
-_ROUNDS = 40  # times that the search goes on after points that turned out not to be valid
 _COMBINATIONS = 256  # of values of the asked features that every record is tried with
 _BLOCK = 200_000  # rows that are scored at a time
 _AUDITED = 2000  # pairs that a proof is tried to be refuted with
 
 Conditions = Iterable[Relation | str]
 Value = Callable[[Floats, Floats], Floats]
-Judge = Callable[[Floats, Floats], float | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Hunt:
-    """What the runs of one question came to; `high` is in the units of the sums."""
-
-    pair: tuple[Floats, Floats] | None
-    low: float | None
-    high: float
-    closed: bool  # every box was closed
-    nodes: int
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +62,11 @@ class Asked:
     """A model and a table in cells, ready for programs."""
 
     model: Classifier
-    ensemble: Ensemble
+    reading: Reading
     schema: Schema  # with the conditions
     conditions: tuple[Relation, ...]
     cells: Cells
-    trees: Trees
     moves: Moves
-    copy: Cells32
-    rows: Rows
     data: Floats | None
     typical: Floats
     near: Near | None
@@ -105,21 +96,11 @@ class Asked:
         columns = schema.columns if frame is None else schema.columns_of(frame)
         source = source_of(model)
         asked_as = replace(adapt(source, columns=columns), columns=columns)
-        ensemble = ensemble_of(asked_as)
-        if ensemble.n_features != len(schema):
-            raise DurometerError(
-                f"the {ensemble.source} model takes {ensemble.n_features} features, the schema has "
-                f"{len(schema)}"
-            )
-        cells = Cells.of(ensemble, narrowed, places if ordered else ())
-        d = len(schema)
-        copy = np.arange(d + len(places), dtype=np.int32)
-        for k, i in enumerate(places):
-            copy[i] = d + k
-        rows = cells.rows(copy)
-        rows = Rows(
-            (*rows.sums, *_limited(cells, moves)), (*rows.lists, *_gaps_alike(cells, moves))
-        )
+        reading = read(asked_as, narrowed)
+        cells = Cells.of(
+            reading if isinstance(reading, Ensemble) else None, narrowed,
+            _never_missing(reading, len(schema)) | (set(places) if ordered else set()),
+        )  # fmt: skip
         if near is not None and data is None:
             raise DurometerError(f"near={near}: near what? Give records with data=")
         x = None
@@ -128,36 +109,73 @@ class Asked:
             if isinstance(data, Dataset):
                 held = data.x if frame is None else data.table
             x = schema.tensor(held).numpy()
-        typical = np.full(d, np.nan)
+        typical = np.full(len(schema), np.nan)
         if x is not None and len(x):
             known = ~np.isnan(x).all(axis=0)
             typical[known] = np.nanquantile(x[:, known], 0.5, axis=0, method="nearest")
         around = None
         if near is not None and x is not None:
             around = Near.of(narrowed, x, number(near, "near"), places)
-            meets = cells.near(around.low, around.high, copy)
-            rows = replace(rows, near=meets)
-            if not len(meets[0]):
+            if not cells.meets(around.low, around.high).any():
                 raise DurometerError(f"near={near}: none of the {len(x)} records fits the schema")
         return Asked(
-            asked_as, ensemble, narrowed, narrowed.relations[len(schema.relations) :], cells,
-            cells.trees(ensemble), moves, copy, rows, x, typical, around, float(seconds),
-            float(gap),
+            asked_as, reading, narrowed, narrowed.relations[len(schema.relations) :], cells, moves,
+            x, typical, around, float(seconds), float(gap),
         )  # fmt: skip
+
+    @cached_property
+    def search(self) -> Search:
+        """How all pairs are looked through: by the kind of the model."""
+        if isinstance(self.reading, Ensemble):
+            return TreeSearch.of(
+                self.reading, self.cells, self.moves, self.typical, self.near, self.seconds,
+                self.gap / self.scale,
+            )  # fmt: skip
+        pairs = Pairs(self.schema, self.moves, self.reading.codes)
+        low, high = self.cells.ends
+        box = pairs.box(low, high, self.cells.gap)
+        if isinstance(self.reading, Additive):
+            return LinearSearch(
+                self.reading, pairs, box, self.near, self.drawn, self.seconds, self.gap
+            )
+        return NetworkSearch(
+            self.reading, pairs, box, self.near, self.drawn, self.seconds, self.gap
+        )
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The relations that the bound could not use, or not all of."""
+        if isinstance(self.reading, Ensemble):
+            return tuple(str(r) for r in self.cells.missed)
+        return left_out(self.schema, *self.cells.ends)
 
     # What a score is
 
     @property
     def votes(self) -> bool:
         """Does every leaf hold probabilities? Then scores are means of these."""
-        leaf = self.ensemble.value[self.ensemble.feature < 0]
-        if self.ensemble.outputs < 2 or self.ensemble.base.any() or (leaf < 0).any():
+        e = self.reading
+        if not isinstance(e, Ensemble) or e.outputs < 2 or e.base.any():
+            return False
+        leaf = e.value[e.feature < 0]
+        if (leaf < 0).any():
             return False
         return bool(np.allclose(leaf.sum(axis=1), 1.0))
 
     @property
     def scale(self) -> float:
-        return 1.0 / self.ensemble.n_trees if self.votes else 1.0
+        votes = self.votes and isinstance(self.reading, Ensemble)
+        return 1.0 / self.reading.n_trees if votes else 1.0
+
+    @property
+    def rounding(self) -> float:
+        """What rounding may add to a difference of two scores, in their unit; of trees, what the
+        search's own sums may be off by too."""
+        e = self.reading
+        own = 0.0
+        if isinstance(e, Ensemble):
+            own = 1e-11 * float(np.abs(e.value).max(initial=0.0)) * e.n_trees
+        return (2 * e.slack() + own) * self.scale
 
     def unit(self, k: int | None) -> str:
         if not self.votes:
@@ -166,7 +184,7 @@ class Asked:
 
     def output(self, label: object) -> int:
         """The class of this name."""
-        classes = self.ensemble.classes
+        classes = self.reading.classes
         if label is None:
             if len(classes) == 2:
                 return 1
@@ -178,48 +196,45 @@ class Asked:
         raise DurometerError(f"no class {label!r}{nearest(str(label), names)}: {', '.join(names)}")
 
     def output_values(self, k: int) -> tuple[Floats, float]:
-        """What each node adds to the score of class k, and what it starts from."""
-        e = self.ensemble
-        value = e.value[self.trees.origin]
+        """What each term adds to the score of class k, and what it starts from."""
+        e = self.reading
+        value = self.search.weights
         if e.outputs == 1:
             sign = 1.0 if k == 1 else -1.0
             return sign * value[:, 0], sign * (float(e.base[0]) - e.cut)
         return value[:, k].copy(), float(e.base[k])
 
     def leads(self, k: int) -> tuple[Floats, Floats]:
-        """(nodes, rivals) what each node adds to the lead of class k over each rival; the start."""
-        e = self.ensemble
+        """(terms, rivals) what each term adds to the lead of class k over each rival; the start."""
+        e = self.reading
         if e.outputs == 1:
             value, base = self.output_values(k)
             return value[:, None], np.array([base])
         rivals = [j for j in range(e.outputs) if j != k]
-        value = e.value[self.trees.origin]
+        value = self.search.weights
         return value[:, [k]] - value[:, rivals], e.base[k] - e.base[rivals]
 
-    def program(self, moves: Moves, first: Floats, second: Floats, base: Floats) -> Program:
-        """Minimise the largest of these costs over valid pairs."""
-        sizes = [len(low) for low in self.cells.low]
-        sizes += [sizes[i] for i in moves.of]
-        ready = [np.ascontiguousarray(a, dtype=np.float64) for a in (first, second, base)]
-        return Program(
-            np.array(sizes, dtype=np.int32), self.copy, self.trees, ready[0], ready[1], ready[2],
-            self.rows, bool(moves.of), np.zeros((0, len(sizes)), np.int32), np.zeros(0, np.uint8),
-        )  # fmt: skip
+    def hunt(
+        self, costs: list[Costs], stop: float, judge: Judge, counts: Counts,
+        known: Hunt | None = None,
+    ) -> Hunt:  # fmt: skip
+        """Search until a pair counts, or every pair is excluded, or the time is over."""
+        return self.search.hunt(costs, stop, judge, counts, known)
 
     # What the model says of records
 
     def moved(self, x: Floats, y: Floats, k: int) -> Floats:
         """(n,) score of x minus score of y."""
-        s, t = (self.ensemble.scores(a) for a in (x, y))
-        if self.ensemble.outputs == 1:
+        s, t = (self.reading.scores(a) for a in (x, y))
+        if self.reading.outputs == 1:
             return np.asarray((s - t)[:, 0] * (1.0 if k == 1 else -1.0))
         return np.asarray((s - t)[:, k] * self.scale)
 
     def decided(self, x: Floats) -> tuple[Ints, Floats]:
         """(n,) the classes, and by how much each is ahead of every other."""
-        label, scores = self.ensemble.decide(x), self.ensemble.scores(x)
-        if self.ensemble.outputs == 1:
-            return label, np.where(label == 1, 1.0, -1.0) * (scores[:, 0] - self.ensemble.cut)
+        label, scores = self.reading.decide(x), self.reading.scores(x)
+        if self.reading.outputs == 1:
+            return label, np.where(label == 1, 1.0, -1.0) * (scores[:, 0] - self.reading.cut)
         own = np.take_along_axis(scores, label[:, None], 1)[:, 0]
         np.put_along_axis(scores, label[:, None], -np.inf, 1)
         return label, (own - scores.max(axis=1)) * self.scale
@@ -232,14 +247,14 @@ class Asked:
     def said(self, rows: Floats) -> tuple[str, ...]:
         """The classes that the model itself gives, compared with the reading."""
         theirs = self.model.logits(torch.from_numpy(rows)).argmax(1).numpy()
-        read = self.ensemble.decide(rows)
-        sure = ~self.ensemble.near_tie(rows)
+        read = self.reading.decide(rows)
+        sure = ~self.reading.near_tie(rows)
         if (theirs != read)[sure].any():
             raise Unsupported(
-                f"the reading of this {self.ensemble.source} model and the model as it is asked "
+                f"the reading of this {self.reading.source} model and the model as it is asked "
                 "here differ on a record that was found (categories in other codes?)"
             )
-        names = self.model.names or tuple(str(c) for c in self.ensemble.classes)
+        names = self.model.names or tuple(str(c) for c in self.reading.classes)
         return tuple(str(names[int(k)]) for k in theirs)
 
     def answers(self, x: Floats) -> Ints:
@@ -260,6 +275,17 @@ class Asked:
         Half are records of the data, half lie anywhere in the bounds; the asked features take any
         of their values. Returns how many were asked.
         """
+        x, y = self.drawn()
+        if len(x) and contradicts(x, y).any():
+            at = int(contradicts(x, y).argmax())
+            raise Contradiction(
+                f"a proof about all valid records is refuted by {x[at].tolist()} and "
+                f"{y[at].tolist()}: one of the two is a bug of durometer; please report it"
+            )
+        return len(x)
+
+    def drawn(self) -> tuple[Floats, Floats]:
+        """Some valid pairs, drawn by none of the search's means."""
         rng = np.random.default_rng(0)
         drawn = [self._anywhere(_AUDITED // 2, rng)]
         if self.data is not None and len(self.data):
@@ -273,14 +299,7 @@ class Asked:
         good &= self.moves.allows(x, y)
         if self.near is not None and good.any():
             good[good] = self.near.holds(x[good])
-        x, y = x[good], y[good]
-        if len(x) and contradicts(x, y).any():
-            at = int(contradicts(x, y).argmax())
-            raise Contradiction(
-                f"a proof about all valid records is refuted by {x[at].tolist()} and "
-                f"{y[at].tolist()}: one of the two is a bug of durometer; please report it"
-            )
-        return len(x)
+        return x[good], y[good]
 
     def _anywhere(self, n: int, rng: np.random.Generator) -> Floats:
         """(n, d) values drawn from the bounds, or from the data where there are no bounds."""
@@ -332,8 +351,8 @@ class Asked:
 
     def _askable(self, x: Floats) -> Bools:
         """(n,) rows without gaps that the model does not take."""
-        e = self.ensemble
-        barred = list(e.never_missing) if e.missing else list(range(e.n_features))
+        e = self.reading
+        barred = sorted(_never_missing(e, len(self.schema)))
         gone = np.isnan(x)
         if self.moves.ordered is not None:
             barred.append(self.moves.ordered)
@@ -351,94 +370,41 @@ class Asked:
             top = self.schema.features[i].high
             if isinstance(top, int | float):
                 own = np.minimum(own, top)
+            if not isinstance(self.reading, Ensemble) and len(low) - int(self.cells.gap[i]) == 1:
+                bottom = low[-1:] if self.schema.features[i].low is None else np.array(
+                    [self.schema.features[i].low], dtype=np.float64
+                )  # fmt: skip
+                own = np.append(own, bottom)
             values.append(own)
         total = float(np.prod([float(len(v)) for v in values]))
         if total <= _COMBINATIONS:
             grid = np.meshgrid(*values, indexing="ij")
             limited = np.isfinite(self.moves.within).any()
+            kinds = [self.schema.features[i].kind for i in self.moves.of]
+            if not isinstance(self.reading, Ensemble):  # between two values there may be more
+                limited |= any(k != "category" for k in kinds)
             return np.stack([g.ravel() for g in grid], axis=1), bool(limited)
         rng = np.random.default_rng(0)
         return np.stack([rng.choice(v, _COMBINATIONS) for v in values], axis=1), True
 
 
-def hunt(
-    asked: Asked, programs: list[Program], stop: float, judge: Judge,
-    counts: Callable[[float], bool], known: Hunt | None = None,
-) -> Hunt:  # fmt: skip
-    """Search until a pair counts, or every box is closed, or the time is over."""
-    points = Points(asked.cells, asked.moves, asked.copy, asked.typical, asked.near)
-    deciding = stop > NEVER
-    pair, low = (None, None) if known is None else (known.pair, known.low)
-    high, closed, nodes, spent = -np.inf, True, 0, 0.0
-    for place, program in enumerate(programs):
-        share = (asked.seconds - spent) / (len(programs) - place)
-        bound, left = np.inf, max(share, 1e-3)
-        for _ in range(_ROUNDS):
-            done = run(program, stop, asked.gap / asked.scale, left)
-            nodes, spent, left = nodes + done.nodes, spent + done.seconds, left - done.seconds
-            bound = min(bound, -done.least if done.least < 1e299 else -np.inf)
-            program, best, all_held = _checked(program, done, points, judge, counts)
-            if best is not None and (low is None or best[1] > low):
-                pair, low = best
-            if (deciding and best is not None) or all_held or left <= 0:
-                break
-        high, closed = max(high, bound), closed and done.shut
-        if deciding and pair is not None:
-            high = np.inf if place + 1 < len(programs) else high
-            break
-    return Hunt(pair, low, high, closed and (pair is None or not deciding), nodes, spent)
+def read(model: Classifier, schema: Schema) -> Ensemble | Additive | Network:
+    """The model as trees, as a sum of single features, or as a network; refused by name."""
+    network = model.module is not None or readable(model)
+    found: Ensemble | Additive | Network | None = linear(model, schema)
+    if found is None:
+        found = Network.of(model, schema) if network else ensemble_of(model)
+    if found.n_features != len(schema):
+        raise DurometerError(
+            f"the {found.source} model takes {found.n_features} features, the schema has "
+            f"{len(schema)}"
+        )
+    return found
 
 
-def _checked(
-    program: Program, done: Run, points: Points, judge: Judge, counts: Callable[[float], bool]
-) -> tuple[Program, tuple[tuple[Floats, Floats], float] | None, bool]:
-    """The best point of a run that is valid and counts; the program without those before it."""
-    for rank, cells in enumerate(done.cells[::-1]):
-        made, certain = points.pair(cells)
-        if made is not None:
-            value = judge(*made)
-            if value is not None and counts(value):
-                return program, (made, value), rank == 0
-            certain = points.inside(cells, *made)  # and all points there reach the same leaves
-        program = program.without(cells, certain)
-    return program, None, not len(done.cells)
-
-
-def _limited(cells: Cells, moves: Moves) -> list[tuple[tuple[tuple[int, Floats], ...], float]]:
-    """The largest change of each feature, and its direction, over cells.
-
-    The kernel adds both ends as the check of a pair subtracts them, so no room for rounding is
-    needed: a rounded difference grows with the difference.
-    """
-    d = len(cells.schema)
-    made: list[tuple[tuple[tuple[int, Floats], ...], float]] = []
-    for k, i in enumerate(moves.of):
-        low, high, free = cells.low[i], cells.high[i], np.isnan(cells.low[i])
-        eps = moves.within[k]
-        if np.isfinite(eps):
-            far = [np.where(np.isfinite(v), v, np.nan) for v in (low, high)]
-            most = 4 * (np.nanmax(np.abs(np.concatenate(far)), initial=0.0) + eps + 1)
-            start = np.where(free, -most, np.maximum(low, -most))
-            end = np.where(free, -most, np.maximum(-high, -most))
-            made += [
-                (((i, start), (d + k, end)), eps),
-                (((d + k, start), (i, end)), eps),
-            ]
-        if moves.ordered == i:
-            at = np.arange(len(low), dtype=np.float64)
-            made.append((((i, at), (d + k, -at)), 0.5))
-    return made
-
-
-def _gaps_alike(cells: Cells, moves: Moves) -> list[tuple[tuple[int, ...], Any]]:
-    """Where a change has a size, a gap can only stay one."""
-    d = len(cells.schema)
-    made: list[tuple[tuple[int, ...], Any]] = []
-    for k, i in enumerate(moves.of):
-        if np.isfinite(moves.within[k]) and cells.gap[i]:
-            gone = np.isnan(cells.low[i])
-            made.append(((i, d + k), (gone[:, None] == gone[None]).astype(np.uint8)))
-    return made
+def _never_missing(reading: Reading, count: int) -> set[int]:
+    """Features of which the model takes no missing value."""
+    return set(reading.never_missing) if reading.missing else set(range(count))
 
 
 def _limits(schema: Schema, of: Sequence[str], within: Any) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ as what `Schema.validate` forgives, so that a proof over cells is one over all v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,9 +45,9 @@ class Cells:
     missed: tuple[Relation, ...]  # neither: left to the check of points
 
     @staticmethod
-    def of(ensemble: Ensemble, schema: Schema, no_gaps: Iterable[int] = ()) -> Cells:
-        """Cut the whole table. `no_gaps`: features that are asked about known values only."""
-        barred = {*no_gaps, *(ensemble.never_missing if ensemble.missing else range(len(schema)))}
+    def of(ensemble: Ensemble | None, schema: Schema, barred: Collection[int]) -> Cells:
+        """Cut the whole table, by an ensemble's thresholds too. `barred`: features that are asked
+        about known values only."""
         gap = np.array([f.missing and i not in barred for i, f in enumerate(schema.features)])
         low, high = _bounds(schema)
         constraints, missed = _read(schema, low, high)
@@ -141,6 +141,18 @@ class Cells:
             found[:, i] = np.where(np.isnan(x[:, i]), 0, np.minimum(at, len(high) - 1))
         return found
 
+    @property
+    def ends(self) -> tuple[Floats, Floats]:
+        """(d,) the outer bounds of every feature's known values."""
+        first = self.gap.astype(int)
+        low = np.array([a[k] for a, k in zip(self.low, first, strict=True)])
+        return low, np.array([b[-1] for b in self.high])
+
+    def meets(self, low: Floats, high: Floats) -> Bools:
+        """(n,) may these boxes hold a record: no gap where there is none, and ends in order?"""
+        gone = (np.isnan(low) & ~self.gap).any(axis=1)
+        return np.asarray(~gone & ~(low > high).any(axis=1))
+
     def near(self, low: Floats, high: Floats, copy: Cells32) -> tuple[Cells32, Cells32]:
         """(n, F) the first and the last cell that boxes of values meet; a copy is free."""
         d = len(self.low)
@@ -152,7 +164,7 @@ class Cells:
         first[:, :d], last[:, :d] = self.cells_of(low), self.cells_of(high)
         free = np.isneginf(low)
         first[:, :d][free], last[:, :d][free] = 0, np.broadcast_to(size[:d] - 1, free.shape)[free]
-        known = ~(np.isnan(low) & ~self.gap).any(axis=1) & ~(low > high).any(axis=1)
+        known = self.meets(low, high)
         both = np.unique(np.concatenate([first, last], axis=1)[known], axis=0)
         return (np.ascontiguousarray(both[:, : len(copy)], dtype=np.int32),
                 np.ascontiguousarray(both[:, len(copy) :], dtype=np.int32))  # fmt: skip
@@ -288,7 +300,7 @@ def _borders(constraints: list[tuple[Constraint, tuple[int, ...]]], i: int) -> F
 
 
 def _cut(
-    ensemble: Ensemble, schema: Schema, i: int, ends: tuple[float, float], borders: Floats,
+    ensemble: Ensemble | None, schema: Schema, i: int, ends: tuple[float, float], borders: Floats,
     named: bool,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Low and high of each cell of the feature's known values."""
@@ -296,7 +308,7 @@ def _cut(
     if f.kind == "category":
         codes = np.sort(np.asarray(f.codes, dtype=np.float64))
         return codes, codes
-    cuts = ensemble.threshold[ensemble.feature == i]
+    cuts = np.zeros(0) if ensemble is None else ensemble.threshold[ensemble.feature == i]
     cuts = np.concatenate([cuts[np.isfinite(cuts)], borders])
     if schema.whole[i]:
         cuts = np.concatenate([np.floor(cuts), np.floor(borders) - 1])

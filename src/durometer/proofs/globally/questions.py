@@ -18,7 +18,8 @@ from durometer.core.errors import DurometerError
 from durometer.kernels.arrays import Bools, Floats
 from durometer.model.classifier import AnyModel
 from durometer.proofs.globally.answer import Beside, GlobalAnswer, Status
-from durometer.proofs.globally.asked import Asked, Conditions, Hunt, Value, hunt, number
+from durometer.proofs.globally.asked import Asked, Conditions, Value, number
+from durometer.proofs.globally.hunt import Costs, Hunt
 from durometer.proofs.globally.kernel import NEVER
 from durometer.relations.expression import Column, walk
 from durometer.tables.schema import Schema
@@ -91,8 +92,9 @@ def influence(
     Whether an attacker may change them (`Feature.mutable`) does not matter here.
 
     Args:
-        model: A tree ensemble that `durometer` reads: scikit-learn, XGBoost, LightGBM, CatBoost, or
-            a pipeline before one.
+        model: A tree ensemble that `durometer` reads (scikit-learn, XGBoost, LightGBM, CatBoost), a
+            linear model of scikit-learn, either behind scalers and encoders, or a torch network
+            that takes the columns as numbers.
         schema: What a valid record is: kinds, bounds, categories, gaps, relations.
         of: The features that change.
         label: The class whose score is asked for. None: the second of two classes.
@@ -132,7 +134,7 @@ def influence(
     def search(asked: Asked, largest: bool) -> _Found:
         k = asked.output(label)
         value, _ = asked.output_values(k)
-        program = asked.program(asked.moves, -value[:, None], value[:, None], np.zeros(1))
+        costs = Costs(-value[:, None], value[:, None], np.zeros(1))
 
         def moved(x: Floats, y: Floats) -> Floats:
             return asked.moved(x, y, k)
@@ -140,10 +142,10 @@ def influence(
         def beyond(x: Floats, y: Floats) -> Bools:
             return np.asarray(moved(x, y) > high + 1e-9)
 
-        rounding = 2 * asked.ensemble.slack() * asked.scale
+        rounding = 2 * asked.reading.slack() * asked.scale
         most = None if largest else claim
         stop = NEVER if most is None else -(most - rounding) / asked.scale
-        done = hunt(asked, [program], stop, _one(moved), lambda v: most is None or v > most)
+        done = asked.hunt([costs], stop, _one(moved), lambda v: most is None or v > most)
         high = done.high * asked.scale + rounding
         status: Status
         if most is None:
@@ -180,7 +182,7 @@ def flips(
     every other.
 
     Args:
-        model: A tree ensemble that `durometer` reads.
+        model: A tree ensemble, a linear model or a torch network, as for `influence`.
         schema: What a valid record is.
         of: The features that change, e.g. `["sex"]`.
         margin: The lead that both decisions must have to count, in the unit of the score.
@@ -213,16 +215,16 @@ def flips(
     text = f"does {', '.join(of)} alone flip a decision{more}?"
 
     def search(asked: Asked, largest: bool) -> _Found:
-        programs = []
-        count = asked.ensemble.n_classes
+        every = []
+        count = asked.reading.n_classes
         for a in range(count):
             for b in range(a + 1, count):
                 one, two = asked.leads(a), asked.leads(b)
                 zeros = [np.zeros_like(side[0]) for side in (one, two)]
-                programs.append(
-                    asked.program(
-                        asked.moves, -np.hstack([one[0], zeros[1]]),
-                        -np.hstack([zeros[0], two[0]]), -np.append(one[1], two[1]),
+                every.append(
+                    Costs(
+                        -np.hstack([one[0], zeros[1]]), -np.hstack([zeros[0], two[0]]),
+                        -np.append(one[1], two[1]),
                     )
                 )  # fmt: skip
 
@@ -235,11 +237,11 @@ def flips(
                 return np.asarray(asked.flipped(x, y) > done.high * asked.scale + rounding + 1e-9)
             return np.asarray(asked.answers(x) != asked.answers(y))
 
-        rounding = asked.ensemble.slack() * asked.scale
+        rounding = asked.reading.slack() * asked.scale
         stop = NEVER if largest else -(margin - rounding) / asked.scale
-        done = hunt(asked, programs, stop, judge, lambda v: v >= margin)
+        done = asked.hunt(every, stop, judge, lambda v: v >= margin)
         if strongest and not largest and done.pair is not None:
-            done = hunt(asked, programs, NEVER, judge, lambda v: v >= margin, done)
+            done = asked.hunt(every, NEVER, judge, lambda v: v >= margin, done)
         return _Found(
             text, _status(done), done, done.high * asked.scale + rounding, rounding,
             asked.unit(None), asked.flipped, margin, True, refutes,
@@ -268,7 +270,7 @@ def monotone(
     no order and are left aside.
 
     Args:
-        model: A tree ensemble that `durometer` reads.
+        model: A tree ensemble, a linear model or a torch network, as for `influence`.
         schema: What a valid record is.
         in_: The feature that grows: a number.
         increasing: Whether the score should rise with it (True) or fall (False).
@@ -305,18 +307,15 @@ def monotone(
     def search(asked: Asked, largest: bool) -> _Found:
         k = asked.output(label)
         value, _ = asked.output_values(k)
-        program = asked.program(
-            asked.moves, -sign * value[:, None], sign * value[:, None], np.zeros(1)
-        )
-        size = float(np.abs(asked.ensemble.value).max(initial=0.0)) * asked.ensemble.n_trees
-        rounding = (2 * asked.ensemble.slack() + 1e-11 * size) * asked.scale
+        costs = Costs(-sign * value[:, None], sign * value[:, None], np.zeros(1))
+        rounding = asked.rounding
         allowed = tolerance + rounding
 
         def wrong(x: Floats, y: Floats) -> Floats:
             return sign * asked.moved(x, y, k)
 
         stop = NEVER if largest else -allowed / asked.scale
-        done = hunt(asked, [program], stop, _one(wrong), lambda v: v > allowed)
+        done = asked.hunt([costs], stop, _one(wrong), lambda v: v > allowed)
         high = done.high * asked.scale + rounding
         return _Found(
             text, _status(done), done, high, rounding, asked.unit(k), wrong, allowed,
@@ -341,7 +340,7 @@ def reachable(
     """Whether any valid record that satisfies some conditions ever gets a class.
 
     Args:
-        model: A tree ensemble that `durometer` reads.
+        model: A tree ensemble, a linear model or a torch network, as for `influence`.
         schema: What a valid record is.
         target: The class, as the model calls it.
         where: Conditions on the record, e.g. `["debt > 2 * income"]`.
@@ -372,7 +371,7 @@ def reachable(
     def search(asked: Asked, largest: bool) -> _Found:
         wanted = asked.output(target)
         value, base = asked.leads(wanted)
-        program = asked.program(asked.moves, -value, np.zeros_like(value), -base)
+        costs = Costs(-value, np.zeros_like(value), -base)
 
         def lead(x: Floats, y: Floats) -> Floats:
             label, ahead = asked.decided(x)
@@ -387,9 +386,9 @@ def reachable(
                 return np.asarray(lead(x, y) > done.high * asked.scale + rounding + 1e-9)
             return np.asarray(asked.answers(x) == wanted)
 
-        rounding = asked.ensemble.slack() * asked.scale
+        rounding = asked.reading.slack() * asked.scale
         stop = NEVER if largest else -(margin - rounding) / asked.scale
-        done = hunt(asked, [program], stop, judge, lambda v: v >= margin)
+        done = asked.hunt([costs], stop, judge, lambda v: v >= margin)
         conditions = "; ".join(str(r) for r in asked.conditions)
         text = f"does any valid record{' with ' + conditions if conditions else ''} get {target}?"
         return _Found(
@@ -431,7 +430,7 @@ def _answered(request: _Request, search: _Search) -> GlobalAnswer:
         found.text, found.status, low, high if low is None else max(high, low), found.unit, pair,
         labels, found.rounding, records.asked, records.share, records.strongest, records.sampled,
         tuple(_beside(request, search, found, records.sampled)),
-        tuple(str(r) for r in asked.cells.missed),
+        asked.missed,
         (f"asked about known values only of {', '.join(gone)}",) if gone else (),
         audited, found.hunt.nodes, found.hunt.seconds,
     )  # fmt: skip

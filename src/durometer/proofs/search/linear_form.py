@@ -19,6 +19,8 @@ from durometer.kernels.arrays import Array
 from durometer.model.classifier import Classifier
 from durometer.model.exact_types import changed_inside, replaced_method
 
+_Found = tuple[Array, Array, bool] | None
+
 
 @dataclass(frozen=True, eq=False)
 class LinearForm:
@@ -38,7 +40,7 @@ class LinearForm:
 
 def read(model: Classifier, x: Tensor) -> LinearForm | None:
     """The linear form of a model, None if it has none that agrees with it on inputs like x."""
-    found = _of_module(model.module) if model.module is not None else _of_estimator(model.source)
+    found = weights_of(model)
     if found is None:
         return None
     weight, bias, single = found
@@ -52,6 +54,12 @@ def read(model: Classifier, x: Tensor) -> LinearForm | None:
         4 * (d + 4) * unit,
     )
     return form if _agrees(form, model, x) else None
+
+
+def weights_of(model: Classifier) -> _Found:
+    """Weights (C or 1, d) and biases over the model's own inputs, and whether it is in single
+    precision; None: it has no such form."""
+    return _of_module(model.module) if model.module is not None else _of_estimator(model.source)
 
 
 def _agrees(form: LinearForm, model: Classifier, x: Tensor) -> bool:
@@ -71,7 +79,6 @@ def _agrees(form: LinearForm, model: Classifier, x: Tensor) -> bool:
 
 
 _LAYERS = {torch.nn.Sequential, torch.nn.Flatten, torch.nn.Identity, torch.nn.Linear}
-_Found = tuple[Array, Array, bool] | None
 
 
 def _of_module(module: torch.nn.Module) -> _Found:

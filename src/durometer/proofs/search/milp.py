@@ -25,7 +25,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ from durometer.relations.expression import And, Compare, Or, Relation
 from durometer.relations.intervals import interval
 from durometer.relations.normal_form import Layout, is_whole, linear, normal_form, scale
 from durometer.tables.region import TableRegion
+from durometer.tables.schema import Schema
 
 _CUTS = 40  # rounds of tangents
 _ONE_AT_A_TIME = threading.Lock()
@@ -64,11 +65,12 @@ class Program:
         self.rows.append((places, weights, most, least))
 
     def solve(
-        self, objective: Array, seconds: float, relaxed: bool = False
+        self, objective: Array, seconds: float, relaxed: bool = False, exact: bool = False
     ) -> tuple[float, Array | None]:
         """An upper bound on the objective, and the best point found; -inf: there is no point.
 
-        `relaxed`: whole numbers need not be whole, which takes a hundredth of the time.
+        `relaxed`: whole numbers need not be whole, which takes a hundredth of the time. `exact`:
+        bound and point meet; else they may differ by a ten-thousandth.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
@@ -86,7 +88,7 @@ class Program:
                 integrality=np.array(self.whole) * (not relaxed),
                 bounds=Bounds(np.array(self.low), np.array(self.high)),
                 constraints=LinearConstraint(matrix, least, most) if self.rows else (),
-                options={"time_limit": seconds},
+                options={"time_limit": seconds, **({"mip_rel_gap": 1e-9} if exact else {})},
             )
         if found.status == 2:  # infeasible: no valid record at all
             return -np.inf, None
@@ -281,25 +283,10 @@ def _bend(program: Program, squares: Squares, point: Array) -> bool:
 
 
 def _relations(program: Program, region: TableRegion, k: int, box: tuple[Tensor, Tensor]) -> None:
-    rows, clauses = rules(region, k, *box)
     low, high = (side[k].numpy() for side in box)
-
-    def top(row: Row) -> float:
-        w, at = row.weights, row.places
-        return float(np.where(w > 0, w * high[at], w * low[at]).sum())
-
-    for row in rows:
-        program.row(dict(zip(row.places.tolist(), row.weights.tolist(), strict=True)), row.most)
-    for clause in clauses:
-        if not all(np.isfinite(top(row)) for option in clause for row in option):
-            continue
-        ons = [program.column(0, 1, True) for _ in clause]
-        program.row(dict.fromkeys(ons, 1.0), np.inf, 1.0)
-        for on, option in zip(ons, clause, strict=True):
-            for row in option:
-                room = max(0.0, top(row) - row.most)
-                terms = dict(zip(row.places.tolist(), row.weights.tolist(), strict=True))
-                program.row({**terms, on: room}, row.most + room)
+    space = region.space
+    for ruled in rules(space.schema, space.tolerance, region.x0[k].numpy(), low, high):
+        impose(program, ruled, low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,12 +301,59 @@ class Row:
 Clause = tuple[tuple[Row, ...], ...]  # one of these conjunctions must hold
 
 
-def rules(region: TableRegion, k: int, low: Tensor, high: Tensor) -> tuple[list[Row], list[Clause]]:
-    """The rows that record k of a region must satisfy within its box, and the "this or that"s."""
-    schema, tolerance = region.space.schema, region.space.tolerance
+@dataclass(frozen=True, eq=False)
+class Ruled:
+    """A relation as rows and "this or that"s; `whole`: nothing of it was left out."""
+
+    relation: Relation
+    rows: tuple[Row, ...]
+    clauses: tuple[Clause, ...]
+    whole: bool
+
+
+def impose(
+    program: Program, ruled: Ruled, low: Array, high: Array, place: Array | None = None,
+    gone: Sequence[int] = (),
+) -> None:  # fmt: skip
+    """Ask it of the columns `place` (None: of the features' own), within these bounds.
+
+    `gone` are binaries of which each says that a value the relation names is missing: then it asks
+    nothing. What has no bounds cannot be left open so, and is left out.
+    """
+
+    def top(row: Row) -> float:
+        w, at = row.weights, row.places
+        return float(np.where(w > 0, w * high[at], w * low[at]).sum())
+
+    def terms(row: Row) -> dict[int, float]:
+        at = row.places if place is None else place[row.places]
+        return dict(zip(at.tolist(), row.weights.tolist(), strict=True))
+
+    for row in ruled.rows:
+        room = max(0.0, top(row) - row.most) if gone else 0.0
+        if np.isfinite(room) and np.isfinite(row.most):
+            program.row({**terms(row), **dict.fromkeys(gone, -room)}, row.most)
+    for clause in ruled.clauses:
+        if not all(np.isfinite(top(row)) for option in clause for row in option):
+            continue
+        ons = [program.column(0, 1, True) for _ in clause]
+        program.row(dict.fromkeys([*ons, *gone], 1.0), np.inf, 1.0)
+        for on, option in zip(ons, clause, strict=True):
+            for row in option:
+                room = max(0.0, top(row) - row.most)
+                program.row({**terms(row), on: room}, row.most + room)
+
+
+def rules(
+    schema: Schema, tolerance: float, x0: Array, low: Array, high: Array, share: float = 1.0
+) -> list[Ruled]:
+    """The rows that a record must satisfy within a box, and the "this or that"s.
+
+    `share` of the tolerance that a relation is given: more than 1 makes the set larger, 0 or less
+    makes it that of points which surely hold.
+    """
     layout = schema.layout
-    ranges = {name: (float(low[k, i]), float(high[k, i])) for i, name in enumerate(schema.names)}
-    x0 = region.x0[k].numpy()
+    ranges = {name: (float(low[i]), float(high[i])) for i, name in enumerate(schema.names)}
 
     def compare(r: Compare) -> tuple[Row, ...] | None:
         form = linear(r.left - r.right)
@@ -331,35 +365,45 @@ def rules(region: TableRegion, k: int, low: Tensor, high: Tensor) -> tuple[list[
         places, weights = np.array(list(now), dtype=np.int64), np.array(list(now.values()))
         sizes = [abs(v) for e in (r.left, r.right) for v in interval(e, ranges)]
         unit = min(1.0, scale(r, layout))
-        slack = r.tolerance if r.tolerance is not None else tolerance * max(unit, *sizes)
+        given = r.tolerance if r.tolerance is not None else tolerance * max(unit, *sizes)
+        slack = share * given if np.isfinite(given) else np.inf
         whole = is_whole(r.left, layout) and is_whole(r.right, layout)
+        if (whole and r.tolerance is None) or r.op == "==":
+            slack = max(slack, 0.0)
         if whole and r.tolerance is None:
             slack = min(slack, 0.49)
         if r.op == "<":
-            slack = -1.0 + 1e-6 if whole else 0.0
+            slack = -1.0 + 1e-6 if whole else 0.0 if share > 0 else -2 * given
         above = Row(places, weights, slack - constant)
         return (above, Row(places, -weights, slack + constant)) if r.op == "==" else (above,)
 
-    def conjunction(r: Relation) -> tuple[Row, ...] | None:
-        """All rows of a conjunction; None if a part is not linear (leaving it out is allowed)."""
+    def conjunction(r: Relation) -> tuple[tuple[Row, ...] | None, bool]:
+        """All rows of a conjunction, and whether these are all of it; None: nothing is linear
+        (leaving it out is allowed)."""
         if isinstance(r, Compare):
-            return compare(r)
+            found = compare(r)
+            return found, found is not None
         if isinstance(r, And):
-            found = [p for part in r.operands if (p := conjunction(part)) is not None]
-            return tuple(row for part in found for row in part) if found else None
-        return None
+            parts = [conjunction(part) for part in r.operands]
+            rows = tuple(row for part, _ in parts for row in part or ())
+            return rows or None, all(whole for _, whole in parts)
+        return None, False
 
-    rows: list[Row] = []
-    clauses: list[Clause] = []
+    made = []
     for r in schema.relations:
+        rows: list[Row] = []
+        clauses: list[Clause] = []
+        complete = True
         for part in _parts(normal_form(r, layout)):
             either = part.operands if isinstance(part, Or) else (part,)
             options = [conjunction(o) for each in either for o in _sides(each, layout)]
+            complete &= all(whole for _, whole in options)
             if len(options) == 1:
-                rows += options[0] or ()
-            elif all(o is not None for o in options):
-                clauses.append(tuple(o for o in options if o is not None))
-    return rows, clauses
+                rows += options[0][0] or ()
+            elif all(o is not None for o, _ in options):
+                clauses.append(tuple(o for o, _ in options if o is not None))
+        made.append(Ruled(r, tuple(rows), tuple(clauses), complete))
+    return made
 
 
 def _sides(r: Relation, layout: Layout) -> tuple[Relation, ...]:

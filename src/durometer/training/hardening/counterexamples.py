@@ -17,20 +17,25 @@ import numpy as np
 import torch
 
 from durometer import losses
-from durometer.attacks.base import run
+from durometer.attacks.base import Attack, run
 from durometer.attacks.combine import Then
 from durometer.core.streams import Stream, derive, keys
 from durometer.data.dataset import Dataset
 from durometer.goals.goal import Goal
 from durometer.kernels.arrays import Bools, Floats, Ints
-from durometer.model.classifier import wrap
+from durometer.model.classifier import Classifier, wrap
 from durometer.model.frames import align_columns
 from durometer.problem.problem import Problem
 from durometer.problem.referee import Referee
+from durometer.proofs.bounds.inputs import domain
+from durometer.proofs.linear import Linear
 from durometer.proofs.networks import Bounds
 from durometer.proofs.search.decide import decide
+from durometer.proofs.search.linear_form import read as read_linear
+from durometer.proofs.search.linear_form import weights_of
 from durometer.spaces.region import Space
 from durometer.standard import Standard
+from durometer.tables.space import TableSpace
 from durometer.trees.align_ensemble import ensemble_of, own_classes
 
 NETWORK_JUDGE = Then(  # as the default: cuts only where they may reach, and after the attack
@@ -66,7 +71,10 @@ def counterexamples(
 ) -> Known:
     """Each row broken, proven or open."""
     if isinstance(model, torch.nn.Module):
-        return _network(model, data, space, goal, seed)
+        return _played(wrap(model), NETWORK_JUDGE, data, space, goal, seed)
+    if is_linear(model):
+        judge = Linear(seconds=max(seconds, 0.05))
+        return _played(align_columns(wrap(model), data), judge, data, space, goal, seed)
     classifier = align_columns(wrap(model), data)
     ensemble = ensemble_of(classifier)
     mask = own_classes(classifier, ensemble, targets(data, goal, ensemble.n_classes))
@@ -74,10 +82,42 @@ def counterexamples(
     return Known(found.broken, found.proven, found.point)
 
 
-def _network(
-    net: torch.nn.Module, data: Dataset, space: Space, goal: Goal, seed: int
+def is_linear(model: Any) -> bool:
+    """Is it an estimator whose scores are linear in the columns (`Linear` decides it exactly)?"""
+    return not isinstance(model, torch.nn.Module) and weights_of(wrap(model)) is not None
+
+
+def anywhere(model: Any, data: Dataset, space: Space, goal: Goal) -> Bools:
+    """(n,) is a row of a linear model proven even when all that can move may take any value?
+
+    By the bounds of the columns alone, so it is a lower bound where relations would help.
+    """
+    classifier = align_columns(wrap(model), data)
+    form = read_linear(classifier, data.x)
+    if form is None:
+        return np.zeros(len(data), dtype=bool)
+    held = domain(space.around(data.x), anywhere=True)
+    low, high = held.low, held.high
+    if not isinstance(space, TableSpace):
+        moves = high > low
+        top, bottom = data.x.double().amax(0), data.x.double().amin(0)
+        low, high = torch.where(moves, bottom, low), torch.where(moves, top, high)
+    mask = torch.from_numpy(targets(data, goal, len(form.bias)))
+    safe = torch.ones(len(data), dtype=torch.bool)
+    for t in range(mask.shape[1]):
+        behind = ~mask[:, t]
+        for s in range(mask.shape[1]):
+            w = form.weight[t] - form.weight[s]
+            lead = torch.where(w > 0, high, low) @ w + form.bias[t] - form.bias[s]
+            behind |= ~mask[:, s] & (lead < 0)
+        safe &= behind
+    return np.asarray(safe.numpy())
+
+
+def _played(
+    model: Classifier, judge: Attack, data: Dataset, space: Space, goal: Goal, seed: int
 ) -> Known:  # fmt: skip
-    model = wrap(net)
+    """By an attack or a proof that plays a game of its own."""
     rows = torch.arange(len(data))
     with model.ready():
         with torch.no_grad():
@@ -88,7 +128,7 @@ def _network(
             model, space.around(data.x), referee, Stream(seed, keys(data.ids)), data.y, clean,
             mask, losses.find(goal.loss), scope=mask.any(1),
         )  # fmt: skip
-        run(NETWORK_JUDGE, problem)
+        run(judge, problem)
     broken = (referee.solved & mask.any(1)).numpy()
     return Known(broken, referee.proven.numpy(), referee.best.double().numpy())
 
@@ -110,7 +150,9 @@ class Pool:
         at = np.flatnonzero(known.broken)
         self.x = np.concatenate([self.x, known.point[at]])
         self.y = np.concatenate([self.y, part.y.numpy()[at]])
-        change: Floats = known.point[at] - part.x.double().numpy()[at]
+        before = part.x.double().numpy()[at]
+        change: Floats = known.point[at] - before
+        change[np.isnan(known.point[at]) & np.isnan(before)] = 0.0  # a gap that stayed one
         return change
 
     def weighted(self) -> tuple[Floats, Ints, Floats]:

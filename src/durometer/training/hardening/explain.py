@@ -75,7 +75,7 @@ def weak_by(change: Floats, data: Dataset) -> dict[str, tuple[float, float]]:
         moved = change[:, f] != 0
         if not moved.any():
             break
-        size = np.median(np.abs(change[moved, f])) / (width[f] or 1.0)
+        size = np.nanmedian(np.abs(change[moved, f])) / (width[f] or 1.0)
         found[name_of(data, int(f))] = (float(moved.mean()), float(size))
     return found
 

@@ -52,16 +52,29 @@ from durometer.goals.classes import Untargeted
 from durometer.goals.goal import Expandable, Goal
 from durometer.kernels.arrays import Bools, Floats, Ints
 from durometer.model.classifier import source_of
+from durometer.proofs.linear import Linear
 from durometer.proofs.trees import Exact
 from durometer.spaces.region import Space
 from durometer.training.adversarial import CraftBy
 from durometer.training.certified import Certified, trainable
 from durometer.training.hardening.checkpoint import Checkpoint
-from durometer.training.hardening.counterexamples import NETWORK_JUDGE, Pool, counterexamples
+from durometer.training.hardening.counterexamples import (
+    NETWORK_JUDGE,
+    Pool,
+    counterexamples,
+    is_linear,
+)
 from durometer.training.hardening.explain import Explanation, leans_on, protected_by, weak_by
 from durometer.training.hardening.judge import Judge
 from durometer.training.hardening.path import Hardened, Prices, Round, choice
-from durometer.training.hardening.refit import checked, count, free_trees, last_step, refit
+from durometer.training.hardening.refit import (
+    checked,
+    count,
+    free_trees,
+    last_step,
+    refit,
+    takes_weights,
+)
 from durometer.training.hardening.retention import retention
 from durometer.training.holdout import holdout
 from durometer.training.loop import Recipe, fit
@@ -379,19 +392,18 @@ def refuse(model: Any, data: object, space: Space, goal: Goal) -> None:
             f"harden(goal={goal!r}): a quota is about rows together; use Group, Targeted or "
             "Untargeted"
         )
-    judge = NETWORK_JUDGE if network else Exact()
+    judge = NETWORK_JUDGE if network else Linear() if is_linear(model) else Exact()
     Static(model).prepare(data, space, goal, judge)
 
 
 def _estimator(model: Any) -> None:
-    from sklearn.utils.validation import has_fit_parameter
-
     checked(model)
     last = last_step(model)
-    if not has_fit_parameter(last, "sample_weight"):
+    if not takes_weights(last):
         raise Unsupported(
             f"{type(last).__name__}.fit() takes no sample_weight, which counterexamples need; "
-            "harden refits tree ensembles: XGBoost, LightGBM, CatBoost, scikit-learn's"
+            "harden refits tree ensembles (XGBoost, LightGBM, CatBoost, scikit-learn's), votes and "
+            "thresholds around estimators that take them, and linear models"
         )
 
 

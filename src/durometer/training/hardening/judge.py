@@ -21,9 +21,16 @@ from durometer.model.classifier import wrap
 from durometer.model.frames import align_columns
 from durometer.proofs.search.decide import vacuous
 from durometer.spaces.region import Space
-from durometer.training.hardening.counterexamples import attacked, counterexamples, targets
+from durometer.training.hardening.counterexamples import (
+    anywhere,
+    attacked,
+    counterexamples,
+    is_linear,
+    targets,
+)
 from durometer.training.hardening.path import Change, Guide, Round, Unmovable
 from durometer.training.hardening.refit import refit
+from durometer.training.hardening.retention import reach
 from durometer.training.holdout import holdout
 from durometer.trees.align_ensemble import ensemble_of, own_classes
 
@@ -92,6 +99,8 @@ class Judge:
         if isinstance(model, torch.nn.Module) or not proven.any():
             return 0.0
         part = self.part.take(proven)
+        if is_linear(model):
+            return float(anywhere(model, part, self.space, self.goal).mean())
         classifier = align_columns(wrap(model), part)
         ensemble = ensemble_of(classifier)
         mask = own_classes(classifier, ensemble, targets(part, self.goal, ensemble.n_classes))
@@ -101,8 +110,8 @@ class Judge:
     def unmovable(self, model: Any, train: Dataset) -> Unmovable | None:
         """The same estimator, and a single rule, on features no attacked row can move."""
         start = train.take(attacked(train, self.goal))
-        low, high = self.space.around(start.x).box()
-        still = (low >= high).all(0).numpy()
+        low, high = reach(self.space, start)
+        still = ~(low < high).any(axis=0)
         if not still.any() or still.all() or isinstance(model, torch.nn.Module):
             return None
         blind = refit(model, train, kept=still, free=0.0)

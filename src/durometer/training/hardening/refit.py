@@ -65,11 +65,40 @@ def refit(
     ready = [part if before is None else before.transform(part)
              for part in (formed(blanked.copy()), shown)]  # fmt: skip
     fresh = grow(last, _stages(last, ready, 1.0 if kept is None else free), named, weights)
+    if kept is not None and free < 1.0 and hasattr(fresh, "coef_"):
+        _forget(fresh, kept, np.asarray(ready[0])[0])
     if last is model:
         return fresh
     whole = copy.copy(model)  # with what else was asked of it: memory, verbose
     whole.steps = [*(before.steps if before is not None else ()), (model.steps[-1][0], fresh)]
     return whole
+
+
+def _forget(model: Any, kept: Bools, blank: Floats) -> None:
+    """A linear model weighs a column that never changed like a constant: it becomes one."""
+    weight = np.atleast_2d(model.coef_)
+    if weight.shape[1] != len(kept):
+        raise Unsupported(
+            f"{type(model).__name__} behind steps that make other columns: which of them an "
+            "attacker moves is not known; use free=(1.0,)"
+        )
+    gone = np.where(kept, 0.0, weight)
+    shift = gone @ np.nan_to_num(blank)
+    model.coef_ = model.coef_ - gone.reshape(np.shape(model.coef_))
+    model.intercept_ = model.intercept_ + shift.reshape(np.shape(model.intercept_))
+
+
+def takes_weights(model: Any) -> bool:
+    """Can it be fitted on weighted rows? Votes and thresholds hand weights on to what they hold."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    name = type(model).__name__
+    if name == "VotingClassifier":
+        return all(takes_weights(m) for _, m in model.estimators if m != "drop")
+    if name in ("FixedThresholdClassifier", "CalibratedClassifierCV"):
+        inner = model.estimator
+        return not hasattr(inner, "steps") and takes_weights(inner)
+    return bool(has_fit_parameter(model, "sample_weight"))
 
 
 def checked(model: Any) -> Any:
@@ -147,6 +176,8 @@ def trees_of(model: Any) -> int | None:
     if root == "catboost":
         return int(model.tree_count_)
     given = model.get_params(deep=False)
+    if hasattr(model, "coef_"):
+        return None
     if root == "sklearn" and "warm_start" in given:
         for name in ("n_estimators", "max_iter"):
             if name in given:
@@ -161,6 +192,11 @@ def grow(model: Any, stages: Sequence[Stage], y: Any, weight: Floats) -> Any:
     root = type(model).__module__.split(".")[0]
     stages = [s for s in stages if s.trees > 0]
     fresh = clone(model)
+    if type(model).__name__ == "FixedThresholdClassifier":  # its own fit hands on no weights
+        rows = stages[0].rows
+        fresh.fit(rows, y)
+        fresh.estimator_ = clone(model.estimator).fit(rows, y, sample_weight=weight)
+        return fresh
     if len(stages) == 1 and not getattr(model, "early_stopping_rounds", None):
         return fresh.fit(stages[0].rows, y, sample_weight=weight)
     if root == "sklearn":

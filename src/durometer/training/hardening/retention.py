@@ -35,12 +35,12 @@ def retention(data: Dataset, space: Space, goal: Goal) -> Floats:
     """
     part = data if len(data) <= _ROWS else data.sample(_ROWS)
     x, y = part.x.double().numpy(), part.y.numpy()
-    low, high = (b.double().numpy() for b in space.around(part.x).box())
+    low, high = reach(space, part)
     pairs = harms(part, goal)
     coded = _coded(part, x.shape[1])
     found = np.ones(x.shape[1])
     for f in range(x.shape[1]):
-        moves = low[:, f] < high[:, f]
+        moves, known = low[:, f] < high[:, f], ~np.isnan(x[:, f])
         if not any(moves[y == s].any() for s, _ in pairs):
             continue
         if coded[f]:
@@ -48,14 +48,29 @@ def retention(data: Dataset, space: Space, goal: Goal) -> Floats:
             continue
         before = after = 0.0
         for s, t in pairs:
-            clean = _auc(x[y == s, f], x[y == t, f]) - 0.5
+            one, two = (y == s) & known, (y == t) & known  # a gap stays one
+            if not one.any() or not two.any():
+                continue
+            clean = _auc(x[one, f], x[two, f]) - 0.5
             up = clean >= 0  # the attacked lie above: they move down, the others, if attacked, up
-            ours = (low if up else high)[y == s, f]
-            theirs = (high if up else low)[y == t, f] if (t, s) in pairs else x[y == t, f]
+            ours = (low if up else high)[one, f]
+            theirs = (high if up else low)[two, f] if (t, s) in pairs else x[two, f]
             before += abs(clean)
             after += (_auc(ours, theirs) - 0.5) * (1 if up else -1)
         found[f] = after / before if before > 1e-9 else 0.0
     return found
+
+
+def reach(space: Space, data: Dataset) -> tuple[Floats, Floats]:
+    """(n, d) the lowest and the highest value of each feature under attack; NaN for a gap."""
+    x = data.x.double().clone()
+    gone = x.isnan()
+    if bool(gone.any()):
+        usual = x.nanmedian(0).values.nan_to_num()  # a value of the column: of codes, a code
+        x = torch.where(gone, usual, x)
+    low, high = (b.double().clone() for b in space.around(x).box())
+    low[gone], high[gone] = torch.nan, torch.nan
+    return np.asarray(low.numpy()), np.asarray(high.numpy())
 
 
 def harms(data: Dataset, goal: Goal) -> set[tuple[int, int]]:

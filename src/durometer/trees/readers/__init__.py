@@ -129,7 +129,8 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
                 "use the library's own, or a search: Graft"
             )
         raise Unsupported(
-            f"{type(model).__name__} is not a tree model that is read; supported: {SUPPORTED}"
+            f"{type(model).__name__} is not a tree model that is read{_why(model)}; supported: "
+            f"{SUPPORTED}"
         )
     _require_fitted(model, name)
     parse: Callable[[Any], Ensemble] = importlib.import_module(
@@ -147,6 +148,14 @@ def read(model: Any, columns: Columns | None = None, *, checked: bool = True) ->
             f"({type(error).__name__}: {error}): it is damaged, or of a version not known here"
         ) from error
     return replace(ensemble, library=partial(labels, ensemble, model))
+
+
+def _why(model: Any) -> str:
+    """The step of a pipeline that is not read, in words."""
+    from durometer.trees.readers.encoded import unread
+
+    step = unread(model)
+    return "" if step is None else f" (its step {step})"
 
 
 def _ruled(model: Ruled, columns: Columns | None, checked: bool) -> Ensemble:

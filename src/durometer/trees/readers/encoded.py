@@ -48,6 +48,18 @@ def by_column(step: Any) -> bool:
     return name in SCALERS or name == "SimpleImputer"
 
 
+def unread(model: Any) -> str | None:
+    """The first step of a pipeline that does not treat columns one by one, or its last."""
+    for name, step in getattr(model, "steps", [])[:-1]:
+        inner = [(t, s) for t, s, _ in getattr(step, "transformers_", [])] or [(name, step)]
+        for own, part in inner:
+            if not by_column(part):
+                return f"'{own}', {type(part).__name__}"
+    if getattr(model, "steps", None):
+        return f"'{model.steps[-1][0]}', {type(model.steps[-1][1]).__name__}"
+    return None
+
+
 def encoded(model: Any) -> bool:
     """Is it a pipeline of such steps before one last model?"""
     steps = [step for _, step in getattr(model, "steps", [])]
@@ -55,7 +67,7 @@ def encoded(model: Any) -> bool:
 
 
 @dataclass(eq=False)
-class _Inputs:
+class Inputs:
     """The pipeline before its last step, asked with rows of codes and numbers."""
 
     model: Any
@@ -93,7 +105,7 @@ def read(model: Any, columns: Columns) -> Ensemble:
     """The trees of the last step as tests of the data's columns, compared with the pipeline."""
     from durometer.trees import readers
 
-    inputs, last = _inputs(model, columns), model.steps[-1][1]
+    inputs, last = inputs_of(model, columns), model.steps[-1][1]
     trees = readers.read(last)
     if trees.categorical:
         raise Unsupported("an encoder before categorical splits: codes must not be encoded again")
@@ -119,7 +131,8 @@ def read(model: Any, columns: Columns) -> Ensemble:
     return replace(made, library=library)
 
 
-def _inputs(model: Any, columns: Columns) -> _Inputs:
+def inputs_of(model: Any, columns: Columns) -> Inputs:
+    """The steps before the last, over the columns of the data."""
     own = match_columns(model, columns)
     each = list(columns.each if own is None else columns.select(own).each)
     codes: list[tuple[float, ...] | None] = []
@@ -131,10 +144,10 @@ def _inputs(model: Any, columns: Columns) -> _Inputs:
             each[i] = Column(c.name, "real")  # whole numbers too: bisection goes between them
     if any(v != int(v) or v < 0 for c in codes if c is not None for v in c):
         raise Unsupported("a text column with codes that are no whole numbers is not read")
-    return _Inputs(model, Columns(tuple(each)), own is not None, codes)
+    return Inputs(model, Columns(tuple(each)), own is not None, codes)
 
 
-def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats]]:
+def owners(inputs: Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats]]:
     """The input that each output is made of (-1: none), the outputs of every code, and those of a
     missing value of each input that may be missing."""
     first = inputs(inputs.base[None])[0]
@@ -153,7 +166,7 @@ def _owners(inputs: _Inputs) -> tuple[Ints, dict[int, Floats], dict[int, Floats]
     return owner, table, gone
 
 
-def _gone(inputs: _Inputs) -> dict[int, Floats]:
+def _gone(inputs: Inputs) -> dict[int, Floats]:
     """The outputs of a missing value, of each column of which the steps take one."""
     found: dict[int, Floats] = {}
     for i in range(len(inputs.codes)):
@@ -167,9 +180,9 @@ def _gone(inputs: _Inputs) -> dict[int, Floats]:
 class _Tests:
     """Each test of the last step's trees, as one of a column."""
 
-    def __init__(self, inputs: _Inputs, trees: Ensemble, gaps: bool) -> None:
+    def __init__(self, inputs: Inputs, trees: Ensemble, gaps: bool) -> None:
         self.inputs, self.trees, self.gaps = inputs, trees, gaps  # gaps: 0 is missing
-        self.owner, self.table, self.gone = _owners(inputs)
+        self.owner, self.table, self.gone = owners(inputs)
         number = np.array([c is None for c in inputs.codes] + [False])  # [-1]: of no column
         f = np.maximum(trees.feature, 0)
         at = (trees.feature >= 0) & number[self.owner[f]]
@@ -237,7 +250,7 @@ class _Tests:
         )
 
 
-def _check(made: Ensemble, inputs: _Inputs, last: Any, library: Callable[[Floats], Ints]) -> None:
+def _check(made: Ensemble, inputs: Inputs, last: Any, library: Callable[[Floats], Ints]) -> None:
     """Raise unless trees and pipeline agree beside every threshold and on every value."""
     rng = np.random.default_rng(0)
     x = probes(made, _PROBES, rng)
