@@ -138,7 +138,7 @@ def test_all_pairs_of_small_linear_models(batch):
         k = case.classes - 1
         pairs = case.pairs(of, within)
         true = (case.score[pairs[:, 0], k] - case.score[pairs[:, 1], k]).max()
-        answer = du.influence(*ask, of=of, within=within, data=case.data)
+        answer = du.influence(*ask, of=of, label=k, within=within, data=case.data)
         assert answer.low == pytest.approx(true, abs=1e-9), (seed, answer)
         assert true - 1e-9 <= answer.high, (seed, answer)
         if not answer.left_out:
@@ -163,7 +163,8 @@ def test_all_pairs_of_small_linear_models(batch):
         around = case.pairs(of, within, near=0.3)
         if len(around) and seed % 2:
             true = (case.score[around[:, 0], k] - case.score[around[:, 1], k]).max()
-            answer = du.influence(*ask, of=of, within=within, data=case.data, near=0.3)
+            around_rows = {"data": case.data, "near": 0.3}
+            answer = du.influence(*ask, of=of, label=k, within=within, **around_rows)
             assert answer.low == pytest.approx(true, abs=1e-9), (seed, answer)
             assert answer.high >= true - 1e-9
         for c in range(case.classes):
@@ -174,7 +175,7 @@ def test_all_pairs_of_small_linear_models(batch):
         steps = case.pairs(["a"], ordered=True)
         for rising in (True, False):
             step = (case.score[steps[:, 0], k] - case.score[steps[:, 1], k]) * (1 if rising else -1)
-            answer = du.monotone(*ask, in_="a", increasing=rising)
+            answer = du.monotone(*ask, in_="a", label=k, increasing=rising)
             if step.max() > 1e-5:
                 assert answer.status == "found", (seed, answer)
             else:

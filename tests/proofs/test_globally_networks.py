@@ -49,7 +49,7 @@ def test_all_pairs_of_small_networks(seed):
         i, j = np.nonzero(same)
         true = (score[i, k] - score[j, k]).max()
         names = ["abc"[c] for c in of]
-        answer = du.influence(net, schema, of=names, gap=1e-3)
+        answer = du.influence(net, schema, of=names, label=k, gap=1e-3)
         assert answer.status == "proven", answer
         assert answer.low == pytest.approx(true, abs=2e-3)
         assert answer.low <= true + 1e-5 and answer.high >= true - 1e-5
@@ -62,9 +62,10 @@ def test_all_pairs_of_small_networks(seed):
     steps = (x[:, None, 1:] == x[None, :, 1:]).all(axis=2) & (x[:, None, 0] <= x[None, :, 0])
     i, j = np.nonzero(steps)
     fall = (score[i, k] - score[j, k]).max()
-    assert du.monotone(net, schema, in_="a", tolerance=fall + 0.01).status == "proven"
-    if fall > 1e-3:
-        assert du.monotone(net, schema, in_="a", tolerance=fall - 1e-3).status == "found"
+    most, least = fall + 0.01, fall - 1e-3
+    assert du.monotone(net, schema, in_="a", label=k, tolerance=most).status == "proven"
+    if least > 0:
+        assert du.monotone(net, schema, in_="a", label=k, tolerance=least).status == "found"
 
 
 def test_reals_are_bounded_from_both_sides():

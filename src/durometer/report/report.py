@@ -27,6 +27,7 @@ from durometer.report.figures import groups
 from durometer.report.figures import noise as probabilities
 from durometer.report.figures import transductive as rounds
 from durometer.report.metrics import METRICS, played
+from durometer.report.plausibility import plausibility
 from durometer.report.radii import curve
 from durometer.report.stats import Estimate
 from durometer.report.totals import Totals
@@ -400,6 +401,38 @@ class Report:
             DurometerError: The report was loaded without its data.
         """
         return changes.minimal_changes(self, by)
+
+    def plausibility(self, records: Dataset, least: float = 0.0) -> pd.DataFrame:
+        """How like the records of the class it reached each broken row is, as a data frame.
+
+        Distances are Gower's: the mean over features of |difference| / range, and of 0 or 1 for
+        categories and gaps. A row is as isolated as the fifth nearest record of the class is far.
+
+        Args:
+            records: Labelled records to compare with, with the columns and classes of the run's
+                data; best those that the model was trained on.
+            least: Only rows of at least this rank. 0: all.
+
+        Returns:
+            `id`, `final` (the class reached), `rank` (share of the records of that class that are
+                at least as isolated: its conformal p-value), `nearest` (distance to the nearest
+                record of that class), `usual` (the median of that among the records themselves) and
+                `distance`; missing where the class has fewer than six records. Most plausible rows
+                come first.
+
+        Raises:
+            DurometerError: The run is not about a table, or the records have other columns.
+
+        >>> import durometer as du
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> x = np.linspace(0, 1, 41).reshape(-1, 1)
+        >>> data = du.Dataset(x, (x[:, 0] > 0.5).astype(int))
+        >>> tree = DecisionTreeClassifier().fit(x, data.y)
+        >>> report = du.evaluate(tree, data, space=du.Linf(0.1), attack=du.Exact())
+        >>> report.plausibility(data)["rank"].min() > 0.05
+        True
+        """
+        return plausibility(self, records, least)
 
     def radii(self, eps: Sequence[float] | None = None) -> pd.DataFrame:
         """Robust accuracy at each radius up to the run's own, as a data frame.
