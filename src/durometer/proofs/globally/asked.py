@@ -62,7 +62,7 @@ class Asked:
     """A model and a table in cells, ready for programs."""
 
     model: Classifier
-    reading: Reading
+    reading: Ensemble | Additive | Network
     schema: Schema  # with the conditions
     conditions: tuple[Relation, ...]
     cells: Cells
@@ -164,8 +164,8 @@ class Asked:
 
     @property
     def scale(self) -> float:
-        votes = self.votes and isinstance(self.reading, Ensemble)
-        return 1.0 / self.reading.n_trees if votes else 1.0
+        e = self.reading
+        return 1.0 / e.n_trees if isinstance(e, Ensemble) and self.votes else 1.0
 
     @property
     def rounding(self) -> float:

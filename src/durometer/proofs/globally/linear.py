@@ -196,9 +196,6 @@ def _mixed(sums: list[Sum]) -> list[Sum]:
         None if each[0] is None else sum(t for t in each if t is not None) / n
         for each in zip(*(s.table for s in sums), strict=True)
     ]
-    return [
-        Sum(
-            sum(s.slope for s in sums) / n, tuple(tables), sum(s.gone for s in sums) / n,
-            sum(s.base for s in sums) / n,
-        )
-    ]  # fmt: skip
+    slope = np.mean([s.slope for s in sums], axis=0)
+    gone = np.mean([s.gone for s in sums], axis=0)
+    return [Sum(slope, tuple(tables), gone, sum(s.base for s in sums) / n)]

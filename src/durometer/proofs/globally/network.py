@@ -150,6 +150,9 @@ class Network:
 class _Both(nn.Module):
     """(x, u) -> the network's numbers for x, then for x with the asked features replaced by u."""
 
+    first: Tensor
+    second: Tensor
+
     def __init__(self, network: nn.Module, d: int, of: tuple[int, ...]) -> None:
         super().__init__()
         self.network = network
@@ -283,9 +286,9 @@ class _One:
             network.prepare()
             spec, shift = self.reading.spec(-weight.expand(len(boxes), -1, -1))
             tops = network.highest(spec) + shift
-            slopes, consts = network.linear(spec)
+            above, const = network.linear(spec)
         least = (start - tops).numpy()  # of each cost and, of several, of their mean
-        slopes, consts = -slopes.numpy(), (start - shift - consts).numpy()
+        slopes, consts = -above.numpy(), (start - shift - const).numpy()
         made = []
         for k, box in enumerate(boxes):
             bound, at = float(least[k].max()), int(least[k].argmax())
@@ -350,12 +353,9 @@ class _One:
                 at = after = a + (b - a) / 2
                 if not a < at < b or b - a <= 1e-9 * (1 + abs(a)):
                     continue
-            halves = []
-            for side, value in (("high", at), ("low", after)):
-                ends = {"low": box.low.copy(), "high": box.high.copy()}
-                ends[side][k] = value
-                halves.append(replace(box, **ends))
-            return halves
+            top, bottom = box.high.copy(), box.low.copy()
+            top[k], bottom[k] = at, after
+            return [replace(box, high=top), replace(box, low=bottom)]
         return []
 
     def _ask(self, at: Floats) -> None:

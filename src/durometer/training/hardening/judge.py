@@ -111,7 +111,7 @@ class Judge:
         """The same estimator, and a single rule, on features no attacked row can move."""
         start = train.take(attacked(train, self.goal))
         low, high = reach(self.space, start)
-        still = ~(low < high).any(axis=0)
+        still: Bools = np.asarray(~(low < high).any(axis=0))
         if not still.any() or still.all() or isinstance(model, torch.nn.Module):
             return None
         blind = refit(model, train, kept=still, free=0.0)
