@@ -262,7 +262,7 @@ class _One:
             for (before, _, box), (bound, depends) in zip(some, found, strict=True):
                 bound = max(bound, before)
                 parts = [] if self._closed(bound, enough) else self._cut(box, depends)
-                if not parts:
+                if not parts and not self._void(box):
                     least = min(least, bound)
                 for part in parts:
                     heapq.heappush(heap, (bound, next(order), part))
@@ -358,16 +358,26 @@ class _One:
             return [replace(box, high=top), replace(box, low=bottom)]
         return []
 
+    def _void(self, box: Box) -> bool:
+        """Is it one pair, and not a valid one? Relations that are not linear say so only here."""
+        if not np.array_equal(box.low, box.high):
+            return False
+        x, y = self._pair(box.low)
+        return not bool(_allowed(self.search, x, y)[0])
+
+    def _pair(self, at: Floats) -> tuple[Floats, Floats]:
+        """(1, d) both records of a point (F,)."""
+        d, of = len(self.search.pairs.schema), list(self.search.pairs.moves.of)
+        x = at[None, :d].copy()
+        y = x.copy()
+        y[0, of] = at[d:]
+        return x, y
+
     def _ask(self, at: Floats) -> None:
         """Is this point (F,) a valid pair that counts?"""
-        s, d = self.search, len(self.search.pairs.schema)
-        at = s.pairs.inside(at)
-        whole = s.pairs.schema.whole.numpy()
-        x = np.where(whole, np.rint(at[:d]), at[:d])
-        y = x.copy()
-        of = list(s.pairs.moves.of)
-        y[of] = np.where(whole[of], np.rint(at[d:]), at[d:])
-        self._keep(x[None], y[None])
+        at = self.search.pairs.inside(at)
+        whole = self.search.pairs.schema.whole.numpy()[list(self.search.pairs.features)]
+        self._keep(*self._pair(np.where(whole, np.rint(at), at)))
 
     def _keep(self, x: Floats, y: Floats) -> None:
         """The best of these pairs, the most promising first."""
