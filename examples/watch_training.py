@@ -2,7 +2,7 @@
 
 Every EVERY epochs an attack of STEPS gradients is played on ROWS held-out rows: at most
 ROWS * (STEPS + 1) gradients each time, whatever the model. The figure is an upper bound: what one
-attack of that strength left. It falls while clean accuracy rises.
+attack of that strength left. It may fall while clean accuracy does not.
 
     python examples/watch_training.py
 """
