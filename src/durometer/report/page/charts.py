@@ -71,14 +71,14 @@ def path(points: str, kind: str) -> Markup:
     return Markup('<path d="{}" class="{}"/>').format(points, kind)
 
 
-def short(text: object, most: int = 36) -> str:
+def short(text: object, most: int = 32) -> str:
     """A name that fits beside a bar."""
     name = str(text)
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
 _ROW = 26
-_LETTER, _CAPITAL = 7.2, 9.6  # width of a letter, about
+_LETTER, _CAPITAL = 7.8, 9.6  # width of a letter, about
 
 
 def _room(names: Iterable[str]) -> float:
