@@ -251,8 +251,8 @@ KINDS: dict[str, tuple[Maker, str]] = {
     "tree with a replaced predict": (made(_replaced), "gaps two"),
     "imputer with indicators, forest": (behind(_FOREST, lambda: SimpleImputer(
         add_indicator=True)), "gaps"),
-    "imputer of -1, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: SimpleImputer(
-        missing_values=2.0)), "gaps"),
+    "imputer of 2, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: SimpleImputer(
+        missing_values=2.0)), ""),
     "bins, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: KBinsDiscretizer(
         4, encode="ordinal")), ""),
     "signs, tree": (behind(of(DecisionTreeClassifier, max_depth=4), lambda: Binarizer(
