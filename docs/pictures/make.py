@@ -6,6 +6,7 @@
     durometer run ../../../examples/sweep.toml --out /tmp/runs/sweep
     (the block of README.md, its report saved in /tmp/runs/first)
     python ../make.py /tmp/runs
+    durometer view /tmp/runs --export SITE, whose index.html is viewer.png (1280 x 620)
 
 The criteria of these runs stand in their files, fixed before anything is played.
 
