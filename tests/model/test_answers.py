@@ -163,6 +163,27 @@ def test_what_has_no_search_by_labels_is_refused():
         du.evaluate(by_mean, wide, space=du.Symbols(most=30, alphabet=9), progress=False)
 
 
+@pytest.mark.parametrize("form", ["whole numbers", "zeros and ones", "one-hot"])
+def test_labels_of_texts_are_not_searched_as_scores(form):
+    """A function of sentences that gives labels was climbed as if it gave scores: all rows open,
+    and no word of it."""
+    good = " ".join(["good", "film", "nice", "story", "fine", "big"] * 4)
+    texts = [f"{good} part {i}" for i in range(10)] + [f"bad dull slow plot {i}" for i in range(10)]
+
+    def label(sentences):
+        found = np.array([int(s.split().count("good") >= 1) for s in sentences])
+        if form == "one-hot":
+            return np.eye(2)[found]
+        return found.astype(float) if form == "zeros and ones" else found
+
+    data = du.Dataset(texts, label(texts).reshape(20, -1)[:, -1].astype(int))
+    model = du.wrap(label, inputs="text")
+    with pytest.raises(Unsupported, match="labels only: no search for sequences"):
+        du.evaluate(model, data, space=du.Text(most=0.5), progress=False)
+    with pytest.raises(Unsupported, match="reads scores, and .* answers with labels only"):
+        du.evaluate(model, data, space=du.Text(most=0.5), attack=du.Greedy(), progress=False)
+
+
 def test_trees_are_read_whatever_they_answer():
     """A tree of full depth answers with 0 and 1; what it does is read, not searched."""
     tree = DecisionTreeClassifier(random_state=0).fit(X, Y)

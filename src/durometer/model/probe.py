@@ -41,7 +41,7 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
     do not always)?
     """
     if model.reads == "symbols":  # its adapter knows: gradients lead back to choices, not to ids
-        return model
+        return _of_texts(model, x)
     if model.names is not None and hasattr(model.source, "predict"):
         return _typed(_faithful(model, x), x)
     if model.bound or model.kind.split()[0] not in ("callable", "torch") or model.takes != "tensor":
@@ -64,6 +64,25 @@ def probe(model: Classifier, x: Tensor) -> Classifier:
                 f"no gradient can be taken through the model: {error}. {_AS_A_GAME}"
             ) from error
     return _typed(model, x, model.read(out, x).detach())
+
+
+def _of_texts(model: Classifier, x: Tensor) -> Classifier:
+    """A function of sentences as one that gives labels, where all its answers are whole numbers or
+    one-hot. Nothing lies between two sentences that could be asked as well."""
+    if model.told or model.takes != "text" or model.kind.split()[0] != "callable":
+        return model
+    with torch.no_grad():
+        out = model.call(x)
+        if one_each(out):
+            return replace(model, answers="labels")
+        first = model.read(out, x)
+    if first.shape[1] == 2 and bool((first.abs() <= 0.5).all()):
+        model = _zero_or_one(model, first)
+
+    def between(z: Tensor) -> Tensor:
+        raise DurometerError("no sentence")
+
+    return replace(model, answers="labels") if only_labels(between, x, first) else model
 
 
 def _which_part(model: Classifier, x: Tensor) -> Classifier:
