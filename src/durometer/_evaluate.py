@@ -129,10 +129,9 @@ def evaluate(
     if isinstance(target, type):
         raise DurometerError(f"{target.__name__} is a class; give an object made by it")
     if not isinstance(data, Dataset | Parquet):
-        name = type(data).__name__
         raise DurometerError(
-            f"data is a {name}; expected du.Dataset(x, y), or du.Dataset(loader) of a torch "
-            "Dataset or DataLoader"
+            f"data is a {type(data).__name__}; expected du.Dataset(x, y), or du.Dataset(loader) of "
+            "a torch Dataset or DataLoader"
         )
     held, source = (data.head(), data) if isinstance(data, Parquet) else (data, None)
     job = Job(
