@@ -1,6 +1,7 @@
 """How often a gate decides wrongly at its bound, and how many rows it takes five points from it.
 
     python benchmarks/gate.py             # 2,000 runs per setting
+    python benchmarks/gate.py --only worse   # the paired settings of that name
     python benchmarks/gate.py --smoke
 
 The peer is the usual practice: look at a 95 % Wilson interval after every chunk and stop when it
@@ -99,7 +100,7 @@ def paired(runs, rng, same_order):
     return wrong.max() / runs
 
 
-def baseline_gate(runs, rng, most=3000):
+def baseline_gate(runs, rng, only="", most=3000):
     """No lower than the baseline by more than 0.02: decided how, and after how many rows? Before:
     the bets of a plain criterion and alpha / 2 a side. After: bold bets and alpha a side."""
     print("paired, margin 0.02 | before: pass, fail, median rows | after: pass, fail, median rows")
@@ -115,6 +116,8 @@ def baseline_gate(runs, rng, most=3000):
     }
     worst = 0.0
     for name, (lost, gained) in settings.items():
+        if only not in name:
+            continue
         x = rng.choice([0.0, 0.5, 1.0], p=[lost, 1 - lost - gained, gained], size=(runs, most))
         cells = []
         for paired_bets, goal in ways:
@@ -152,9 +155,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--only", metavar="TEXT", help="only the paired settings named like this")
     asked = parser.parse_args()
     runs, most = (40, 1000) if asked.smoke else (asked.runs, 10_000)
     rng = np.random.default_rng(0)
+    if asked.only:
+        return int(baseline_gate(runs, rng, asked.only) > ALPHA)
     failed = []
     print(f"{runs} runs a setting, at most {most} rows each, seed 0")
     print("bound chunk | wrong at the bound: gate, Wilson, gate after every row | at +5: rows, "
