@@ -150,6 +150,19 @@ def test_guides_are_short_and_no_diary():
     assert {page: n for page, n in lengths.items() if n > measure.LONGEST} == {}
 
 
+def test_every_guide_says_for_whom_it_is_and_what_to_read_next():
+    import measure
+    import stage
+
+    for page in measure.guides():
+        text = (stage.PAGES / page).read_text(encoding="utf-8")
+        if page.name == "index.md":
+            continue
+        assert "\n*For anyone " in text[:400], f"{page} does not say for whom it is"
+        assert "\n**Next:** [" in text, f"{page} does not say what to read next"
+        assert page.parts[0] != "how-to" or "```" in text, f"{page} shows no code"
+
+
 def test_every_page_has_its_place_in_the_navigation():
     import stage
     import yaml
