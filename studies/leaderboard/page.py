@@ -21,7 +21,7 @@ import durometer as du
 OUT = board.HERE.parents[1] / "docs" / "leaderboard.md"
 HEAD = """# Leaderboard
 
-For whoever wants to know how models of different kinds stand up to the same threat. Every figure
+For anyone who wants to know how models of different kinds stand up to the same threat. Every figure
 comes from a stored run on bundled data; every row has been checked by `durometer verify`, which
 asks the stored model again.
 
