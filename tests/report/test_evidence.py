@@ -99,6 +99,7 @@ def test_the_document_asks_for_nothing_and_runs_nothing(saved: dict, kind: str) 
         assert (attrs.get("href") or "#").startswith("#")
     for number in range(1, 8):
         assert any(f"{number} " in line for line in reader.text.splitlines())
+    assert "Sign-off" in reader.text and "Signature" in reader.text
 
 
 def test_under_noise_the_words_are_about_noise_and_the_counts_about_records(saved: dict) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from durometer.core.errors import DurometerError
 from durometer.core.spec import Spec
 
+SIGN_OFF = ("Name", "Role", "Accepted, with conditions, or rejected", "Date", "Signature")
+
 
 @dataclass(frozen=True)
 class Verdicts:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from durometer.core.errors import Unsupported
 from durometer.report.interchange.facts import Facts, Figure
+from durometer.report.wording import SIGN_OFF
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 NEEDS = "a PDF needs matplotlib: pip install 'durometer[plot]'"
 IN_WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
-SIGNED = ("Name", "Role", "Accepted, with conditions, or rejected", "Date", "Signature")
 NOTE = "States what was measured and how. It is no certificate and shows no conformity."
 WIDTH, HEIGHT = 8.27, 11.69  # inches
 LEFT, TOP, BOTTOM = 0.09, 0.94, 0.06  # of the page
@@ -128,8 +128,8 @@ def _filled(pages: _Pages, facts: Facts) -> None:
     for what, digest in (("model", facts.model_hash), ("data", facts.data_hash),
                          ("evidence.json, SHA-256", facts.sha256)):  # fmt: skip
         pages.line(f"{what}: {digest or 'unknown'}", 7.5)
-    pages.heading("Sign-off", 2.1 * len(SIGNED))
-    for name in SIGNED:
+    pages.heading("Sign-off", 2.1 * len(SIGN_OFF))
+    for name in SIGN_OFF:
         pages.blank(name)
 
 

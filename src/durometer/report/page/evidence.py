@@ -1,4 +1,4 @@
-"""The evidence of a run as a page to print: seven groups, tables, no script needed."""
+"""The evidence of a run as a page to print: seven groups and a sign-off, no script needed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from durometer.report.page.section import Section, draw, render, table
+from durometer.report.wording import SIGN_OFF
 
 if TYPE_CHECKING:
     from durometer.report.evidence import Content, Evidence
@@ -31,6 +32,8 @@ def page(evidence: Evidence) -> str:
                 "Intervals are widened so that all of them hold at once (Bonferroni).", wide=False),
         Section("limits", "6 Limits", _limits(c["limits"]), wide=False),
         Section("integrity", "7 Integrity", _integrity(c["integrity"])),
+        Section("sign-off", "Sign-off", table(("", "to be filled in"), ((n, "") for n in SIGN_OFF)),
+                wide=False),
     )  # fmt: skip
     title = f"Evidence: robustness of {model} on {scope['data evaluated']}"
     return render(title, title, _NOTE, sections)
