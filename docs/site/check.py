@@ -68,7 +68,14 @@ def problems(site: Path) -> list[str]:
     return found
 
 
-OF_A_RUN = ("records.parquet", "spec.json", "evidence.html", "evidence.json", "config.toml")
+OF_A_RUN = (
+    "job.toml",
+    "records.parquet",
+    "spec.json",
+    "evidence.html",
+    "evidence.json",
+    "config.toml",
+)
 
 
 def _dead(link: str, file: Path, pages: dict[Path, Page]) -> str:

@@ -174,19 +174,18 @@ def _fitted(row: Row, train: du.Dataset, folder: Path) -> Any:
         return loaded(HERE / "networks.py").digits()
     (folder / MODEL).touch()  # a run file is checked with its model, which is made last
     config = read(folder / "run.toml")
-    options = config.options(config.data.load(folder))
-    return row.module.make(train, options["space"], options["goal"])
+    asked = config.threat(config.data.load(folder))
+    return row.module.make(train, asked.space, asked.goal)
 
 
 def _evaluated(row: Row, folder: Path) -> Any:
     """The report, or for a defence its ladder."""
     config = read(folder / "run.toml")
-    model, data = config.load()
-    options = config.options(data)
     if not row.task.adapts:
-        return du.evaluate(model, data, **options, progress=False)
+        return config.play(progress=False)
+    model, data = config.load()
     return du.ladder(
-        model, data, space=options["space"], static=du.APGD(30), public=False,
+        model, data, space=config.threat(data).space, static=du.APGD(30), public=False,
         attacks=[du.GMSA(du.APGD(15), iterations=2)],
     )  # fmt: skip
 
@@ -197,8 +196,8 @@ def verified(row: Row, folder: Path) -> dict[str, Any]:
         return _ladder_verified(row, folder)
     config = read(folder / "run.toml")
     model, data = config.load()
-    options = config.options(data)
-    made = du.verify(folder / "run", model, data, options["space"], options["goal"])
+    asked = config.threat(data)
+    made = du.verify(folder / "run", model, data, asked.space, asked.goal)
     return said(made)
 
 
