@@ -2,10 +2,13 @@
 an instance has instead of its class's, is another model even where it hardly ever differs."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import preprocessing
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
@@ -94,6 +97,23 @@ def test_what_only_looks_like_the_library_s_own_is_not_read(make):
         schema = du.Schema([du.Feature(f"v{i}", "real", -9, 9) for i in range(3)])
         du.evaluate(model, du.Dataset(X[:5], Y[:5], schema=schema), space=schema.space(eps=0.1),
                     attack=du.Exact(), progress=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("last", [DecisionTreeClassifier(max_depth=3), LogisticRegression(C=100)])
+def test_a_number_that_stands_for_missing_is_no_step_that_keeps_the_order(last):
+    """Exactly 0.5 becomes 40, where no neighbour of 0.5 goes: random records never see it."""
+    x = pd.DataFrame(X, columns=list("abc"))
+    x.loc[::7, "a"] = 0.5
+    y = ((x.a > 0.6) | (x.a == 0.5)).astype(int)
+    imputer = SimpleImputer(missing_values=0.5, strategy="constant", fill_value=40.0)
+    model = make_pipeline(imputer, last).fit(x, y)
+    schema = du.Schema([du.Feature(name, "real", 0, 1) for name in "abc"])
+    with pytest.raises(du.Unsupported, match="SimpleImputer"):
+        du.influence(model, schema, of=["a"])
+    rows = pd.DataFrame([[0.45, 0.5, 0.5], [0.4, 0.2, 0.1]], columns=list("abc"))
+    data = du.Dataset(rows, model.predict(rows), schema=schema)
+    report = du.evaluate(model, data, space=schema.space(eps=0.11, p=np.inf), progress=False)
+    assert "proven" not in set(report.table["verdict"])
 
 
 def test_the_library_s_own_are_read():

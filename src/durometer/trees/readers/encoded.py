@@ -13,6 +13,7 @@ such a pipeline cannot be read.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,7 +46,10 @@ def by_column(step: Any) -> bool:
         return all(c.dtype.kind not in "iuf" for c in getattr(step, "categories_", ()))
     if name == "FunctionTransformer":  # what a ColumnTransformer makes of "passthrough"
         return step.func is None
-    return name in SCALERS or name == "SimpleImputer"
+    if name == "SimpleImputer":  # a number that stands for "missing" jumps out of its order
+        stand_in = step.missing_values
+        return not isinstance(stand_in, numbers.Real) or bool(np.isnan(float(stand_in)))
+    return name in SCALERS
 
 
 def unread(model: Any) -> str | None:
