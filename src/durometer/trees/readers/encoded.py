@@ -38,7 +38,8 @@ def by_column(step: Any) -> bool:
     if step is None or isinstance(step, str):
         return step in (None, "passthrough", "drop")
     if hasattr(step, "transformers_"):
-        return all(by_column(t) for _, t, _ in step.transformers_)
+        turned = any(w <= 0 for w in (step.transformer_weights or {}).values())
+        return not turned and all(by_column(t) for _, t, _ in step.transformers_)
     if hasattr(step, "steps"):
         return all(by_column(t) for _, t in step.steps)
     name = type(step).__name__
