@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from sklearn import preprocessing
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -114,6 +115,17 @@ def test_a_number_that_stands_for_missing_is_no_step_that_keeps_the_order(last):
     data = du.Dataset(rows, model.predict(rows), schema=schema)
     report = du.evaluate(model, data, space=schema.space(eps=0.11, p=np.inf), progress=False)
     assert "proven" not in set(report.table["verdict"])
+
+
+def test_a_negative_weight_turns_the_order_and_is_refused_by_name():
+    scaled = ColumnTransformer(
+        [("s", preprocessing.StandardScaler(), ["a", "b", "c"])], transformer_weights={"s": -2.0}
+    )
+    x = pd.DataFrame(X, columns=list("abc"))
+    model = make_pipeline(scaled, DecisionTreeClassifier(max_depth=3)).fit(x, Y)
+    schema = du.Schema([du.Feature(name, "real", 0, 1) for name in "abc"])
+    with pytest.raises(du.Unsupported, match="negative weight"):
+        du.flips(model, schema, of=["a"])
 
 
 def test_the_library_s_own_are_read():

@@ -60,6 +60,8 @@ def unread(model: Any) -> str | None:
         for own, part in inner:
             if not by_column(part):
                 return f"'{own}', {type(part).__name__}"
+        if not by_column(step):
+            return f"'{name}', {type(step).__name__} with a negative weight"
     if getattr(model, "steps", None):
         return f"'{model.steps[-1][0]}', {type(model.steps[-1][1]).__name__}"
     return None
