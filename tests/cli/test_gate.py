@@ -250,7 +250,7 @@ def called(folder, run):
     kept = json.loads((folder / run / "evidence.json").read_text())
     launcher = folder / "bin" / "durometer"
     launcher.parent.mkdir(exist_ok=True)
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
+    launcher.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m durometer \"$@\"\n")
     launcher.chmod(0o755)
     env = os.environ | {"PATH": f"{launcher.parent}:{os.environ['PATH']}"}
     made = subprocess.run(kept["integrity"]["repeat"], shell=True, cwd=folder / run, env=env,

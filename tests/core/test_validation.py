@@ -18,8 +18,8 @@ from durometer.spaces.lp import Lp
 
 # What durometer hands out: nobody configures it.
 ANSWERS = {
-    "Aims", "Batch", "Case", "ConformalSets", "Epoch", "Estimate", "GateSpec", "GlobalAnswer",
-    "Hardened", "Job", "Outcome", "Play", "Problem", "PropertyReport", "Provenance",
+    "Aims", "Batch", "Boxes", "Case", "ConformalSets", "Epoch", "Estimate", "GateSpec",
+    "GlobalAnswer", "Hardened", "Job", "Outcome", "Play", "Problem", "PropertyReport", "Provenance",
     "QuotaRule", "Records", "Repeatability", "Report", "SetSummary", "Spec", "Splits",
     "SubstitutionRegion", "Unflipped",
 }  # fmt: skip

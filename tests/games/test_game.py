@@ -72,7 +72,7 @@ def test_evaluate_asks_for_no_particular_game_goal_space_or_attack():
         "Gathered",  # records, in memory or counted as they come
         "Tally",
     }
-    assert asked - plain == {"Expandable", "Until"}  # protocols
+    assert asked - plain == {"Expandable", "Levelled", "Until"}  # protocols
 
 
 def test_a_fixed_model_that_nobody_attacks_is_no_question():
@@ -116,5 +116,5 @@ def test_a_job_holds_its_game_and_every_door_hands_it_to_play():
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("as_game", "play")
     }
     assert {file for file, name in calls if name == "as_game"} == {"run/job.py"}
-    doors = {"_evaluate.py", "_gate.py", "_sweep.py", "cli/run.py"}
+    doors = {"_evaluate.py", "_gate.py", "_sweep.py", "cli/run.py", "config/config.py"}
     assert {file for file, name in calls if name == "play"} == doors

@@ -111,7 +111,7 @@ def gated(tmp_path, monkeypatch):
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "bin").mkdir()
     launcher = tmp_path / "bin" / "durometer"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
+    launcher.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m durometer \"$@\"\n")
     launcher.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))

@@ -16,11 +16,11 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from durometer.core import devices, serialization
+from durometer.core import serialization
 from durometer.core.capabilities import OneGoal, Titled, is_cpu_only, loss_of
 from durometer.core.errors import DurometerError
 from durometer.problem.needs import Needs
-from durometer.problem.problem import Problem
+from durometer.problem.problem import Problem, moved_to_cpu
 from durometer.spaces.ball import LpRegion
 from durometer.tables.region import TableRegion
 
@@ -86,7 +86,7 @@ def run(attack: Attack, problem: Problem, name: str | None = None) -> None:
         view.mark_gradient_free(view.label)
     with timed(problem.spent, view.label, rows.cpu(), len(problem.y)):
         if is_cpu_only(attack):
-            with _moved_to_cpu(view) as lent:
+            with moved_to_cpu(view) as lent:
                 attack(lent)
         else:
             attack(view)
@@ -171,22 +171,3 @@ class Pace:
         now = self.problem.margin[rows]
         gain = (now - self._before[rows]).nan_to_num(0.0, posinf=0.0)
         self.problem.improving(rows[(gain > 0) & (now + gain / LAST >= 0)])
-
-
-@contextmanager
-def _moved_to_cpu(problem: Problem) -> Iterator[Problem]:
-    """The problem itself, or for the time being a copy of it on the processor."""
-    device = problem.y.device
-    if devices.is_cpu(device):
-        yield problem
-        return
-    lent = problem.in_region(devices.moved(problem.regions, devices.HOST))
-    for name in ("y", "clean", "targets", "scope"):
-        setattr(lent, name, devices.moved(getattr(problem, name), devices.HOST))
-    lent.referee = problem.referee.to(devices.HOST)
-    lent.random = problem.random.to(devices.HOST)
-    try:
-        yield lent
-    finally:
-        problem.referee.sync_from(lent.referee.to(device))
-        problem.random.learn(lent.random.to(device))

@@ -15,13 +15,15 @@ never another goal to be judged by.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from durometer import losses
+from durometer.core import devices
 from durometer.core.errors import Unsupported
 from durometer.core.streams import Stream
 from durometer.goals.goal import reached
@@ -598,3 +600,22 @@ class Problem:
         self.referee.forwards.index_add_(0, rows, one, alpha=forwards)
         if backwards:
             self.referee.backwards.index_add_(0, rows, one, alpha=backwards)
+
+
+@contextmanager
+def moved_to_cpu(problem: Problem) -> Iterator[Problem]:
+    """The problem itself, or for the time being a copy of it on the processor."""
+    device = problem.y.device
+    if devices.is_cpu(device):
+        yield problem
+        return
+    lent = problem.in_region(devices.moved(problem.regions, devices.HOST))
+    for name in ("y", "clean", "targets", "scope"):
+        setattr(lent, name, devices.moved(getattr(problem, name), devices.HOST))
+    lent.referee = problem.referee.to(devices.HOST)
+    lent.random = problem.random.to(devices.HOST)
+    try:
+        yield lent
+    finally:
+        problem.referee.sync_from(lent.referee.to(device))
+        problem.random.learn(lent.random.to(device))

@@ -54,7 +54,7 @@ def test_a_push_is_stopped_until_the_gate_passes(tmp_path: Path) -> None:
     config = f"repos:\n- repo: {hooks}\n  rev: {git(hooks, 'rev-parse', 'HEAD')}\n"
     (project / ".pre-commit-config.yaml").write_text(config + "  hooks: [{id: durometer-gate}]\n")
     launcher = bin_ / "durometer"
-    launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
+    launcher.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m durometer \"$@\"\n")
     launcher.chmod(0o755)
     env = os.environ | {
         "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}",

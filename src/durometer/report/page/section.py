@@ -161,8 +161,10 @@ def written(e: Estimate, rate: bool = True) -> tuple[str, str]:
     if rate:
         ends = [percent(v).removesuffix("\N{NO-BREAK SPACE}%") for v in (e.low, e.high)]
         return percent(e.value), f"{ends[0]} – {ends[1]}\N{NO-BREAK SPACE}%"
-    value, low, high = (f"{v:,.4g}" if abs(v) < 1e4 else f"{v:,.0f}"
-                        for v in (e.value, e.low, e.high))  # fmt: skip
+    value, low, high = (
+        f"{v:.1e}" if 0 < abs(v) < 1e-3 else f"{v:,.4g}" if abs(v) < 1e4 else f"{v:,.0f}"
+        for v in (e.value, e.low, e.high)
+    )
     return value, f"{low} – {high}"
 
 
