@@ -279,7 +279,7 @@ def test_images_of_bytes_keep_their_units():
     [
         (np.array([-1, 1] * 5), r"holds -1 and 1, which are labels.*\[str\(v\)"),
         (np.eye(2)[[0, 1] * 5], r"one-hot, y.argmax\(1\)"),
-        (np.ones((10, 3), int), r"Several labels a row.*y\[:, j\]"),
+        (np.ones((10, 3), int), r"several labels a row.*y\[:, j\]"),
     ],
 )
 def test_labels_that_are_no_classes(y, said):

@@ -125,6 +125,18 @@ def close(v, w, eps):
     return abs(v - w) <= eps
 
 
+def found(answer):
+    """Found; where a rule is not linear the search may miss what exists: then it is open."""
+    return answer.status == "found" or (answer.status == "open" and bool(answer.left_out))
+
+
+def reaches(answer, true):
+    """The largest value; where a rule is not linear, a pair that reaches no more than it."""
+    if answer.left_out:
+        return answer.low is None or answer.low <= true + 1e-9
+    return answer.low == pytest.approx(true, abs=1e-9)
+
+
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_all_pairs_of_small_linear_models(batch):
     seen = set()
@@ -139,7 +151,7 @@ def test_all_pairs_of_small_linear_models(batch):
         pairs = case.pairs(of, within)
         true = (case.score[pairs[:, 0], k] - case.score[pairs[:, 1], k]).max()
         answer = du.influence(*ask, of=of, label=k, within=within, data=case.data)
-        assert answer.low == pytest.approx(true, abs=1e-9), (seed, answer)
+        assert reaches(answer, true), (seed, answer)
         assert true - 1e-9 <= answer.high, (seed, answer)
         if not answer.left_out:
             assert answer.status == "proven", (seed, answer)
@@ -150,7 +162,7 @@ def test_all_pairs_of_small_linear_models(batch):
         answer = du.flips(*ask, of=of, within=within, strongest=True)
         seen.add(answer.status)
         if strength.max() > 1e-9:
-            assert answer.status == "found", (seed, answer)
+            assert found(answer), (seed, answer)
             assert answer.high >= strength.max() - 1e-9
             if not answer.left_out:
                 assert answer.low == pytest.approx(strength.max(), abs=1e-4), (seed, answer)
@@ -165,19 +177,19 @@ def test_all_pairs_of_small_linear_models(batch):
             true = (case.score[around[:, 0], k] - case.score[around[:, 1], k]).max()
             around_rows = {"data": case.data, "near": 0.3}
             answer = du.influence(*ask, of=of, label=k, within=within, **around_rows)
-            assert answer.low == pytest.approx(true, abs=1e-9), (seed, answer)
+            assert reaches(answer, true), (seed, answer)
             assert answer.high >= true - 1e-9
         for c in range(case.classes):
             answer = du.reachable(*ask, c)
             there = (case.label == c).any()
-            assert answer.status in (("found",) if there else ("proven", "open")), (seed, c, answer)
+            assert found(answer) if there else answer.status != "found", (seed, c, answer)
             assert there or answer.left_out or answer.status == "proven"
         steps = case.pairs(["a"], ordered=True)
         for rising in (True, False):
             step = (case.score[steps[:, 0], k] - case.score[steps[:, 1], k]) * (1 if rising else -1)
             answer = du.monotone(*ask, in_="a", label=k, increasing=rising)
             if step.max() > 1e-5:
-                assert answer.status == "found", (seed, answer)
+                assert found(answer), (seed, answer)
             else:
                 assert answer.status == "proven" or case.relations, (seed, answer)
     assert {"found", "proven"} <= seen

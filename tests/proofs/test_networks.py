@@ -40,7 +40,7 @@ class Attending(nn.Module):
         self.mu = nn.Parameter(torch.rand(8))
 
     def forward(self, x):
-        n = len(x)
+        n = x.shape[0]
         tokens = (self.embed(x) * self.mu.clamp(0, 1)).view(n, 2, 4)
         asked = self.ask(self.norm(tokens)).view(n, 2, 3, 2, -1)
         query, key, value = asked.transpose(1, 3).unbind(2)

@@ -429,7 +429,7 @@ class Report:
         >>> data = du.Dataset(x, (x[:, 0] > 0.5).astype(int))
         >>> tree = DecisionTreeClassifier().fit(x, data.y)
         >>> report = du.evaluate(tree, data, space=du.Linf(0.1), attack=du.Exact())
-        >>> report.plausibility(data)["rank"].min() > 0.05
+        >>> bool(report.plausibility(data)["rank"].min() > 0.05)
         True
         """
         return plausibility(self, records, least)

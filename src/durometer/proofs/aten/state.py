@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import itertools
 import random
 import types
@@ -73,7 +74,7 @@ def tensor_bytes(value: Tensor) -> bytes:
 def _forward(part: nn.Module) -> list[tuple[str, Any]]:
     """What the class computes with, where it is not torch's own."""
     own = type(part).__module__.startswith("torch.nn.")
-    return [] if own else [("forward", type(part).forward)]
+    return [] if own else [("forward", inspect.getattr_static(type(part), "forward"))]
 
 
 class _Frozen:
