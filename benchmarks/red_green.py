@@ -66,7 +66,7 @@ def main():
         place = Path(place)
         (place / "bin").mkdir()
         launcher = place / "bin/durometer"
-        launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -m durometer "$@"\n')
+        launcher.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m durometer \"$@\"\n")
         launcher.chmod(0o755)
         env = os.environ | {
             "PATH": f"{place / 'bin'}:{os.environ['PATH']}", "FILE": "gate.toml",

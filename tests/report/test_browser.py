@@ -61,7 +61,7 @@ EVIDENCE = ("images", "table", "nature", "moving", "groups", "quota")
 def test_evidence_opens_prints_and_asks_for_nothing(opened: Any, kind: str) -> None:
     for look in (DESKTOP, PHONE, DESKTOP | {"color_scheme": "dark"}):
         page = opened(f"evidence-{kind}", **look)
-        assert page.locator("section").count() == 7
+        assert page.locator("section").count() == 8
         assert page.evaluate("window.hacked") is None
         assert pages.HOSTILE in page.locator("body").inner_text()
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"), look
